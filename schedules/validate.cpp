@@ -179,11 +179,9 @@ void validate(const schedule& lanes, const op_locator& locate) {
 }
 
 bool is_training(const schedule& lanes) {
-  return std::any_of(
-    lanes.lanes.begin(), lanes.lanes.end(), [](const lane& ops) {
-      return std::any_of(ops.begin(), ops.end(),
-                         [](const op& o) { return is_backward(o.kind); });
-    });
+  return std::ranges::any_of(lanes.lanes, [](const lane& ops) {
+    return std::ranges::any_of(ops, is_backward, &op::kind);
+  });
 }
 
 std::vector<std::int8_t> copies_taken(const schedule& lanes) {

@@ -28,6 +28,9 @@ struct gradient_state {
   std::int32_t backwards_left = 0;
 };
 
+// Where what a forward keeps is, so far in the lane.
+enum class whereabouts : std::uint8_t { nowhere, device, host, back, used };
+
 class lane_checker : op_checker<plan, plan_op> {
  public:
   lane_checker(const plan& plan, const op_locator& locate)
@@ -36,7 +39,8 @@ class lane_checker : op_checker<plan, plan_op> {
       made_{marks(slot_count(plan)), marks(slot_count(plan))},
       moved_{marks(edges_.size()), marks(edges_.size())},
       states_(slot(plan.stages() * plan.placement.copies())),
-      gradients_(states_.size() * slot(updates_of(plan))) {}
+      gradients_(states_.size() * slot(updates_of(plan))),
+      kept_(slot_count(plan)) {}
 
   void run() {
     for_each_op([&](const plan_op& what) {
@@ -49,7 +53,13 @@ class lane_checker : op_checker<plan, plan_op> {
       check_sent(what);
     for_each_op([&](const plan_op& what) { check_used(what); });
     check_order();
-    check_copies(order_, locate_);
+    for_each_op([&](const plan_op& what) {
+      within_pair_ = within_pair_ && index_ > 0;
+      if (is_compute(what.kind))
+        pass_copies(what);
+      else if (is_copy(what.kind))
+        check_copy(what);
+    });
   }
 
  private:
@@ -97,7 +107,7 @@ class lane_checker : op_checker<plan, plan_op> {
         return check_closing(what);
       case plan_op_kind::offload:
       case plan_op_kind::reload:
-        return;  // check_copies
+        return;  // check_copy
       default:
         return check_compute(what);
     }
@@ -313,12 +323,56 @@ class lane_checker : op_checker<plan, plan_op> {
     }
   }
 
+  // Offloads and reloads: each goes once, behind its forward, and returns
+  // before the backward that needs it.
+  struct kept {
+    whereabouts where = whereabouts::nowhere;
+    std::int8_t copy = 0;
+  };
+  kept& kept_of(const plan_op& what) { return kept_[op_slot(order_, what)]; }
+
+  void pass_copies(const plan_op& what) {
+    within_pair_ = what.overlaps_next && !within_pair_;
+    auto& own = kept_of(what);
+    if (what.kind == plan_op_kind::forward)
+      own = {whereabouts::device, what.copy};
+    if (!takes_gradient(what.kind))
+      return;
+    if (own.where == whereabouts::host)
+      refuse(what,
+             "needs its forward's activations, which are in host memory; "
+             "RELOAD them first");
+    own.where = whereabouts::used;
+  }
+
+  void check_copy(const plan_op& what) {
+    if (!order_.training)
+      refuse(what, "has no use where nothing is trained: no op is a backward");
+    if (within_pair_)
+      refuse(what,
+             "is between the ops of a pair; put it before or after the pair");
+    auto& own = kept_of(what);
+    if (own.where == whereabouts::nowhere || own.copy != what.copy)
+      refuse(what, "comes before the forward whose activation it copies");
+    if (own.where == whereabouts::used)
+      refuse(what, "comes after the backward of its activation");
+    const bool goes = what.kind == plan_op_kind::offload;
+    if (own.where == whereabouts::back
+        || (goes && own.where == whereabouts::host))
+      refuse(what, "appears twice; remove one");
+    if (!goes && own.where == whereabouts::device)
+      refuse(what, "comes before the OFFLOAD of its activation");
+    own.where = goes ? whereabouts::host : whereabouts::back;
+  }
+
   edge_slots edges_;
   marks made_[2];   // results of forwards; of backwards; by op_slot
   marks moved_[2];  // activations; gradients; by edge_slots
   std::vector<stage_state> states_;
   std::vector<gradient_state> gradients_;  // by stage and update
   bool sharded_ = false;
+  std::vector<kept> kept_;  // by op_slot
+  bool within_pair_ = false;
   using sum_place = std::tuple<std::int32_t, std::int32_t, std::int8_t>;
   sum_place last_sum_{none, none, 0};  // rank, update and copy
 };

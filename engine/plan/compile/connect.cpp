@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -121,21 +122,22 @@ class connector {
   // Makes a channel for each directed pair of ranks and direction that edges
   // use, and the tables from edges to the channels of their messages.
   void find_channels() {
-    std::vector<channel_key> keys;
-    for_each_route(
-      [&](std::int32_t, const channel_key& key, bool) { keys.push_back(key); });
-    std::sort(keys.begin(), keys.end());
-    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
-    for (const auto& [sender, receiver, backward] : keys)
+    std::map<channel_key, std::int32_t> numbers;
+    for_each_route([&](std::int32_t, const channel_key& key, bool) {
+      numbers.emplace(key, none);
+    });
+    for (auto& [key, number] : numbers) {
+      number = static_cast<std::int32_t>(plan_.channels.size());
+      const auto& [sender, receiver, backward] = key;
       plan_.channels.push_back(
         {.from_rank = sender, .to_rank = receiver, .backward = backward});
+    }
     const auto copies = slot(plan_.placement.copies());
     for (auto& channels : channel_of_)
       channels.assign(plan_.graph.edges().size() * copies, none);
     for_each_route(
       [&](std::int32_t route, const channel_key& key, bool backward) {
-        channel_of_[backward ? 1 : 0][slot(route)] = static_cast<std::int32_t>(
-          std::lower_bound(keys.begin(), keys.end(), key) - keys.begin());
+        channel_of_[backward ? 1 : 0][slot(route)] = numbers.at(key);
       });
   }
 

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -139,76 +140,71 @@ class placer {
   }
 
   // The first op whose result this op needs and that has not run, if any.
-  bool missing_input(const op& what, op& missing) const {
-    const auto backward = is_backward(what.kind);
+  std::optional<op> missing_input(const op& what) const {
     if (what.kind == op_kind::weight_backward)
-      return false;
+      return std::nullopt;
+    const auto backward = is_backward(what.kind);
     const auto bit = backward ? backwarded : forwarded;
-    missing = what;
+    auto missing = what;
     missing.kind = backward ? op_kind::backward : op_kind::forward;
     for (const auto& [source, edge] :
          result_.graph.inputs(what.stage, backward)) {
       missing.stage = source;
       if (!has(missing, bit))
-        return true;
+        return missing;
     }
+    if (const auto last = missing_update(what))
+      return last;
     missing.stage = what.stage;
-    if (missing_update(what, missing))
-      return true;
     const auto slice = what.slice + (backward ? 1 : -1);
     missing.slice = static_cast<std::int16_t>(slice);
-    return slice >= 0 && slice < lanes_.slices && !has(missing, bit);
+    return slice >= 0 && slice < lanes_.slices && !has(missing, bit)
+             ? std::optional{missing}
+             : std::nullopt;
   }
 
   // The last backward of an update whose parameters a forward reads, or behind
   // which a backward begins new gradients: that of a stage which holds tied
   // parameters waits for others.
-  bool missing_update(const op& what, op& missing) const {
+  std::optional<op> missing_update(const op& what) const {
+    const auto update = update_number(lanes_, what.microbatch);
     if (is_backward(what.kind))
       return lanes_.update.every > 0 && is_tied(what.stage)
-             && missing_holder(update_number(lanes_, what.microbatch) - 1,
-                               missing);
-    if (what.kind != op_kind::forward
-        || lanes_.update.lag == update_rule::newest)
-      return false;
-    const auto needed =
-      update_number(lanes_, what.microbatch) - lanes_.update.lag;
-    if (needed <= updated_[slot(what.stage)])
-      return false;
+               ? missing_holder(update - 1)
+               : std::nullopt;
+    if (lanes_.update.lag == update_rule::newest
+        || update - lanes_.update.lag <= updated_[slot(what.stage)])
+      return std::nullopt;
+    auto missing = what;
     missing.kind = op_kind::backward;
-    missing.microbatch = last_of_update(lanes_, needed - 1);
-    return true;
+    missing.microbatch = last_of_update(lanes_, update - lanes_.update.lag - 1);
+    return missing;
   }
 
   // The last backward of an update on a stage that has not run all of them.
-  bool missing_holder(std::int32_t update, op& missing) const {
-    if (update < 0)
-      return false;
-    const auto found = std::ranges::find_if(tied_, [&](std::int32_t stage) {
-      return backwards_left_[update_slot(stage, update)] != 0;
-    });
-    if (found == tied_.end())
-      return false;
-    missing.stage = *found;
-    missing.microbatch = last_of_update(lanes_, update);
-    return true;
+  std::optional<op> missing_holder(std::int32_t update) const {
+    for (const auto stage : tied_)
+      if (update >= 0 && backwards_left_[update_slot(stage, update)] != 0)
+        return op{.stage = stage,
+                  .microbatch = last_of_update(lanes_, update),
+                  .kind = op_kind::backward};
+    return std::nullopt;
   }
 
   bool has(const op& what, std::uint8_t bit) const {
     return (done_[op_slot(lanes_, what)] & bit) != 0;
   }
 
-  bool missing_input(std::int32_t rank, op& missing) const {
+  std::optional<op> missing_input(std::int32_t rank) const {
     const auto* what = &lanes_.lane(rank)[next_[slot(rank)]];
-    return missing_input(*what, missing)
-           || (what->overlaps_next && missing_input(what[1], missing));
+    const auto missing = missing_input(*what);
+    return missing || !what->overlaps_next ? missing : missing_input(what[1]);
   }
 
   std::int32_t blocker_of(std::int32_t rank) const {
-    op missing;
-    return missing_input(rank, missing)
-             ? lanes_.placement.rank_of(missing.stage, missing.copy)
-             : none;
+    const auto missing = missing_input(rank);
+    return missing ? lanes_.placement.rank_of(missing->stage, missing->copy)
+                   : none;
   }
 
   void take_turn(std::int32_t rank) {
@@ -241,8 +237,7 @@ class placer {
       return;
     if (!is_tied(last.stage))
       return update({last.stage}, microbatch);
-    op missing;
-    if (!missing_holder(update_number(lanes_, last.microbatch), missing)) {
+    if (!missing_holder(update_number(lanes_, last.microbatch))) {
       sum_tied(microbatch);
       update(tied_, microbatch);
     }
@@ -325,8 +320,7 @@ class placer {
   }
 
   std::string wait_of(std::int32_t rank) const {
-    op missing;
-    missing_input(rank, missing);
+    auto missing = missing_input(rank).value();
     const auto blocker = lanes_.placement.rank_of(missing.stage, missing.copy);
     // The backward that makes the input is either B or I.
     for (const auto& what : lanes_.lane(blocker))
