@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <ranges>
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
@@ -166,14 +167,10 @@ chosen_monitor chosen(const std::string& spec) {
   const auto name = spec.substr(0, colon);
   const auto* found = std::ranges::find(
     entries, name, [](const entry& each) { return std::string(each.name); });
-  if (found == entries.end()) {
-    std::vector<const char*> names;
-    for (const auto& each : entries)
-      names.push_back(each.name);
+  if (found == entries.end())
     fail(error_code::invalid_argument,
          "unknown monitor '{}'; known monitors are {}", name,
-         fmt::join(names, ", "));
-  }
+         fmt::join(entries | std::views::transform(&entry::name), ", "));
   return {found, settings("monitor " + name,
                           colon < spec.size() ? spec.substr(colon + 1) : "")};
 }

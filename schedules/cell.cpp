@@ -6,6 +6,7 @@
 #include <array>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/schedules/op.hpp"
 
@@ -37,10 +38,6 @@ constexpr std::array actions{
 };
 
 constexpr std::string_view pair_end = ")OVERLAP_F_B";
-
-constexpr bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
 
 [[noreturn]] void refuse(const std::string& reason) {
   throw error{error_code::malformed_text, reason};
@@ -79,8 +76,7 @@ class cell_reader {
   }
 
   std::int32_t read_number(std::string_view what, std::int32_t most) {
-    const auto end = std::find_if_not(rest_.begin(), rest_.end(), is_digit);
-    const auto digits = rest_.substr(0, slot(end - rest_.begin()));
+    const auto digits = rest_.substr(0, rest_.find_first_not_of("0123456789"));
     if (digits.empty())
       refuse_blank();
     if (digits.empty())
@@ -88,14 +84,12 @@ class cell_reader {
     if (digits.size() > 1 && digits[0] == '0')
       refuse(fmt::format("the {} number {} has a leading zero", what,
                          printable(digits)));
-    std::int64_t value = 0;
-    for (const auto digit : digits)
-      value = std::min(value * 10 + (digit - '0'), std::int64_t{most} + 1);
-    if (value > most)
+    const auto value = parse_number<std::int32_t>(digits);
+    if (!value || *value > most)
       refuse(fmt::format("the {} number {} is larger than {}", what,
                          printable(digits), most));
     rest_.remove_prefix(digits.size());
-    return static_cast<std::int32_t>(value);
+    return *value;
   }
 
   void read_action(cell& result) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "troupe/base/error.hpp"
@@ -36,26 +37,18 @@ lane compute_ops(const std::vector<cell>& row) {
 // The largest numbers determine the sizes. If there are fewer ops than they
 // require, names the first missing one before allocating anything of that size.
 void check_dense(const schedule& lanes, std::string_view source) {
-  std::vector<std::pair<std::int32_t, std::int32_t>> forwards;
+  std::set<std::pair<std::int32_t, std::int32_t>> forwards;
   for (const auto& ops : lanes.lanes)
     for (const auto& o : ops)
       if (o.kind == op_kind::forward)
-        forwards.emplace_back(o.stage, o.microbatch);
-  std::sort(forwards.begin(), forwards.end());
-  forwards.erase(std::unique(forwards.begin(), forwards.end()), forwards.end());
-  std::pair<std::int32_t, std::int32_t> expected{0, 0};
-  for (const auto& f : forwards) {
-    if (f != expected)
-      break;
-    if (++expected.second == lanes.microbatches)
-      expected = {expected.first + 1, 0};
-  }
-  if (expected.first < lanes.stages())
-    fail(error_code::invalid_schedule,
-         "{}: {}F{} is missing; the numbers in the file imply {} stages and {} "
-         "microbatches",
-         source, expected.first, expected.second, lanes.stages(),
-         lanes.microbatches);
+        forwards.emplace(o.stage, o.microbatch);
+  for (std::int32_t stage = 0; stage < lanes.stages(); ++stage)
+    for (std::int32_t k = 0; k < lanes.microbatches; ++k)
+      if (!forwards.contains({stage, k}))
+        fail(error_code::invalid_schedule,
+             "{}: {}F{} is missing; the numbers in the file imply {} stages "
+             "and {} microbatches",
+             source, stage, k, lanes.stages(), lanes.microbatches);
 }
 
 // A stage's rank is the first one that holds an op of it.

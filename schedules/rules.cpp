@@ -1,6 +1,7 @@
 #include "troupe/schedules/rules.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <optional>
 #include <queue>
@@ -66,11 +67,9 @@ class paper_run {
 
  private:
   using look = std::pair<double, std::int32_t>;
-  // End times of a stage's ops, by kind and microbatch.
-  using stage_ends = std::vector<double>;
-
-  stage_ends& ends(std::int32_t stage, op_kind kind) {
-    return done_[slot(stage)].ends[slot(kind)];
+  // End times of a stage's ops, by microbatch.
+  std::vector<double>& ends(std::int32_t stage, op_kind kind) {
+    return done_[slot(stage)][slot(kind)];
   }
 
   bool in_use(op_kind kind) const {
@@ -199,16 +198,12 @@ class paper_run {
              rank, lanes_.lanes[slot(rank)].size(), held_[slot(rank)]);
   }
 
-  struct stage_progress {
-    stage_ends ends[4];
-  };
-
   schedule& lanes_;
   const lane_rules& rules_;
-  std::vector<stage_progress> done_;
-  std::vector<double> free_at_;                    // by rank
-  std::vector<std::int32_t> held_;                 // by rank
-  std::vector<std::vector<std::int32_t>> stages_;  // by rank
+  std::vector<std::array<std::vector<double>, 4>> done_;  // by kind
+  std::vector<double> free_at_;                           // by rank
+  std::vector<std::int32_t> held_;                        // by rank
+  std::vector<std::vector<std::int32_t>> stages_;         // by rank
   std::priority_queue<look, std::vector<look>, std::greater<>> looks_;
 };
 

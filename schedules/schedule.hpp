@@ -2,14 +2,16 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "troupe/base/fields.hpp"
-#include "troupe/schedules/fwd.hpp"
 #include "troupe/schedules/op.hpp"
 
 namespace troupe {
+
+class lane_builder;
 
 /// One rank's compute ops, in the order in which it runs them.
 using lane = std::vector<op>;
@@ -102,11 +104,14 @@ struct schedule {
   std::int32_t microbatches = 1;
   std::int32_t slices = 1;
   troupe::placement placement{};
-  std::vector<lane> lanes{};  // by rank
+  std::vector<troupe::lane> lanes{};  // by rank
   update_rule update{};
 
   std::int32_t ranks() const { return placement.ranks; }
   std::int32_t stages() const { return placement.stages(); }
+  std::span<const op> lane(std::int32_t rank) const {
+    return lanes[slot(rank)];
+  }
 
   /// Calls `fill` once for every rank to write its lane (lane_builder.hpp).
   /// Stages are placed looped, or by a given placement. Throws `error` if the
@@ -120,5 +125,10 @@ struct schedule {
 
   friend bool operator==(const schedule&, const schedule&) = default;
 };
+
+/// "2F3", or "2F3.1" if the schedule has slices.
+inline std::string to_text(const schedule& of, const op& what) {
+  return to_text(what, of.slices > 1);
+}
 
 }  // namespace troupe

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "troupe/base/error.hpp"
-#include "troupe/schedules/op.hpp"
+#include "troupe/schedules/op_checker.hpp"
 
 namespace troupe {
 
@@ -24,121 +24,77 @@ constexpr mask split_backward = bit(op_kind::forward)
                                 | bit(op_kind::input_backward)
                                 | bit(op_kind::weight_backward);
 
-class validator {
+class validator : op_checker<schedule, op> {
  public:
   validator(const schedule& lanes, const op_locator& locate)
-    : lanes_{lanes},
-      locate_{locate},
+    : op_checker{lanes, locate},
       seen_(slot_count(lanes)),
       copies_(slot(lanes.microbatches), any_copy) {}
 
   void run() {
-    for (std::int32_t rank = 0; rank < lanes_.ranks(); ++rank)
-      for (std::size_t i = 0; i < lane_of(rank).size(); ++i)
-        check(rank, i);
+    for_each_op([&](const op& what) { check(what); });
     check_complete();
   }
 
  private:
-  const lane& lane_of(std::int32_t rank) const {
-    return lanes_.lanes[slot(rank)];
-  }
-
-  [[noreturn]] void refuse(std::int32_t rank, std::size_t index,
-                           const std::string& reason) const {
-    fail(error_code::invalid_schedule, "{}: {}", locate_(rank, index), reason);
-  }
-
-  std::string text(const op& what) const {
-    return to_text(what, lanes_.slices > 1);
-  }
-
-  void check(std::int32_t rank, std::size_t index) {
-    const auto& what = lane_of(rank)[index];
-    check_range(rank, index, what);
-    auto& seen = seen_[op_slot(lanes_, what)];
+  void check(const op& what) {
+    check_range(what, 0);
+    auto& seen = seen_[op_slot(order_, what)];
     if ((seen & bit(what.kind)) != 0)
-      refuse(rank, index,
-             fmt::format("{} appears twice; remove one", text(what)));
+      refuse(what, "appears twice; remove one");
     const auto conflict = what.kind == op_kind::backward
                             ? split_backward & ~full_backward
                           : is_backward(what.kind) ? bit(op_kind::backward)
                                                    : 0;
     if ((seen & conflict) != 0)
-      refuse(
-        rank, index,
-        fmt::format(
-          "{} conflicts with another op: a microbatch has either B, or I and W",
-          text(what)));
-    check_order(rank, index, what, seen);
+      refuse(what,
+             "conflicts with another op: a microbatch has either B, or I and "
+             "W");
+    check_order(what, seen);
     seen |= bit(what.kind);
-    check_copy(rank, index, what);
-    check_pair(rank, index, what);
+    check_copy(what);
+    check_pair(what);
   }
 
-  void check_range(std::int32_t rank, std::size_t index, const op& what) const {
-    const auto input = [](auto value, auto end) {
-      return value >= 0 && value < end;
-    };
-    if (!input(what.stage, lanes_.stages())
-        || !input(what.microbatch, lanes_.microbatches)
-        || !input(what.slice, lanes_.slices)
-        || !input(what.copy, lanes_.placement.copies()))
-      refuse(rank, index,
-             fmt::format("{} is outside the {} stages, {} microbatches, {} "
-                         "slices and {} copies",
-                         text(what), lanes_.stages(), lanes_.microbatches,
-                         lanes_.slices, lanes_.placement.copies()));
-    const auto home = lanes_.placement.rank_of(what.stage, what.copy);
-    if (home != rank)
-      refuse(rank, index,
-             fmt::format("{} is on rank {}, but stage {} is on rank {}",
-                         text(what), rank, what.stage, home));
-  }
-
-  void check_order(std::int32_t rank, std::size_t index, const op& what,
-                   mask seen) const {
+  void check_order(const op& what, mask seen) const {
     const auto needed = what.kind == op_kind::forward ? mask{0}
                         : what.kind == op_kind::weight_backward
                           ? bit(op_kind::input_backward)
                           : bit(op_kind::forward);
     if ((seen & needed) != needed)
-      refuse(rank, index,
-             fmt::format("{} comes before its {}", text(what),
-                         what.kind == op_kind::weight_backward ? 'I' : 'F'));
+      refuse(what, what.kind == op_kind::weight_backward
+                     ? "comes before its I"
+                     : "comes before its F");
   }
 
   // A result goes from a stage to the next one of the same copy.
-  void check_copy(std::int32_t rank, std::size_t index, const op& what) {
+  void check_copy(const op& what) {
     auto& copy = copies_[slot(what.microbatch)];
     if (copy != any_copy && copy != what.copy)
-      refuse(
-        rank, index,
-        fmt::format("{} is in copy {} of its stage, but other ops of "
-                    "microbatch {} are in copy {}; a microbatch uses one copy",
-                    text(what), what.copy, what.microbatch, copy));
+      refuse(what, fmt::format("is in copy {} of its stage, but other ops of "
+                               "microbatch {} are in copy {}; a microbatch "
+                               "uses one copy",
+                               what.copy, what.microbatch, copy));
     copy = what.copy;
   }
 
-  void check_pair(std::int32_t rank, std::size_t index, const op& what) const {
+  void check_pair(const op& what) const {
     if (!what.overlaps_next)
       return;
-    const auto& lane = lane_of(rank);
-    const auto* next = index + 1 < lane.size() ? &lane[index + 1] : nullptr;
+    const auto lane = order_.lane(rank_);
+    const auto* next = index_ + 1 < lane.size() ? &lane[index_ + 1] : nullptr;
     if (what.kind != op_kind::forward || next == nullptr
         || next->kind != op_kind::backward || next->overlaps_next)
-      refuse(rank, index,
-             fmt::format("{} begins an overlapped pair that is not F, then B",
-                         text(what)));
+      refuse(what, "begins an overlapped pair that is not F, then B");
     if (next->stage == what.stage && next->copy == what.copy)
-      refuse(
-        rank, index,
-        fmt::format("the overlapped pair {}, {} has one stage; it needs two",
-                    text(what), text(*next)));
+      fail(error_code::invalid_schedule,
+           "{}: the overlapped pair {}, {} has one stage; it needs two",
+           locate_(rank_, index_), to_text(order_, what),
+           to_text(order_, *next));
   }
 
-  void check_complete() const {
-    const auto training = is_training(lanes_);
+  void check_complete() {
+    const auto training = is_training(order_);
     const auto complete = [=](mask seen) {
       return training ? seen == full_backward || seen == split_backward
                       : seen == bit(op_kind::forward);
@@ -148,9 +104,9 @@ class validator {
       refuse_missing(slot(bad - seen_.begin()), *bad);
   }
 
-  [[noreturn]] void refuse_missing(std::size_t index, mask seen) const {
-    const auto slices = slot(lanes_.slices);
-    const auto microbatches = slot(lanes_.microbatches);
+  [[noreturn]] void refuse_missing(std::size_t index, mask seen) {
+    const auto slices = slot(order_.slices);
+    const auto microbatches = slot(order_.microbatches);
     op missing{
       .stage = static_cast<std::int32_t>(index / slices / microbatches),
       .microbatch = static_cast<std::int32_t>(index / slices % microbatches),
@@ -161,13 +117,11 @@ class validator {
                        : op_kind::backward;
     const auto copy = copies_[slot(missing.microbatch)];
     missing.copy = std::max(copy, std::int8_t{0});
-    const auto rank = lanes_.placement.rank_of(missing.stage, missing.copy);
-    refuse(rank, lane_of(rank).size(),
-           fmt::format("{} is missing", text(missing)));
+    rank_ = order_.placement.rank_of(missing.stage, missing.copy);
+    index_ = order_.lane(rank_).size();
+    refuse(missing, "is missing");
   }
 
-  const schedule& lanes_;
-  const op_locator& locate_;
   std::vector<mask> seen_;           // by op_slot
   std::vector<std::int8_t> copies_;  // by microbatch
 };
@@ -225,11 +179,9 @@ void validate(const schedule& lanes, const op_locator& locate) {
 }
 
 bool is_training(const schedule& lanes) {
-  return std::any_of(
-    lanes.lanes.begin(), lanes.lanes.end(), [](const lane& ops) {
-      return std::any_of(ops.begin(), ops.end(),
-                         [](const op& o) { return is_backward(o.kind); });
-    });
+  return std::ranges::any_of(lanes.lanes, [](const lane& ops) {
+    return std::ranges::any_of(ops, is_backward, &op::kind);
+  });
 }
 
 std::vector<std::int8_t> copies_taken(const schedule& lanes) {

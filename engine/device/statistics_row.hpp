@@ -2,8 +2,9 @@
 
 namespace troupe {
 
-/// The columns of a row of `device_kernels::measure`, named as in
-/// engine/events/statistics.hpp. Counts are exact up to 2^53.
+/// The columns of a row of `device_kernels::measure`: the fields of
+/// tensor_statistics (engine/events/statistics.hpp), in their order. Counts are
+/// exact up to 2^53.
 enum statistics_column {
   column_count,
   column_nans,

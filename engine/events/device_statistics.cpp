@@ -11,36 +11,29 @@
 namespace troupe {
 namespace {
 
-std::int64_t whole(double count) {
-  return static_cast<std::int64_t>(count);
-}
+/// The first columns of a row are the fields, in their order.
+struct row_reader {
+  const double* next;
 
-log2_histogram histogram_of(const double* bins) {
-  log2_histogram result;
-  static_assert(result.size() == histogram_bins);
-  std::transform(bins, bins + histogram_bins, result.begin(), whole);
-  return result;
-}
+  template <class Number>
+  void operator()(const char*, Number& target) {
+    target = static_cast<Number>(*next++);
+  }
+  void operator()(const char*, shared_histogram&) {}
+};
 
 tensor_statistics statistics_of(const double* row, bool wide) {
   tensor_statistics result;
-  result.count = whole(row[column_count]);
-  result.nans = whole(row[column_nans]);
-  result.infs = whole(row[column_infs]);
-  result.zeros = whole(row[column_zeros]);
-  result.fp16_overflows = whole(row[column_fp16_overflows]);
-  result.fp16_underflows = whole(row[column_fp16_underflows]);
-  result.bf16_overflows = whole(row[column_bf16_overflows]);
-  result.bf16_underflows = whole(row[column_bf16_underflows]);
-  result.max_abs = row[column_max_abs];
-  result.min_abs = row[column_min_abs];
-  result.mean = row[column_mean];
-  result.squares = row[column_squares];
-  result.instances = whole(row[column_instances]);
-  result.instance_mean_sum = row[column_instance_mean_sum];
-  result.instance_variance_sum = row[column_instance_variance_sum];
-  if (wide && result.count > 0)
-    result.histogram = histogram_of(row + statistics_columns);
+  row_reader reader{row};
+  fields(reader, result);
+  if (wide && result.count > 0) {
+    log2_histogram bins;
+    static_assert(bins.size() == histogram_bins);
+    std::transform(
+      reader.next, reader.next + histogram_bins, bins.begin(),
+      [](double count) { return static_cast<std::int64_t>(count); });
+    result.histogram = bins;
+  }
   return result;
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -23,60 +22,37 @@ template <class T>
 void collect(observed_values& target, const T& value, std::int16_t index = -1,
              std::int16_t inner = -1);
 
-namespace detail {
-
-template <class T>
-struct is_optional : std::false_type {};
-template <class T>
-struct is_optional<std::optional<T>> : std::true_type {};
-
-template <class T>
-concept list_like = requires(const T& list) {
-  list.begin();
-  list.end();
-  requires !std::is_convertible_v<T, std::string>;
-};
-template <class T>
-concept tuple_like = requires {
-  std::tuple_size<T>::value;
-};
-
-template <class Each>
-void with_place(observed_values& target, const Each& value,
-                std::int16_t position, std::int16_t index) {
-  if (index < 0)
-    collect(target, value, position);
-  else
-    collect(target, value, index, position);
-}
-
-}  // namespace detail
-
 template <class T>
 void collect(observed_values& target, const T& value, std::int16_t index,
              std::int16_t inner) {
+  std::int16_t position = 0;
+  [[maybe_unused]] const auto collect_next = [&](const auto& each) {
+    index < 0 ? collect(target, each, position++)
+              : collect(target, each, index, position++);
+  };
   if constexpr (std::is_convertible_v<const T&, const at::Tensor&>) {
     const at::Tensor& tensor = value;
     target.push_back(
       {tensor,
        tensor.defined() ? tensor_content::tensor : tensor_content::nothing,
        index, inner});
-  } else if constexpr (detail::is_optional<T>::value) {
+  } else if constexpr (requires {
+                         value.has_value();
+                         *value;
+                       }) {
     if (value)
       collect(target, *value, index, inner);
     else
       target.push_back({{}, tensor_content::nothing, index, inner});
-  } else if constexpr (detail::tuple_like<T>) {
-    std::int16_t position = 0;
-    std::apply(
-      [&](const auto&... each) {
-        (detail::with_place(target, each, position++, index), ...);
-      },
-      value);
-  } else if constexpr (detail::list_like<T>) {
-    std::int16_t position = 0;
+  } else if constexpr (requires { std::tuple_size<T>::value; }) {
+    std::apply([&](const auto&... each) { (collect_next(each), ...); }, value);
+  } else if constexpr (requires {
+                         value.begin();
+                         value.end();
+                         requires !std::is_convertible_v<T, std::string>;
+                       }) {
     for (const auto& each : value)
-      detail::with_place(target, each, position++, index);
+      collect_next(each);
   } else {
     target.push_back({{}, tensor_content::other, index, inner});
   }

@@ -31,18 +31,6 @@ shared_histogram merged_histogram(const tensor_statistics& a,
   return sum;
 }
 
-void add_counts(tensor_statistics& sum, const tensor_statistics& statistics) {
-  sum.count += statistics.count;
-  sum.nans += statistics.nans;
-  sum.infs += statistics.infs;
-  sum.zeros += statistics.zeros;
-  sum.fp16_overflows += statistics.fp16_overflows;
-  sum.fp16_underflows += statistics.fp16_underflows;
-  sum.bf16_overflows += statistics.bf16_overflows;
-  sum.bf16_underflows += statistics.bf16_underflows;
-  sum.instances += statistics.instances;
-}
-
 }  // namespace
 
 double tensor_statistics::variance() const {
@@ -65,7 +53,9 @@ tensor_statistics merge(const tensor_statistics& a,
   result.squares = both.squares;
   result.instance_mean_sum += b.instance_mean_sum;
   result.instance_variance_sum += b.instance_variance_sum;
-  add_counts(result, b);
+  result.add(b);
+  result.count += b.count;
+  result.instances += b.instances;
   return result;
 }
 

@@ -7,6 +7,7 @@
 
 #include "troupe/base/fields.hpp"
 #include "troupe/engine/device/tensor.hpp"
+#include "troupe/engine/events/value_counts.hpp"
 
 namespace troupe {
 
@@ -46,18 +47,9 @@ void fields(Archive& archive, shared_histogram& v) {
 
 /// Results of one pass over a tensor. Non-finite values are counted, and
 /// excluded from everything else.
-struct tensor_statistics {
+struct tensor_statistics : value_counts {
   std::int64_t count = 0;  // all elements
-  std::int64_t nans = 0;
-  std::int64_t infs = 0;
-  std::int64_t zeros = 0;
-  // Finite, non-zero values that would become infinite, or zero, if rounded (to
-  // nearest even) to that type.
-  std::int64_t fp16_overflows = 0;
-  std::int64_t fp16_underflows = 0;
-  std::int64_t bf16_overflows = 0;
-  std::int64_t bf16_underflows = 0;
-  double max_abs = 0;  // 0 if nothing is finite
+  double max_abs = 0;      // 0 if nothing is finite
   double min_abs = 0;
   double mean = 0;
   double squares = 0;  // the sum of (x - mean)^2

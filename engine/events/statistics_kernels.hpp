@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "troupe/engine/events/value_counts.hpp"
+
 namespace troupe {
 
 /// Most bytes that a statistics kernel gets at once: it reads them several
@@ -11,19 +13,12 @@ constexpr std::int64_t chunk_bytes = 16384;
 constexpr std::int64_t chunk_floats = chunk_bytes / sizeof(float);
 
 /// Statistics of a chunk, as in tensor_statistics.
-struct chunk_statistics {
+struct chunk_statistics : value_counts {
   std::int64_t finite = 0;
-  std::int64_t nans = 0;
-  std::int64_t infs = 0;
   double max_abs = 0;
   double min_abs = 0;
   double mean = 0;
   double squares = 0;
-  std::int64_t zeros = 0;
-  std::int64_t fp16_overflows = 0;
-  std::int64_t fp16_underflows = 0;
-  std::int64_t bf16_overflows = 0;
-  std::int64_t bf16_underflows = 0;
 };
 
 /// The inner loops of statistics, compiled for one instruction set. All sets

@@ -1,3 +1,4 @@
+#include <ATen/Dispatch.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
@@ -74,33 +75,21 @@ log2_histogram log2_counter::histogram() const {
 // Instances of fewer values share a chunk.
 constexpr std::int64_t narrow = 64;
 
-template <class T>
+/// Unless `masked`, all values are finite.
+template <bool masked, class T>
 moments moments_of(const T* x, std::int64_t count) {
-  double n = 0, sum = 0, squares = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto finite = std::isfinite(x[i]);
-    n += finite ? 1 : 0;
-    sum += finite ? static_cast<double>(x[i]) : 0;
-  }
-  const auto mean = n > 0 ? sum / n : 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto distance = static_cast<double>(x[i]) - mean;
-    squares += std::isfinite(x[i]) ? distance * distance : 0;
-  }
-  return {n, mean, squares};
-}
-
-/// The same for values that are all finite.
-template <class T>
-moments finite_moments_of(const T* x, std::int64_t count) {
+  const auto counts = [](T value) { return !masked || std::isfinite(value); };
+  std::int64_t finite = 0;
   double sum = 0, squares = 0;
-  for (std::int64_t i = 0; i < count; ++i)
-    sum += static_cast<double>(x[i]);
-  const auto n = static_cast<double>(count);
-  const auto mean = sum / n;
+  for (std::int64_t i = 0; i < count; ++i) {
+    finite += counts(x[i]) ? 1 : 0;
+    sum += counts(x[i]) ? static_cast<double>(x[i]) : 0;
+  }
+  const auto n = static_cast<double>(finite);
+  const auto mean = finite > 0 ? sum / n : 0;
   for (std::int64_t i = 0; i < count; ++i) {
     const auto distance = static_cast<double>(x[i]) - mean;
-    squares += distance * distance;
+    squares += counts(x[i]) ? distance * distance : 0;
   }
   return {n, mean, squares};
 }
@@ -124,8 +113,9 @@ class statistics_walk {
       const auto count = std::min(chunk_of<Source>, result_.count - begin);
       const auto* values = load(x + begin, count);
       const auto seen = extremes_of(values)(values, count, x + begin + count);
-      add_counts(
-        {seen.finite, seen.nans, seen.infs, seen.max_abs, seen.min_abs});
+      add_range(seen);
+      result_.nans += seen.nans;
+      result_.infs += seen.infs;
     }
     return finish();
   }
@@ -193,8 +183,8 @@ class statistics_walk {
   void add_instances(const T* x, std::int64_t count, std::int64_t width,
                      bool masked) {
     for (std::int64_t i = 0; i < count; i += width)
-      add_to_sums(masked ? moments_of(x + i, width)
-                         : finite_moments_of(x + i, width));
+      add_to_sums(masked ? moments_of<true>(x + i, width)
+                         : moments_of<false>(x + i, width));
   }
 
   void add_to_sums(const moments& instance) {
@@ -212,21 +202,15 @@ class statistics_walk {
     const auto seen = kernel_of(x)(x, count, next);
     if (counter_)
       counter_->add(x, count, seen.fp16_underflows > 0);
-    add_counts(seen);
+    add_range(seen);
+    result_.add(seen);
     return {static_cast<double>(seen.finite), seen.mean, seen.squares};
   }
 
-  void add_counts(const chunk_statistics& seen) {
+  void add_range(const chunk_statistics& seen) {
     result_.max_abs = std::max(result_.max_abs, seen.max_abs);
     if (seen.finite > 0)
       min_abs_ = std::min(min_abs_, seen.min_abs);
-    result_.nans += seen.nans;
-    result_.infs += seen.infs;
-    result_.zeros += seen.zeros;
-    result_.fp16_overflows += seen.fp16_overflows;
-    result_.fp16_underflows += seen.fp16_underflows;
-    result_.bf16_overflows += seen.bf16_overflows;
-    result_.bf16_underflows += seen.bf16_underflows;
   }
 
   tensor_statistics finish() {
@@ -283,17 +267,9 @@ tensor_statistics visit_memory(const at::Tensor& tensor, Visit visit) {
     return visit_memory(readable(tensor), visit);
   const auto instances = tensor.dim() == 0 ? 1 : tensor.size(0);
   const auto width = tensor.numel() / instances;
-  const auto* values = tensor.const_data_ptr();
-  switch (tensor.scalar_type()) {
-    case at::kDouble:
-      return visit(static_cast<const double*>(values), instances, width);
-    case at::kHalf:
-      return visit(static_cast<const at::Half*>(values), instances, width);
-    case at::kBFloat16:
-      return visit(static_cast<const at::BFloat16*>(values), instances, width);
-    default:
-      return visit(static_cast<const float*>(values), instances, width);
-  }
+  return AT_DISPATCH_FLOATING_TYPES_AND2(
+    at::kHalf, at::kBFloat16, tensor.scalar_type(), "statistics",
+    [&] { return visit(tensor.const_data_ptr<scalar_t>(), instances, width); });
 }
 
 }  // namespace

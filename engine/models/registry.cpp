@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <ranges>
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
@@ -14,12 +15,9 @@ const model_entry& find_model(const std::string& name) {
   const auto found = std::ranges::find(all, name, &model_entry::name);
   if (found != all.end())
     return *found;
-  std::vector<std::string> names;
-  for (const auto& entry : all)
-    names.push_back(entry.name);
   fail(error_code::invalid_argument,
        "there is no model '{}'; the models are {}", printable(name),
-       fmt::join(names, ", "));
+       fmt::join(all | std::views::transform(&model_entry::name), ", "));
 }
 
 option_values usual_values(const model_entry& entry) {

@@ -57,7 +57,7 @@ lane_executor::lane_executor(const plan& plan, std::int32_t rank,
   : plan_{plan},
     order_{order},
     first_{plan.first_op[slot(rank)]},
-    ops_(plan.lane(rank).size() + 1),
+    ops_(plan.lane(rank).size()),
     updates_wait_{outside.norm} {
   describe_ops();
   number_series();
@@ -68,7 +68,7 @@ lane_executor::lane_executor(const plan& plan, std::int32_t rank,
 
 void lane_executor::describe_ops() {
   std::map<std::pair<std::int32_t, std::int8_t>, std::uint32_t> stages;
-  for (std::uint32_t i = 0; i + 1 < ops_.size(); ++i) {
+  for (std::uint32_t i = 0; i < ops_.size(); ++i) {
     const auto& op = plan_.ops[first_ + i];
     ops_[i].computes = op.stream == stream_kind::compute;
     ops_[i].leads =
@@ -81,7 +81,7 @@ void lane_executor::describe_ops() {
       ops_[i].inputs += counts(op, input) ? 1 : 0;
   }
   kept_ = most_kept_ = kept_count(stages.size());
-  for (std::uint32_t i = 0; i + 1 < ops_.size(); ++i) {
+  for (std::uint32_t i = 0; i < ops_.size(); ++i) {
     keep(kept_, i);
     most_kept_.all = std::max(most_kept_.all, kept_.all);
     auto& most = most_kept_.by_stage[ops_[i].stage];
@@ -101,7 +101,7 @@ void lane_executor::keep(kept_count& count, std::uint32_t index) const {
 void lane_executor::number_series() {
   using key = decltype(series_of(plan_op{}));
   std::map<key, std::uint32_t> numbers;
-  for (std::uint32_t i = 0; i + 1 < ops_.size(); ++i) {
+  for (std::uint32_t i = 0; i < ops_.size(); ++i) {
     const auto number = static_cast<std::uint32_t>(numbers.size());
     const auto series =
       numbers.emplace(series_of(plan_.ops[first_ + i]), number).first->second;
@@ -113,34 +113,21 @@ void lane_executor::number_series() {
 }
 
 void lane_executor::list_users() {
-  const auto size = static_cast<std::uint32_t>(ops_.size()) - 1;
-  const auto for_each_input = [&](auto visit) {
-    for (std::uint32_t i = 0; i < size; ++i)
-      for (const auto input : plan_.dependencies_of(plan_.ops[first_ + i]))
-        if (counts(plan_.ops[first_ + i], input))
-          visit(input, i);
-  };
-  for_each_input([&](std::uint32_t input, std::uint32_t user) {
-    if (is_here(input))
-      ++ops_[input - first_ + 1].first_user;
-    else
-      remote_.emplace_back(input, user);
-  });
-  std::ranges::sort(remote_);
-  for (std::uint32_t i = 0; i < size; ++i)
-    ops_[i + 1].first_user += ops_[i].first_user;
-  users_.resize(ops_[size].first_user);
-  std::vector<std::uint32_t> filled(size, 0);
-  for_each_input([&](std::uint32_t input, std::uint32_t user) {
-    if (is_here(input)) {
-      const auto index = input - first_;
-      users_[ops_[index].first_user + filled[index]++] = user;
-    }
-  });
+  for (std::uint32_t i = 0; i < ops_.size(); ++i)
+    for (const auto input : plan_.dependencies_of(plan_.ops[first_ + i]))
+      if (counts(plan_.ops[first_ + i], input))
+        users_.emplace_back(input, i);
+  std::ranges::sort(users_);
+  std::uint32_t next = 0;
+  for (std::uint32_t i = 0; i < ops_.size(); ++i) {
+    while (next < users_.size() && users_[next].first < first_ + i)
+      ++next;
+    ops_[i].first_user = next;
+  }
 }
 
 void lane_executor::list_outside(const outside_waits& outside) {
-  for (auto i = first_; i + 1 < first_ + ops_.size(); ++i) {
+  for (auto i = first_; i < first_ + ops_.size(); ++i) {
     const auto& op = plan_.ops[i];
     if (op.kind == plan_op_kind::forward && !outside.reads_data.empty()
         && outside.reads_data[slot(op.stage)]) {
@@ -161,7 +148,7 @@ void lane_executor::list_outside(const outside_waits& outside) {
 void lane_executor::begin(std::span<const std::uint32_t> order) {
   given_ = order;
   started_ = 0;
-  left_ = ops_.size() - 1;
+  left_ = ops_.size();
   waits_.resize(left_);
   for (std::size_t i = 0; i < left_; ++i)
     waits_[i] = ops_[i].inputs;
@@ -304,11 +291,9 @@ void lane_executor::launched(std::uint32_t op) {
 
 void lane_executor::ended(std::uint32_t op) {
   if (!is_here(op)) {
-    const auto users = std::ranges::equal_range(
-      remote_, op, {}, [](const auto& entry) { return entry.first; });
-    for (const auto& [input, user] : users)
-      input_ended(user);
-    return;
+    const auto first = std::ranges::lower_bound(
+      users_, op, {}, [](const auto& entry) { return entry.first; });
+    return tell_users(op, slot(first - users_.begin()));
   }
   const auto index = op - first_;
   if (states_[index] != state::started || launching_ == index)
@@ -318,9 +303,12 @@ void lane_executor::ended(std::uint32_t op) {
   --left_;
   if (computing_ == index)
     computing_ = none;
-  for (auto user = ops_[index].first_user; user < ops_[index + 1].first_user;
-       ++user)
-    input_ended(users_[user]);
+  tell_users(op, ops_[index].first_user);
+}
+
+void lane_executor::tell_users(std::uint32_t op, std::size_t first) {
+  for (; first < users_.size() && users_[first].first == op; ++first)
+    input_ended(users_[first].second);
 }
 
 std::optional<std::uint32_t> lane_executor::position() const {

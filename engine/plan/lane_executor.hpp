@@ -106,7 +106,7 @@ class lane_executor {
     std::uint32_t stage = 0;       // of the rank's, from 0
     std::uint32_t series = 0;      // ops that keep their order among themselves
     std::uint32_t inputs = 0;      // ops that must end first
-    std::uint32_t first_user = 0;  // into users_; until the next op's
+    std::uint32_t first_user = 0;  // into users_
   };
   enum class state : std::uint8_t { waiting, started, ended };
   /// Activations between their forward and what frees them.
@@ -117,7 +117,7 @@ class lane_executor {
   };
 
   bool is_here(std::uint32_t op) const {
-    return op >= first_ && op - first_ < ops_.size() - 1;
+    return op >= first_ && op - first_ < ops_.size();
   }
   /// Whether an op is to wait for an input before it starts.
   bool counts(const plan_op& op, std::uint32_t input) const;
@@ -132,13 +132,17 @@ class lane_executor {
   std::optional<std::uint32_t> next_in_order(bool compute) const;
   void start(std::uint32_t index);
   void keep(kept_count& count, std::uint32_t index) const;
+  /// Of an op that has ended: `first` into users_.
+  void tell_users(std::uint32_t op, std::size_t first);
   void input_ended(std::uint32_t index);
 
   const plan& plan_;
   lane_order order_;
-  std::uint32_t first_;               // of the lane, in plan::ops
-  std::vector<lane_op> ops_;          // and one behind them
-  std::vector<std::uint32_t> users_;  // by op: those that wait for it
+  std::uint32_t first_;  // of the lane, in plan::ops
+  std::vector<lane_op> ops_;
+  /// Ops, also of other ranks, ascending, each with one of this rank, by its
+  /// index, that waits for it.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> users_;
   std::vector<std::vector<std::uint32_t>> series_;
   kept_count most_kept_;
   std::vector<std::uint32_t> readers_;  // of data
@@ -146,8 +150,6 @@ class lane_executor {
   std::vector<std::uint32_t> updates_;
   bool updates_wait_;                            // for the norm
   std::unordered_set<std::uint32_t> offloaded_;  // forwards
-  /// Ops of other ranks, ascending, each with one of this rank that waits.
-  std::vector<std::pair<std::uint32_t, std::uint32_t>> remote_;
 
   std::span<const std::uint32_t> given_;  // an order; empty: none
   std::size_t started_ = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <ranges>
 #include <span>
 #include <string>
 #include <vector>
@@ -124,6 +125,10 @@ struct plan {
   std::span<const plan_op> lane(std::int32_t rank) const {
     const auto r = slot(rank);
     return std::span{ops}.subspan(first_op[r], first_op[r + 1] - first_op[r]);
+  }
+  /// The numbers of a rank's ops, in the same order.
+  auto ops_of(std::int32_t rank) const {
+    return std::views::iota(first_op[slot(rank)], first_op[slot(rank) + 1]);
   }
   std::span<const std::uint32_t> dependencies_of(const plan_op& op) const {
     return std::span{dependencies}.subspan(op.first_dependency,

@@ -140,9 +140,8 @@ std::int32_t edge_of(const plan& plan, const plan_op& transfer) {
     return none;
   // Few stages read the same one; a chain's has a single reader.
   const auto readers = plan.graph.outputs(giver, false);
-  const auto found = std::lower_bound(
-    readers.begin(), readers.end(), reader,
-    [](const auto& each, std::int32_t stage) { return each.stage < stage; });
+  const auto found = std::ranges::lower_bound(readers, reader, {},
+                                              &stage_graph::neighbour::stage);
   return found != readers.end() && found->stage == reader ? found->edge : none;
 }
 

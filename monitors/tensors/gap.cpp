@@ -66,50 +66,22 @@ bool counts(const tensor_record& record) {
 /// How a metric's values of several data ranks become one.
 enum class reduction : std::uint8_t { mean, sum, max };
 
-/// Metrics of one step as data ranks record them. Names come out in the order
-/// in which they were first recorded.
-class metric_table {
- public:
-  void record(std::int32_t rank, const std::string& name, double value,
-              reduction how) {
-    const auto [place, is_new] = places_.try_emplace(name, entries_.size());
-    if (is_new)
-      entries_.push_back({name, how, {}});
-    if (!entries_[place->second].by_rank.try_emplace(rank, value).second)
-      spdlog::warn("metric {} was recorded twice in a step; the first is kept",
-                   name);
-  }
-  /// One value a name; the table is empty then.
-  std::vector<metric> reduce() {
-    std::vector<metric> all;
-    for (const auto& each : std::exchange(entries_, {}))
-      all.push_back({each.name, reduced(each)});
-    places_.clear();
-    return all;
-  }
+/// A metric of one step as data ranks record it.
+struct ranks_metric {
+  std::string name;
+  reduction how;
+  std::map<std::int32_t, double> by_rank = {};
 
- private:
-  struct entry {
-    std::string name;
-    reduction how;
-    std::map<std::int32_t, double> by_rank;
-  };
-
-  static double reduced(const entry& of) {
-    double sum = 0, largest = of.by_rank.begin()->second;
-    for (const auto& [rank, value] : of.by_rank) {
+  double reduced() const {
+    double sum = 0, largest = by_rank.begin()->second;
+    for (const auto& [rank, value] : by_rank) {
       sum += value;
       largest = std::max(largest, value);
     }
-    if (of.how == reduction::max)
-      return largest;
-    return of.how == reduction::sum
-             ? sum
-             : sum / static_cast<double>(of.by_rank.size());
+    return how == reduction::max   ? largest
+           : how == reduction::sum ? sum
+                                   : sum / static_cast<double>(by_rank.size());
   }
-
-  std::vector<entry> entries_;
-  std::map<std::string, std::size_t> places_;
 };
 
 class gap_state {
@@ -157,7 +129,8 @@ class gap_state {
     metrics_record record{source};
     for (const auto& where : order_)
       tell(where, record);
-    record.values = table_.reduce();
+    for (const auto& each : metrics_)
+      record.values.push_back({each.name, each.reduced()});
     if (!record.values.empty())
       sink_->write(record);
     forget();
@@ -172,8 +145,15 @@ class gap_state {
     const auto prefix =
       fmt::format("gap/{}/{}", group_of(where.kind), where.name);
     const auto put = [&](const char* what, double value, reduction how) {
-      table_.record(where.data_rank, fmt::format("{}/{}", prefix, what), value,
-                    how);
+      const auto name = fmt::format("{}/{}", prefix, what);
+      const auto [place, is_new] = places_.try_emplace(name, metrics_.size());
+      if (is_new)
+        metrics_.push_back({name, how});
+      if (!metrics_[place->second]
+             .by_rank.emplace(where.data_rank, value)
+             .second)
+        spdlog::warn(
+          "metric {} was recorded twice in a step; the first is kept", name);
     };
     put("max", sum.max, reduction::max);
     put("mean", sum.mean / batch, reduction::mean);
@@ -201,6 +181,8 @@ class gap_state {
     sums_.clear();
     order_.clear();
     batch_.clear();
+    metrics_.clear();
+    places_.clear();
   }
 
   bool histogram_;
@@ -208,7 +190,8 @@ class gap_state {
   std::map<place, gathered> sums_;
   std::vector<place> order_;
   std::map<std::pair<std::int32_t, std::int32_t>, std::int64_t> batch_;
-  metric_table table_;
+  std::vector<ranks_metric> metrics_;  // in the order of the first record
+  std::map<std::string, std::size_t> places_;
 };
 
 }  // namespace

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <deque>
-#include <iterator>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "troupe/base/atomic_file.hpp"
@@ -28,19 +28,14 @@ struct anomaly {
   std::string text;
 };
 
-std::vector<anomaly> anomalies_of(const tensors_event& op) {
-  std::vector<anomaly> found;
+/// The first of the op says enough.
+std::optional<anomaly> anomaly_of(const tensors_event& op) {
   for (const auto& record : op.tensors)
-    if (record.statistics.nans + record.statistics.infs > 0) {
-      auto source = op.source;
-      const bool update = source.microbatch < 0;
-      source.microbatch = update ? none : source.microbatch;
-      found.push_back({source, op.backward || update,
-                       fmt::format("{} of {} is not finite", part_text(record),
-                                   record.owner->name)});
-      break;  // the first of the op says enough
-    }
-  return found;
+    if (record.statistics.nans + record.statistics.infs > 0)
+      return anomaly{op.source, op.backward || op.source.microbatch == none,
+                     fmt::format("{} of {} is not finite", part_text(record),
+                                 record.owner->name)};
+  return std::nullopt;
 }
 
 /// Adds steps to one picture, times counted from the first op of all.
@@ -224,7 +219,8 @@ struct timeline_state {
 
   void see(const event& what) {
     if (const auto* op = std::get_if<tensors_event>(&what)) {
-      std::ranges::move(anomalies_of(*op), std::back_inserter(anomalies));
+      if (auto found = anomaly_of(*op))
+        anomalies.push_back(std::move(*found));
       return;
     }
     if (std::holds_alternative<dropped_event>(what))
@@ -233,7 +229,7 @@ struct timeline_state {
     if (!ops || ops->empty())
       return;
     // A picture is of one plan.
-    if (!steps.empty() && plan_of(steps.back()) != plan_of(*ops))
+    if (!steps.empty() && plan_of(steps.back().ops) != plan_of(*ops))
       steps.clear();
     steps.push_back({*ops, std::exchange(anomalies, {})});
     if (steps.size() > (files.trace.empty() ? 1 : files.trace_steps))
@@ -244,15 +240,12 @@ struct timeline_state {
     const std::vector<ops_event>& ops) {
     return ops.front().plan;
   }
-  static const std::shared_ptr<const plan>& plan_of(const kept_step& step) {
-    return plan_of(step.ops);
-  }
 
   void finish() {
     if (steps.empty())
       return;
     const auto& last = steps.back();
-    const auto& name = plan_of(last)->schedule_name;
+    const auto& name = plan_of(last.ops)->schedule_name;
     if (!files.svg.empty())
       write_file_atomically(
         files.svg, draw_svg(picture_of(
@@ -266,7 +259,7 @@ struct timeline_state {
 
   static timeline picture_of(const std::deque<kept_step>& shown,
                              std::string title) {
-    timeline_builder builder(*plan_of(shown.front()),
+    timeline_builder builder(*plan_of(shown.front().ops),
                              extent_of(shown.front().ops).begin);
     for (const auto& step : shown) {
       builder.add(step.ops);

@@ -16,8 +16,8 @@
 
 #include <array>
 #include <cmath>
+#include <ranges>
 #include <utility>
-#include <vector>
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
@@ -63,12 +63,9 @@ function function_of(const std::string& name) {
   for (const auto& [known, what] : functions)
     if (name == known)
       return what;
-  std::vector<std::string> names;
-  for (const auto& each : functions)
-    names.emplace_back(each.first);
   fail(error_code::invalid_argument,
        "there is no activation function '{}'; those known are {}",
-       printable(name), fmt::join(names, ", "));
+       printable(name), fmt::join(functions | std::views::keys, ", "));
 }
 
 struct activation_layer final : torch::nn::Module {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <ranges>
 #include <utility>
 
 namespace troupe {
@@ -24,11 +25,9 @@ rotary_options::scaling scaling_of(model_config& config,
   for (const auto& [name, value] : kinds)
     if (kind == name)
       return value;
-  std::vector<const char*> names;
-  for (const auto& each : kinds)
-    names.push_back(each.first);
-  config.refuse("rope_type", fmt::format("is '{}'; supported: {}", kind,
-                                         fmt::join(names, ", ")));
+  config.refuse("rope_type",
+                fmt::format("is '{}'; supported: {}", kind,
+                            fmt::join(kinds | std::views::keys, ", ")));
 }
 
 std::vector<double> factors_of(model_config& config, const std::string& name,
@@ -168,13 +167,11 @@ decoder_options read_decoder(model_config& config) {
   const auto type = config.text("model_type");
   const auto found =
     std::ranges::find(decoder_types(), type, &decoder_type::name);
-  if (found == decoder_types().end()) {
-    std::vector<std::string> names;
-    for (const auto& each : decoder_types())
-      names.push_back(each.name);
+  const auto names =
+    decoder_types() | std::views::transform(&decoder_type::name);
+  if (found == decoder_types().end())
     config.refuse("model_type", fmt::format("is '{}'; supported: {}", type,
                                             fmt::join(names, ", ")));
-  }
   auto options = found->read(config);
   config.finish();
   return options;

@@ -1,9 +1,7 @@
 #include "troupe/engine/models/decoders/lora.hpp"
 
 #include <ATen/core/grad_mode.h>
-#include <fnmatch.h>
 
-#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
@@ -13,7 +11,7 @@
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
-#include "troupe/engine/events/globs.hpp"
+#include "troupe/engine/events/subscription.hpp"
 #include "troupe/engine/models/fresh_folder.hpp"
 #include "troupe/engine/models/layers.hpp"
 #include "troupe/engine/stage/model.hpp"
@@ -25,12 +23,10 @@ namespace {
 constexpr std::string_view first_part = ".lora_A.weight",
                            second_part = ".lora_B.weight";
 
-bool matches(const std::vector<std::string>& globs, const std::string& name) {
-  const auto last = name.substr(name.rfind('.') + 1);
-  return std::ranges::any_of(globs, [&](const std::string& glob) {
-    return ::fnmatch(glob.c_str(), name.c_str(), 0) == 0
-           || ::fnmatch(glob.c_str(), last.c_str(), 0) == 0;
-  });
+/// As a whole, or its last part.
+bool matches(const std::string& globs, const std::string& name) {
+  return matches_glob(globs, name)
+         || matches_glob(globs, name.substr(name.rfind('.') + 1));
 }
 
 }  // namespace
@@ -46,11 +42,10 @@ void add_adapters(torch::nn::Module& layer, const std::string& layer_name,
   const at::NoGradGuard no_grad;
   for (auto& parameter : layer.parameters())
     parameter.set_requires_grad(false);
-  const auto globs = globs_of(options.modules);
   for (const auto& each : layer.named_modules({}, /*include_self=*/false)) {
     const auto module = std::dynamic_pointer_cast<linear_layer>(each.value());
     const auto name = dotted_name(layer_name, each.key());
-    if (module && name != except && matches(globs, name))
+    if (module && name != except && matches(options.modules, name))
       module->add_adapter(options.rank, options.scale(),
                           generator_of(name, options.seed));
   }

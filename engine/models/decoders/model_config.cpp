@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 #include <utility>
 
 #include "troupe/base/error.hpp"
@@ -114,9 +115,9 @@ void model_config::require(const std::string& name,
   const auto* found = find(name);
   if (!found || std::ranges::find(values, *found) != values.end())
     return;
-  std::vector<std::string> texts;
-  for (const auto& each : values)
-    texts.push_back(each.dump());
+  const auto texts = values | std::views::transform([](const json& each) {
+                       return each.dump();
+                     });
   refuse(name, fmt::format("is {}; supported: {}", printable(found->dump()),
                            fmt::join(texts, ", ")));
 }

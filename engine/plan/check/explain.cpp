@@ -126,12 +126,6 @@ std::optional<wait> replay::lane_wait(std::int32_t rank,
                           position, missing, to_text(plan_, first))};
 }
 
-bool replay::needs(std::uint32_t op, std::uint32_t dependency) const {
-  const auto inputs = plan_.dependencies_of(plan_.ops[op]);
-  return !is_transfer(plan_.ops[op].kind)
-         && std::find(inputs.begin(), inputs.end(), dependency) != inputs.end();
-}
-
 wait replay::fifo_wait(std::size_t index) const {
   const auto op = head(fifos_[index]);
   const auto& what = message_of(op);
@@ -139,7 +133,8 @@ wait replay::fifo_wait(std::size_t index) const {
   // A lane that needs this transfer is the most useful to name.
   const auto next = next_[slot(rank)];
   const auto lane_needs_it =
-    next < plan_.first_op[slot(rank) + 1] && needs(next, op);
+    next < plan_.first_op[slot(rank) + 1] && !is_transfer(plan_.ops[next].kind)
+    && std::ranges::count(plan_.dependencies_of(plan_.ops[next]), op) > 0;
   const auto shown = lane_needs_it ? next : op;
   wait found{rank, shown, shown,
              fmt::format("rank {} at {}", rank, to_text(plan_, shown))};

@@ -104,10 +104,9 @@ step_orders order_log::orders_of(const plan& plan, std::int32_t data_ranks,
           fmt::format("the log has no order for replica {}, rank {}; replay "
                       "with the logged numbers of steps, replicas and ranks",
                       d, r));
-      const auto first = plan.first_op[slot(r)];
       std::unordered_map<std::string, std::uint32_t> numbers;
-      for (std::uint32_t i = 0; i < plan.lane(r).size(); ++i)
-        numbers.emplace(to_text(plan, first + i), first + i);
+      for (const auto op : plan.ops_of(r))
+        numbers.emplace(to_text(plan, op), op);
       auto& order = of_replica.emplace_back();
       for (const auto& word : line->second) {
         const auto found = numbers.extract(word);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -24,26 +25,22 @@ replay::replay(const plan& plan, const transport_model& model)
 // Makes a FIFO at each end of a directed edge; or one at each end of a pair,
 // which then serves both edges.
 void replay::make_fifos() {
-  std::vector<std::tuple<std::int32_t, std::int32_t, bool>> keys;
-  const auto key = [&](const channel& edge, bool sender) {
+  std::map<std::tuple<std::int32_t, std::int32_t, bool>, std::int32_t> numbers;
+  const auto number = [&](const channel& edge, bool sender) -> std::int32_t& {
     const auto rank = sender ? edge.from_rank : edge.to_rank;
     const auto peer = sender ? edge.to_rank : edge.from_rank;
-    return std::tuple{rank, peer, sender && !model_.shared_fifo};
+    return numbers[{rank, peer, sender && !model_.shared_fifo}];
   };
   for (const auto& edge : plan_.channels)
     for (const auto sender : {true, false})
-      keys.push_back(key(edge, sender));
-  std::sort(keys.begin(), keys.end());
-  keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
-  const auto find = [&](const channel& edge, bool sender) {
-    return static_cast<std::int32_t>(
-      std::lower_bound(keys.begin(), keys.end(), key(edge, sender))
-      - keys.begin());
-  };
-  fifos_.resize(keys.size());
+      number(edge, sender) = none;
+  std::int32_t next = 0;
+  for (auto& each : numbers)
+    each.second = next++;
+  fifos_.resize(numbers.size());
   for (const auto& edge : plan_.channels) {
-    from_fifo_.push_back(find(edge, true));
-    to_fifo_.push_back(find(edge, false));
+    from_fifo_.push_back(number(edge, true));
+    to_fifo_.push_back(number(edge, false));
     const auto count = static_cast<std::uint32_t>(edge.messages);
     fifos_[slot(from_fifo_.back())].first += count;
     fifos_[slot(to_fifo_.back())].first += count;
@@ -111,11 +108,8 @@ void replay::run_lane(std::int32_t rank) {
 }
 
 bool replay::attempt(std::uint32_t op) {
-  return is_transfer(plan_.ops[op].kind) ? attempt_transfer(op)
-                                         : attempt_compute(op);
-}
-
-bool replay::attempt_transfer(std::uint32_t op) {
+  if (!is_transfer(plan_.ops[op].kind))
+    return attempt_compute(op);
   const auto index = fifo_of(op);
   auto& fifo = fifos_[index];
   const auto last = fifo.first + fifo.issued;

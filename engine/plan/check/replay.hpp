@@ -40,7 +40,6 @@ class replay {
   void make_fifos();
   void run_lane(std::int32_t rank);
   bool attempt(std::uint32_t op);
-  bool attempt_transfer(std::uint32_t op);
   bool attempt_compute(std::uint32_t op);
   bool stands_at(plan_op_kind kind) const;
   void consume(std::int32_t message);
@@ -63,7 +62,6 @@ class replay {
   std::vector<wait_edge> lane_waits(std::int32_t rank) const;
   std::vector<wait_edge> fifo_waits(const fifo& fifo) const;
   std::int32_t other_end(std::uint32_t op) const;
-  bool needs(std::uint32_t op, std::uint32_t dependency) const;
   std::optional<wait> lane_wait(std::int32_t rank, std::int32_t node) const;
   wait fifo_wait(std::size_t index) const;
   wait credit_wait(std::uint32_t send, wait position) const;

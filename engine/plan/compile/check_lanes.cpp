@@ -1,16 +1,13 @@
 #include "troupe/engine/plan/compile/check_lanes.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <tuple>
 #include <vector>
 
-#include "troupe/base/error.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/engine/plan/values.hpp"
-#include "troupe/schedules/validate.hpp"
+#include "troupe/schedules/op_checker.hpp"
 
 namespace troupe {
 
@@ -31,43 +28,42 @@ struct gradient_state {
   std::int32_t backwards_left = 0;
 };
 
-class lane_checker {
+// Where what a forward keeps is, so far in the lane.
+enum class whereabouts : std::uint8_t { nowhere, device, host, back, used };
+
+class lane_checker : op_checker<plan, plan_op> {
  public:
   lane_checker(const plan& plan, const op_locator& locate)
-    : plan_{plan},
-      locate_{locate},
+    : op_checker{plan, locate},
       edges_(plan),
       made_{marks(slot_count(plan)), marks(slot_count(plan))},
       moved_{marks(edges_.size()), marks(edges_.size())},
       states_(slot(plan.stages() * plan.placement.copies())),
-      gradients_(states_.size() * slot(updates_of(plan))) {}
+      gradients_(states_.size() * slot(updates_of(plan))),
+      kept_(slot_count(plan)) {}
 
   void run() {
     for_each_op([&](const plan_op& what) {
-      check_range(what);
+      check_range(what, none);
+      check_microbatch(what);
       count(what);
     });
     for_each_op([&](const plan_op& what) { check(what); });
-    for (const auto& what : plan_.ops)
+    for (const auto& what : order_.ops)
       check_sent(what);
     for_each_op([&](const plan_op& what) { check_used(what); });
     check_order();
-    check_copies(plan_, locate_);
+    for_each_op([&](const plan_op& what) {
+      within_pair_ = within_pair_ && index_ > 0;
+      if (is_compute(what.kind))
+        pass_copies(what);
+      else if (is_copy(what.kind))
+        check_copy(what);
+    });
   }
 
  private:
   using marks = std::vector<std::uint8_t>;
-
-  template <class Visit>
-  void for_each_op(Visit visit) {
-    for (rank_ = 0; rank_ < plan_.ranks(); ++rank_) {
-      index_ = 0;
-      for (const auto& what : plan_.lane(rank_)) {
-        visit(what);
-        ++index_;
-      }
-    }
-  }
 
   void count(const plan_op& what) {
     // Gathers behind updates alone leave parameters whole.
@@ -80,33 +76,27 @@ class lane_checker {
   }
 
   std::uint8_t& made(bool backward, const plan_op& what) {
-    return made_[backward ? 1 : 0][op_slot(plan_, what)];
+    return made_[backward ? 1 : 0][op_slot(order_, what)];
   }
   std::uint8_t& moved(bool backward, std::int32_t edge, const plan_op& what) {
     return moved_[backward ? 1 : 0][edges_(edge, what)];
   }
 
   stage_state& state(const plan_op& what) {
-    return states_[slot(what.copy * plan_.stages() + what.stage)];
+    return states_[slot(what.copy * order_.stages() + what.stage)];
   }
 
   gradient_state& gradients(const plan_op& what) {
-    const auto stage = slot(what.copy * plan_.stages() + what.stage);
-    return gradients_[stage * slot(updates_of(plan_))
-                      + slot(update_number(plan_, what.microbatch))];
-  }
-
-  [[noreturn]] void refuse(const plan_op& what, std::string_view reason) const {
-    fail(error_code::invalid_schedule, "{}: {} {}", locate_(rank_, index_),
-         to_text(plan_, what), reason);
+    const auto stage = slot(what.copy * order_.stages() + what.stage);
+    return gradients_[stage * slot(updates_of(order_))
+                      + slot(update_number(order_, what.microbatch))];
   }
 
   void check(const plan_op& what) {
     switch (what.kind) {
       case plan_op_kind::send:
-        return check_send(what);
       case plan_op_kind::receive:
-        return check_receive(what);
+        return check_transfer(what);
       case plan_op_kind::gather:
       case plan_op_kind::release:
         return check_shard(what);
@@ -117,24 +107,10 @@ class lane_checker {
         return check_closing(what);
       case plan_op_kind::offload:
       case plan_op_kind::reload:
-        return;  // check_copies
+        return;  // check_copy
       default:
         return check_compute(what);
     }
-  }
-
-  void check_range(const plan_op& what) const {
-    if (what.stage >= plan_.stages() || what.microbatch >= plan_.microbatches
-        || what.slice >= plan_.slices || what.copy >= plan_.placement.copies())
-      refuse(what, fmt::format("is outside the {} stages, {} microbatches, {} "
-                               "slices and {} copies",
-                               plan_.stages(), plan_.microbatches, plan_.slices,
-                               plan_.placement.copies()));
-    check_microbatch(what);
-    const auto home = plan_.placement.rank_of(what.stage, what.copy);
-    if (home != rank_)
-      refuse(what, fmt::format("is on rank {}, but stage {} is on rank {}",
-                               rank_, what.stage, home));
   }
 
   // An op that ends gradients names their last microbatch if there are several
@@ -144,7 +120,7 @@ class lane_checker {
                       || what.kind == plan_op_kind::sum_tied
                       || traits_of(what).type == op_class::closing;
     const bool named = what.microbatch != none;
-    const bool has_several = ends && plan_.update.every > 0;
+    const bool has_several = ends && order_.update.every > 0;
     if (is_of_microbatch(what.kind))
       return;
     if (named && !has_several)
@@ -152,22 +128,22 @@ class lane_checker {
     if (has_several
         && (!named
             || what.microbatch
-                 != last_of_update(plan_,
-                                   update_number(plan_, what.microbatch))))
+                 != last_of_update(order_,
+                                   update_number(order_, what.microbatch))))
       refuse(what,
              fmt::format(
                "does not name the last microbatch of an update, of {} each",
-               plan_.update.every));
+               order_.update.every));
   }
 
   // The edge of a transfer; refuses one that no edge takes.
   std::int32_t check_route(const plan_op& what) const {
-    const auto edge = edge_of(plan_, what);
+    const auto edge = edge_of(order_, what);
     const bool upwards = what.peer > what.stage;
     const bool sends = what.kind == plan_op_kind::send;
     if (edge == none || (sends == is_gradient(what.stream)) == upwards)
       refuse(what, "has no stage at its other end; remove it");
-    if (!crosses(plan_.placement, what.stage, what.peer, what.copy))
+    if (!crosses(order_.placement, what.stage, what.peer, what.copy))
       refuse(what, fmt::format("does not leave the rank: stage {} is on rank "
                                "{} too; remove it",
                                what.peer, rank_));
@@ -176,45 +152,40 @@ class lane_checker {
     return edge;
   }
 
-  void check_send(const plan_op& what) {
+  // One half of a message: once, and a send behind the op that makes the value,
+  // a receive ahead of it.
+  void check_transfer(const plan_op& what) {
     const auto backward = is_gradient(what.stream);
+    const bool sends = what.kind == plan_op_kind::send;
+    const auto half = sends ? sent : received;
     auto& seen = moved(backward, check_route(what), what);
-    if ((seen & sent) != 0)
+    if ((seen & half) != 0)
       refuse(what, "appears twice; remove one");
-    if (made(backward, what) == 0)
-      refuse(what, "comes before the op whose result it sends");
-    seen |= sent;
-  }
-
-  void check_receive(const plan_op& what) {
-    const auto backward = is_gradient(what.stream);
-    auto& seen = moved(backward, check_route(what), what);
-    if ((seen & received) != 0)
-      refuse(what, "appears twice; remove one");
-    if (made(backward, what) != 0)
-      refuse(what, "comes after the op that needs it");
-    seen |= received;
+    if ((made(backward, what) != 0) != sends)
+      refuse(what, sends ? "comes before the op whose result it sends"
+                         : "comes after the op that needs it");
+    seen |= half;
   }
 
   void check_compute(const plan_op& what) {
     if (sharded_ && !state(what).whole)
       refuse(what, "runs while its stage is sharded; UNSHARD it first");
     if (what.kind != plan_op_kind::forward
-        && update_number(plan_, what.microbatch) != state(what).updated
-        && plan_.update.every > 0)
+        && update_number(order_, what.microbatch) != state(what).updated
+        && order_.update.every > 0)
       refuse(what, "comes before the update of the preceding microbatches");
     if (frees_activation(what.kind))
       --gradients(what).backwards_left;
     if (what.kind == plan_op_kind::weight_backward)
       return;
     const auto backward = what.kind != plan_op_kind::forward;
-    for (const auto& [giver, edge] : plan_.graph.inputs(what.stage, backward))
-      if (crosses(plan_.placement, what.stage, giver, what.copy)
+    for (const auto& [giver, edge] : order_.graph.inputs(what.stage, backward))
+      if (crosses(order_.placement, what.stage, giver, what.copy)
           && (moved(backward, edge, what) & received) == 0)
         refuse(what, fmt::format(
                        "needs {}, which does not come before it",
-                       to_text(plan_, transfer_of(what, plan_op_kind::receive,
-                                                  backward, giver))));
+                       to_text(order_, transfer_of(what, plan_op_kind::receive,
+                                                   backward, giver))));
     made(backward, what) = 1;
   }
 
@@ -231,7 +202,7 @@ class lane_checker {
   void check_closing(const plan_op& what) {
     auto& own = gradients(what);
     const auto bit = 1U << static_cast<unsigned>(what.kind);
-    if (!plan_.training)
+    if (!order_.training)
       refuse(what, "has no use where nothing is trained: no op is a backward");
     if ((own.closed & bit) != 0)
       refuse(what, "appears twice; remove one");
@@ -253,7 +224,7 @@ class lane_checker {
   // Ranks that make the sums of two copies in different orders would wait for
   // each other.
   void check_sum(const plan_op& what) {
-    const sum_place place{rank_, update_number(plan_, what.microbatch),
+    const sum_place place{rank_, update_number(order_, what.microbatch),
                           what.copy};
     if (place < last_sum_)
       refuse(what,
@@ -267,12 +238,12 @@ class lane_checker {
       return;
     const auto backward = what.kind != plan_op_kind::forward;
     for (const auto& [reader, edge] :
-         plan_.graph.outputs(what.stage, backward)) {
-      if (!crosses(plan_.placement, what.stage, reader, what.copy)
+         order_.graph.outputs(what.stage, backward)) {
+      if (!crosses(order_.placement, what.stage, reader, what.copy)
           || (moved(backward, edge, what) & sent) != 0)
         continue;
-      rank_ = plan_.placement.rank_of(what.stage, what.copy);
-      index_ = plan_.lane(rank_).size();
+      rank_ = order_.placement.rank_of(what.stage, what.copy);
+      index_ = order_.lane(rank_).size();
       refuse(transfer_of(what, plan_op_kind::send, backward, reader),
              "is missing");
     }
@@ -294,10 +265,9 @@ class lane_checker {
 
   std::vector<transfer> transfers(plan_op_kind kind) const {
     std::vector<transfer> found;
-    for (std::int32_t rank = 0; rank < plan_.ranks(); ++rank)
-      for (auto i = plan_.first_op[slot(rank)];
-           i < plan_.first_op[slot(rank) + 1]; ++i)
-        if (plan_.ops[i].kind == kind)
+    for (std::int32_t rank = 0; rank < order_.ranks(); ++rank)
+      for (const auto i : order_.ops_of(rank))
+        if (order_.ops[i].kind == kind)
           found.push_back(transfer_at(i, rank));
     std::stable_sort(found.begin(), found.end(),
                      [](const auto& a, const auto& b) {
@@ -307,8 +277,8 @@ class lane_checker {
   }
 
   transfer transfer_at(std::uint32_t i, std::int32_t rank) const {
-    const auto& what = plan_.ops[i];
-    const auto peer = plan_.placement.rank_of(what.peer, what.copy);
+    const auto& what = order_.ops[i];
+    const auto peer = order_.placement.rank_of(what.peer, what.copy);
     return what.kind == plan_op_kind::send
              ? transfer{rank, peer, i, other_half(what)}
              : transfer{peer, rank, i, what};
@@ -316,9 +286,9 @@ class lane_checker {
 
   [[noreturn]] void refuse_transfer(const transfer& end,
                                     std::string_view reason) {
-    rank_ = plan_.ops[end.op].kind == plan_op_kind::send ? end.from : end.to;
-    index_ = end.op - plan_.first_op[slot(rank_)];
-    refuse(plan_.ops[end.op], reason);
+    rank_ = order_.ops[end.op].kind == plan_op_kind::send ? end.from : end.to;
+    index_ = end.op - order_.first_op[slot(rank_)];
+    refuse(order_.ops[end.op], reason);
   }
 
   [[noreturn]] void refuse_order(const transfer& send,
@@ -327,7 +297,7 @@ class lane_checker {
       receive,
       fmt::format(
         "is where rank {} sends {} to rank {}: both ends need the same order",
-        send.from, to_text(plan_, plan_.ops[send.op]), send.to));
+        send.from, to_text(order_, order_.ops[send.op]), send.to));
   }
 
   // Both lists are ordered by ranks, so the k-th send must match the k-th
@@ -353,18 +323,58 @@ class lane_checker {
     }
   }
 
-  const plan& plan_;
-  const op_locator& locate_;
+  // Offloads and reloads: each goes once, behind its forward, and returns
+  // before the backward that needs it.
+  struct kept {
+    whereabouts where = whereabouts::nowhere;
+    std::int8_t copy = 0;
+  };
+  kept& kept_of(const plan_op& what) { return kept_[op_slot(order_, what)]; }
+
+  void pass_copies(const plan_op& what) {
+    within_pair_ = what.overlaps_next && !within_pair_;
+    auto& own = kept_of(what);
+    if (what.kind == plan_op_kind::forward)
+      own = {whereabouts::device, what.copy};
+    if (!takes_gradient(what.kind))
+      return;
+    if (own.where == whereabouts::host)
+      refuse(what,
+             "needs its forward's activations, which are in host memory; "
+             "RELOAD them first");
+    own.where = whereabouts::used;
+  }
+
+  void check_copy(const plan_op& what) {
+    if (!order_.training)
+      refuse(what, "has no use where nothing is trained: no op is a backward");
+    if (within_pair_)
+      refuse(what,
+             "is between the ops of a pair; put it before or after the pair");
+    auto& own = kept_of(what);
+    if (own.where == whereabouts::nowhere || own.copy != what.copy)
+      refuse(what, "comes before the forward whose activation it copies");
+    if (own.where == whereabouts::used)
+      refuse(what, "comes after the backward of its activation");
+    const bool goes = what.kind == plan_op_kind::offload;
+    if (own.where == whereabouts::back
+        || (goes && own.where == whereabouts::host))
+      refuse(what, "appears twice; remove one");
+    if (!goes && own.where == whereabouts::device)
+      refuse(what, "comes before the OFFLOAD of its activation");
+    own.where = goes ? whereabouts::host : whereabouts::back;
+  }
+
   edge_slots edges_;
   marks made_[2];   // results of forwards; of backwards; by op_slot
   marks moved_[2];  // activations; gradients; by edge_slots
   std::vector<stage_state> states_;
   std::vector<gradient_state> gradients_;  // by stage and update
   bool sharded_ = false;
+  std::vector<kept> kept_;  // by op_slot
+  bool within_pair_ = false;
   using sum_place = std::tuple<std::int32_t, std::int32_t, std::int8_t>;
   sum_place last_sum_{none, none, 0};  // rank, update and copy
-  std::int32_t rank_ = 0;
-  std::size_t index_ = 0;
 };
 
 }  // namespace

@@ -9,14 +9,10 @@ namespace troupe {
 /// each result that leaves its rank has one send after its producer and one
 /// receive before its consumer, in the same order on both ranks;
 /// sharded stages are whole while they are used; gradients are reduced once,
-/// after the last backward. Needs placement, sizes and ops; throws `error`
+/// after the last backward; activations are offloaded once, and reloaded before
+/// their backward. Needs placement, sizes and ops; throws `error`
 /// (invalid_schedule). `locate(rank, i)` describes the place of op i of a
 /// rank's lane.
 void check_lanes(const plan& plan, const op_locator& locate);
-
-/// Checks the offloads and reloads of a plan's lanes, whose compute ops are
-/// legal: each goes once, behind its forward, and returns before the backward
-/// that needs it. Throws `error` (invalid_schedule) with the op's place.
-void check_copies(const plan& plan, const op_locator& locate);
 
 }  // namespace troupe

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -121,21 +122,22 @@ class connector {
   // Makes a channel for each directed pair of ranks and direction that edges
   // use, and the tables from edges to the channels of their messages.
   void find_channels() {
-    std::vector<channel_key> keys;
-    for_each_route(
-      [&](std::int32_t, const channel_key& key, bool) { keys.push_back(key); });
-    std::sort(keys.begin(), keys.end());
-    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
-    for (const auto& [sender, receiver, backward] : keys)
+    std::map<channel_key, std::int32_t> numbers;
+    for_each_route([&](std::int32_t, const channel_key& key, bool) {
+      numbers.emplace(key, none);
+    });
+    for (auto& [key, number] : numbers) {
+      number = static_cast<std::int32_t>(plan_.channels.size());
+      const auto& [sender, receiver, backward] = key;
       plan_.channels.push_back(
         {.from_rank = sender, .to_rank = receiver, .backward = backward});
+    }
     const auto copies = slot(plan_.placement.copies());
     for (auto& channels : channel_of_)
       channels.assign(plan_.graph.edges().size() * copies, none);
     for_each_route(
       [&](std::int32_t route, const channel_key& key, bool backward) {
-        channel_of_[backward ? 1 : 0][slot(route)] = static_cast<std::int32_t>(
-          std::lower_bound(keys.begin(), keys.end(), key) - keys.begin());
+        channel_of_[backward ? 1 : 0][slot(route)] = numbers.at(key);
       });
   }
 
@@ -293,6 +295,7 @@ class connector {
 
   void other_depends(const plan_op& op) {
     const auto message = slot(op.message);
+    auto each = op;
     switch (op.kind) {
       case plan_op_kind::send:
         return depend_on(plan_.messages[message].producer);
@@ -301,12 +304,12 @@ class connector {
       case plan_op_kind::offload:
       case plan_op_kind::reload:
         // Nothing leaves, and no memory is taken, before its turn.
-        for (const auto each :
+        for (const auto input :
              std::set{op.kind == plan_op_kind::offload
                         ? producer(false, op)
                         : single(plan_op_kind::offload, op_slot(plan_, op)),
                       last_compute_})
-          depend_on(each);
+          depend_on(input);
         return;
       case plan_op_kind::gather:
         depend_on(last_update_[stage_copy(op)]);
@@ -317,14 +320,16 @@ class connector {
           depend_on(use);  // some may overtake others
         return;
       case plan_op_kind::reduce:
-        return for_each_copy(op, [&](const plan_op& each) {
+        // The gradients of a stage's copies are reduced together.
+        for (each.copy = 0; each.copy < plan_.placement.copies(); ++each.copy)
           depend_on(last_backward_[update_slot(each)]);
-        });
+        return;
       case plan_op_kind::sum_tied:
-        return for_each_stage(op, [&](const plan_op& each) {
+        // Over the stages of a copy.
+        for (each.stage = 0; each.stage < plan_.stages(); ++each.stage)
           if (single(plan_op_kind::sum_tied, update_slot(each)) != absent)
             depend_on(gradients_of(update_slot(each)));
-        });
+        return;
       case plan_op_kind::gradient_norm:
         return depend_on(tied_gradients_of(update_slot(op)));
       case plan_op_kind::update:
@@ -343,20 +348,6 @@ class connector {
   std::uint32_t tied_gradients_of(std::size_t place) const {
     const auto sum = single(plan_op_kind::sum_tied, place);
     return sum != absent ? sum : gradients_of(place);
-  }
-
-  // Tied gradients are summed over the stages of a copy.
-  template <class Visit>
-  void for_each_stage(plan_op op, Visit visit) const {
-    for (op.stage = 0; op.stage < plan_.stages(); ++op.stage)
-      visit(op);
-  }
-
-  // The gradients of a stage's copies are reduced together.
-  template <class Visit>
-  void for_each_copy(plan_op op, Visit visit) const {
-    for (op.copy = 0; op.copy < plan_.placement.copies(); ++op.copy)
-      visit(op);
   }
 
   void share_norms() {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <span>
 #include <tuple>
@@ -14,53 +15,34 @@
 
 namespace troupe {
 
-namespace {
-
-class credit_search {
- public:
-  credit_search(const plan& of, credit_goal goal, op_costs costs)
-    : plan_(of), costs_(std::move(costs)) {
-    costs_.credits = true;
-    for (auto& channel : plan_.channels)
-      channel.credits = channel.bound;
-    if (const auto proof = verify(plan_, {transport_kind::credited});
-        !proof.progress)
-      throw error(error_code::deadlock, proof.text());
-    if (goal == credit_goal::makespan)
-      longest_ = simulate(plan_, costs_).makespan * (1 + 1e-9);
-  }
-
-  std::vector<std::int32_t> run() {
-    std::vector<std::int32_t> least;
-    for (auto& channel : plan_.channels) {
-      // Lowering others later can only make this one's more necessary.
-      auto enough = channel.credits;
-      for (std::int32_t few = 0; enough - few > 1;) {
-        channel.credits = few + (enough - few) / 2;
-        (suffices() ? enough : few) = channel.credits;
-      }
-      channel.credits = enough;
-      least.push_back(enough);
-    }
-    return least;
-  }
-
- private:
-  bool suffices() const {
-    return verify(plan_, {transport_kind::credited}).progress
-           && (!longest_ || simulate(plan_, costs_).makespan <= *longest_);
-  }
-
-  plan plan_;
-  op_costs costs_;
-  std::optional<double> longest_;
-};
-
-}  // namespace
-
-std::vector<std::int32_t> least_credits(const plan& plan, credit_goal goal,
+std::vector<std::int32_t> least_credits(const plan& of, credit_goal goal,
                                         op_costs costs) {
-  return credit_search(plan, goal, std::move(costs)).run();
+  auto plan = of;
+  costs.credits = true;
+  for (auto& channel : plan.channels)
+    channel.credits = channel.bound;
+  if (const auto proof = verify(plan, {transport_kind::credited});
+      !proof.progress)
+    throw error(error_code::deadlock, proof.text());
+  std::optional<double> longest;
+  if (goal == credit_goal::makespan)
+    longest = simulate(plan, costs).makespan * (1 + 1e-9);
+  const auto suffices = [&] {
+    return verify(plan, {transport_kind::credited}).progress
+           && (!longest || simulate(plan, costs).makespan <= *longest);
+  };
+  std::vector<std::int32_t> least;
+  for (auto& channel : plan.channels) {
+    // Lowering others later can only make this one's more necessary.
+    auto enough = channel.credits;
+    for (std::int32_t few = 0; enough - few > 1;) {
+      channel.credits = few + (enough - few) / 2;
+      (suffices() ? enough : few) = channel.credits;
+    }
+    channel.credits = enough;
+    least.push_back(enough);
+  }
+  return least;
 }
 
 namespace {
@@ -103,51 +85,30 @@ std::int32_t bound_of(message_span sent, std::array<witness, 2> witnesses) {
   return static_cast<std::int32_t>(bound);
 }
 
-class creditor {
- public:
-  explicit creditor(plan& plan) : plan_{plan} {
-    std::size_t first = 0;
-    for (const auto& edge : plan_.channels) {
-      const auto count = slot(edge.messages);
-      messages_.push_back(message_span{plan_.messages}.subspan(first, count));
-      first += count;
-    }
-  }
-
-  void run(std::int32_t limit) {
-    for (std::size_t i = 0; i < plan_.channels.size(); ++i) {
-      auto& edge = plan_.channels[i];
-      edge.bound = bound_of(messages_[i], {witness{between(edge, false)},
-                                           witness{between(edge, true)}});
-      edge.credits = limit > 0 ? std::min(limit, edge.bound) : edge.bound;
-    }
-  }
-
- private:
-  // Messages in the other direction between a channel's ends.
-  message_span between(const channel& edge, bool backward) const {
-    const channel wanted{.from_rank = edge.to_rank,
-                         .to_rank = edge.from_rank,
-                         .backward = backward};
-    const auto key = [](const channel& c) {
-      return std::tuple{c.from_rank, c.to_rank, c.backward};
-    };
-    const auto found = std::lower_bound(
-      plan_.channels.begin(), plan_.channels.end(), wanted,
-      [&](const auto& a, const auto& b) { return key(a) < key(b); });
-    if (found == plan_.channels.end() || key(*found) != key(wanted))
-      return {};
-    return messages_[slot(found - plan_.channels.begin())];
-  }
-
-  plan& plan_;
-  std::vector<message_span> messages_;
-};
-
 }  // namespace
 
 void grant_credits(plan& result, std::int32_t limit) {
-  creditor{result}.run(limit);
+  using ends = std::tuple<std::int32_t, std::int32_t, bool>;
+  std::map<ends, message_span> messages;  // by ranks and direction
+  std::size_t first = 0;
+  for (const auto& edge : result.channels) {
+    const auto count = slot(edge.messages);
+    messages[{edge.from_rank, edge.to_rank, edge.backward}] =
+      message_span{result.messages}.subspan(first, count);
+    first += count;
+  }
+  for (auto& edge : result.channels) {
+    // Of the messages in the other direction between the channel's ends.
+    const auto between = [&](bool backward) {
+      const auto found =
+        messages.find({edge.to_rank, edge.from_rank, backward});
+      return witness{found == messages.end() ? message_span{} : found->second};
+    };
+    edge.bound =
+      bound_of(messages[{edge.from_rank, edge.to_rank, edge.backward}],
+               {between(false), between(true)});
+    edge.credits = limit > 0 ? std::min(limit, edge.bound) : edge.bound;
+  }
 }
 
 plan with_lanes(const plan& before,

@@ -14,7 +14,7 @@ namespace troupe {
 
 namespace {
 
-constexpr std::string_view entry_keys = "all and stage.N";
+constexpr entry_reader offload_reader{"offload", "all and stage.N"};
 
 std::int32_t least_stay_of(const offload_options& options) {
   return options.least_stay == 0 ? options.ahead + 2 : options.least_stay;
@@ -148,13 +148,13 @@ offload_options parse_offload(std::string_view text) {
     options.fraction = *fraction;
     return options;
   }
-  for (const auto& each : parse_entries(text, "offload", entry_keys)) {
-    if (each.key == "all" && !each.stage && !each.link)
+  for (const auto& each : offload_reader.read(text)) {
+    if (each.key == "all" && !each.stage)
       options.fraction = each.value;
     else if (each.key == "stage" && each.stage)
       options.of_stage[*each.stage] = each.value;
     else
-      refuse_entry(each.text, "the key is unknown", "offload", entry_keys);
+      offload_reader.refuse(each.text, "the key is unknown");
   }
   return options;
 }

@@ -13,8 +13,7 @@ using instance_pair = std::pair<std::size_t, std::size_t>;
 
 std::set<instance_pair> pairs_of(const plan& plan, std::int32_t rank) {
   std::set<instance_pair> found;
-  for (auto op = plan.first_op[slot(rank)]; op < plan.first_op[slot(rank) + 1];
-       ++op)
+  for (const auto op : plan.ops_of(rank))
     if (const auto partner = partner_of(plan, op))
       found.insert(
         std::minmax(plan.placement.index_of(instance_of(plan.ops[op])),

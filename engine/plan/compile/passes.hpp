@@ -8,6 +8,9 @@ namespace troupe {
 
 // The passes of `compile`, each of which fills a part of the plan.
 
+/// A plan of the schedule's sizes, of a chain of stages, which has no ops yet.
+plan without_ops(const schedule& lanes);
+
 /// Writes every rank's ops: compute ops in lane order; each send right after
 /// its producer; each receive at the point where its message is sent when all
 /// ranks advance in lockstep, one op per turn; a stage's reductions after
@@ -32,8 +35,8 @@ void connect(plan& result,
 /// Sets each channel's bound and its credits; `limit` 0 means no limit.
 void grant_credits(plan& result, std::int32_t limit);
 
-/// The plan with other ops around the same compute ops, by rank: connected
-/// anew, with the credits that its channels have.
+/// The plan with other ops, by rank, around the same compute ops or none of
+/// them: connected anew, with the credits that its channels have.
 plan with_lanes(const plan& before,
                 const std::vector<std::vector<plan_op>>& lanes);
 

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,13 +31,7 @@ class placer {
       turns_{lanes.ranks()},
       next_(lanes.lanes.size(), 0),
       done_(slot_count(lanes), 0) {
-    result_.schedule_name = lanes.name;
-    result_.microbatches = lanes.microbatches;
-    result_.slices = lanes.slices;
-    result_.placement = lanes.placement;
-    result_.update = lanes.update;
     take_graph(options.graph);
-    result_.training = is_training(lanes);
     take_tied(options.tied);
     result_.global_norm = result_.training && options.global_norm;
     if (result_.global_norm && lanes.update.every > 0)
@@ -54,7 +49,7 @@ class placer {
   void run() {
     while (!turns_.empty()) {
       const auto rank = turns_.pop_first();
-      if (next_[slot(rank)] == lane_of(rank).size())
+      if (next_[slot(rank)] == lanes_.lane(rank).size())
         continue;
       if (const auto blocker = blocker_of(rank); blocker != none) {
         turns_.wait(rank, blocker);
@@ -70,17 +65,13 @@ class placer {
   }
 
  private:
-  const lane& lane_of(std::int32_t rank) const {
-    return lanes_.lanes[slot(rank)];
-  }
-
   void take_graph(const stage_graph& given) {
     if (given.stages() != 0 && given.stages() != lanes_.stages())
       fail(error_code::invalid_argument,
            "{} has {} stages, the model's graph {}", lanes_.name,
            lanes_.stages(), given.stages());
-    result_.graph =
-      given.stages() == 0 ? stage_graph::chain(lanes_.stages()) : given;
+    if (given.stages() != 0)
+      result_.graph = given;
   }
 
   void take_tied(const std::vector<std::int32_t>& stages) {
@@ -135,7 +126,7 @@ class placer {
     std::uint32_t total = 0;
     for (std::int32_t rank = 0; rank < lanes_.ranks(); ++rank) {
       result_.first_op.push_back(total);
-      for (const auto& what : lane_of(rank))
+      for (const auto& what : lanes_.lane(rank))
         total += width(what);
       total += closing[slot(rank)];
     }
@@ -149,80 +140,75 @@ class placer {
   }
 
   // The first op whose result this op needs and that has not run, if any.
-  bool missing_input(const op& what, op& missing) const {
-    const auto backward = is_backward(what.kind);
+  std::optional<op> missing_input(const op& what) const {
     if (what.kind == op_kind::weight_backward)
-      return false;
+      return std::nullopt;
+    const auto backward = is_backward(what.kind);
     const auto bit = backward ? backwarded : forwarded;
-    missing = what;
+    auto missing = what;
     missing.kind = backward ? op_kind::backward : op_kind::forward;
     for (const auto& [source, edge] :
          result_.graph.inputs(what.stage, backward)) {
       missing.stage = source;
       if (!has(missing, bit))
-        return true;
+        return missing;
     }
+    if (const auto last = missing_update(what))
+      return last;
     missing.stage = what.stage;
-    if (missing_update(what, missing))
-      return true;
     const auto slice = what.slice + (backward ? 1 : -1);
     missing.slice = static_cast<std::int16_t>(slice);
-    return slice >= 0 && slice < lanes_.slices && !has(missing, bit);
+    return slice >= 0 && slice < lanes_.slices && !has(missing, bit)
+             ? std::optional{missing}
+             : std::nullopt;
   }
 
   // The last backward of an update whose parameters a forward reads, or behind
   // which a backward begins new gradients: that of a stage which holds tied
   // parameters waits for others.
-  bool missing_update(const op& what, op& missing) const {
+  std::optional<op> missing_update(const op& what) const {
+    const auto update = update_number(lanes_, what.microbatch);
     if (is_backward(what.kind))
       return lanes_.update.every > 0 && is_tied(what.stage)
-             && missing_holder(update_number(lanes_, what.microbatch) - 1,
-                               missing);
-    if (what.kind != op_kind::forward
-        || lanes_.update.lag == update_rule::newest)
-      return false;
-    const auto needed =
-      update_number(lanes_, what.microbatch) - lanes_.update.lag;
-    if (needed <= updated_[slot(what.stage)])
-      return false;
+               ? missing_holder(update - 1)
+               : std::nullopt;
+    if (lanes_.update.lag == update_rule::newest
+        || update - lanes_.update.lag <= updated_[slot(what.stage)])
+      return std::nullopt;
+    auto missing = what;
     missing.kind = op_kind::backward;
-    missing.microbatch = last_of_update(lanes_, needed - 1);
-    return true;
+    missing.microbatch = last_of_update(lanes_, update - lanes_.update.lag - 1);
+    return missing;
   }
 
   // The last backward of an update on a stage that has not run all of them.
-  bool missing_holder(std::int32_t update, op& missing) const {
-    if (update < 0)
-      return false;
-    const auto found = std::ranges::find_if(tied_, [&](std::int32_t stage) {
-      return backwards_left_[update_slot(stage, update)] != 0;
-    });
-    if (found == tied_.end())
-      return false;
-    missing.stage = *found;
-    missing.microbatch = last_of_update(lanes_, update);
-    return true;
+  std::optional<op> missing_holder(std::int32_t update) const {
+    for (const auto stage : tied_)
+      if (update >= 0 && backwards_left_[update_slot(stage, update)] != 0)
+        return op{.stage = stage,
+                  .microbatch = last_of_update(lanes_, update),
+                  .kind = op_kind::backward};
+    return std::nullopt;
   }
 
   bool has(const op& what, std::uint8_t bit) const {
     return (done_[op_slot(lanes_, what)] & bit) != 0;
   }
 
-  bool missing_input(std::int32_t rank, op& missing) const {
-    const auto* what = &lane_of(rank)[next_[slot(rank)]];
-    return missing_input(*what, missing)
-           || (what->overlaps_next && missing_input(what[1], missing));
+  std::optional<op> missing_input(std::int32_t rank) const {
+    const auto* what = &lanes_.lane(rank)[next_[slot(rank)]];
+    const auto missing = missing_input(*what);
+    return missing || !what->overlaps_next ? missing : missing_input(what[1]);
   }
 
   std::int32_t blocker_of(std::int32_t rank) const {
-    op missing;
-    return missing_input(rank, missing)
-             ? lanes_.placement.rank_of(missing.stage, missing.copy)
-             : none;
+    const auto missing = missing_input(rank);
+    return missing ? lanes_.placement.rank_of(missing->stage, missing->copy)
+                   : none;
   }
 
   void take_turn(std::int32_t rank) {
-    const auto& what = lane_of(rank)[next_[slot(rank)]++];
+    const auto& what = lanes_.lane(rank)[next_[slot(rank)]++];
     place(rank, what);
     if (what.overlaps_next)
       take_turn(rank);
@@ -251,8 +237,7 @@ class placer {
       return;
     if (!is_tied(last.stage))
       return update({last.stage}, microbatch);
-    op missing;
-    if (!missing_holder(update_number(lanes_, last.microbatch), missing)) {
+    if (!missing_holder(update_number(lanes_, last.microbatch))) {
       sum_tied(microbatch);
       update(tied_, microbatch);
     }
@@ -312,7 +297,7 @@ class placer {
   void check_finished() const {
     std::vector<std::vector<wait_edge>> waits_for(lanes_.lanes.size());
     for (std::int32_t rank = 0; rank < lanes_.ranks(); ++rank)
-      if (next_[slot(rank)] < lane_of(rank).size())
+      if (next_[slot(rank)] < lanes_.lane(rank).size())
         waits_for[slot(rank)].push_back({blocker_of(rank)});
     const auto cycle = smallest_cycle(waits_for);
     if (cycle.empty())
@@ -335,19 +320,18 @@ class placer {
   }
 
   std::string wait_of(std::int32_t rank) const {
-    op missing;
-    missing_input(rank, missing);
+    auto missing = missing_input(rank).value();
     const auto blocker = lanes_.placement.rank_of(missing.stage, missing.copy);
     // The backward that makes the input is either B or I.
-    for (const auto& what : lane_of(blocker))
+    for (const auto& what : lanes_.lane(blocker))
       if (op_slot(lanes_, what) == op_slot(lanes_, missing)
           && is_backward(what.kind) == is_backward(missing.kind)
           && what.kind != op_kind::weight_backward)
         missing.kind = what.kind;
     return fmt::format(
       "rank {} at {} waits for {}, which comes later on rank {}", rank,
-      to_text(lane_of(rank)[next_[slot(rank)]], lanes_.slices > 1),
-      to_text(missing, lanes_.slices > 1), blocker);
+      to_text(lanes_, lanes_.lane(rank)[next_[slot(rank)]]),
+      to_text(lanes_, missing), blocker);
   }
 
   const schedule& lanes_;

@@ -14,13 +14,12 @@ namespace troupe {
 
 namespace {
 
-constexpr std::string_view cost_keys =
-  "f, b, i, w, unshard, reshard, offload, reload, reduce, sum_tied, norm, "
-  "update, message, bytes and bandwidth";
-
-[[noreturn]] void refuse(std::string_view entry, std::string_view reason) {
-  refuse_entry(entry, reason, "costs", cost_keys);
-}
+constexpr entry_reader cost_reader{
+  .what = "costs",
+  .known_keys =
+    "f, b, i, w, unshard, reshard, offload, reload, reduce, sum_tied, norm, "
+    "update, message, bytes and bandwidth",
+  .has_links = true};
 
 bool is_of_messages(std::string_view key) {
   return key == traits_of(plan_op_kind::send).cost_key || key == "bytes"
@@ -30,7 +29,7 @@ bool is_of_messages(std::string_view key) {
 plan_op_kind kind_of(const keyed_number& read) {
   if (is_of_messages(read.key)) {
     if (read.stage)
-      refuse(
+      cost_reader.refuse(
         read.text,
         "a message belongs to a link, as in message.0-1=2 for ranks 0 and 1");
     return plan_op_kind::send;
@@ -38,18 +37,11 @@ plan_op_kind kind_of(const keyed_number& read) {
   const auto* found =
     std::ranges::find(op_actions, read.key, &op_traits::cost_key);
   if (found == op_actions.end() || found->cost_key.empty())
-    refuse(read.text, "the key is unknown");
+    cost_reader.refuse(read.text, "the key is unknown");
   if (read.link)
-    refuse(read.text, "only messages belong to a link; give a stage");
+    cost_reader.refuse(read.text,
+                       "only messages belong to a link; give a stage");
   return found->kind;
-}
-
-op_costs::entry to_entry(const keyed_number& read) {
-  return {.text = read.text,
-          .kind = kind_of(read),
-          .stage = read.stage.value_or(none),
-          .link = read.link,
-          .value = read.value};
 }
 
 /// Latency, bytes and bandwidth: of a link, or of all where it has none.
@@ -58,7 +50,7 @@ class message_entries {
   explicit message_entries(const std::vector<keyed_number>& all) : all_{all} {
     for (const auto& each : all)
       if (each.key == "bandwidth" && each.value == 0)
-        refuse(each.text, "no message would ever arrive");
+        cost_reader.refuse(each.text, "no message would ever arrive");
       else if (each.key == "bytes")
         require(each, "bandwidth");
       else if (each.key == "bandwidth")
@@ -72,8 +64,8 @@ class message_entries {
     const auto transfer =
       bytes && bandwidth ? bytes->value / bandwidth->value : 0;
     if (transfer > largest_entry)
-      refuse(bandwidth->text,
-             "a message takes longer than 1e15; use other units");
+      cost_reader.refuse(bandwidth->text,
+                         "a message takes longer than 1e15; use other units");
     return {.transfer = transfer, .latency = latency ? latency->value : 0};
   }
 
@@ -94,7 +86,8 @@ class message_entries {
              && (!each.link || !given.link || each.link == given.link);
     };
     if (std::ranges::none_of(all_, fits))
-      refuse(given.text, fmt::format("it has no effect without {}", other));
+      cost_reader.refuse(given.text,
+                         fmt::format("it has no effect without {}", other));
   }
 
   const std::vector<keyed_number>& all_;
@@ -110,38 +103,46 @@ void set_messages(const std::vector<keyed_number>& read, op_costs& costs) {
       costs.of_link[*each.link] = entries.of(each.link);
 }
 
+using cost_entries = std::vector<op_costs::entry>;
+using stage_number = std::optional<std::int32_t>;  // none: all stages
+
+bool gives(const cost_entries& entries, plan_op_kind kind, stage_number stage) {
+  return std::ranges::any_of(entries, [&](const op_costs::entry& each) {
+    return each.kind == kind && each.stage == stage;
+  });
+}
+
+bool gives_half(const cost_entries& entries, stage_number stage) {
+  return gives(entries, plan_op_kind::input_backward, stage)
+         || gives(entries, plan_op_kind::weight_backward, stage);
+}
+
 // Halves of a full backward, or their sum, that no entry gives, from those that
-// one does. `stage`: of a row; none: of all stages.
-void complete_backwards(op_costs::by_kind& row, std::int32_t stage,
-                        const std::vector<op_costs::entry>& entries) {
-  const auto given = [&](plan_op_kind kind) {
-    return std::ranges::any_of(entries, [&](const op_costs::entry& each) {
-      return each.kind == kind && each.stage == stage;
-    });
-  };
-  using enum plan_op_kind;
-  const auto cost = [&](plan_op_kind kind) -> double& {
-    return row[slot(kind)];
-  };
-  const bool halves = given(input_backward) || given(weight_backward);
-  if (given(backward) && !halves)
-    cost(input_backward) = cost(weight_backward) = cost(backward) / 2;
-  if (halves && !given(backward))
-    cost(backward) = cost(input_backward) + cost(weight_backward);
+// one does; of a stage's row.
+void complete_backwards(op_costs::by_kind& row, stage_number stage,
+                        const cost_entries& entries) {
+  const bool whole = gives(entries, plan_op_kind::backward, stage);
+  auto& backward = row[slot(plan_op_kind::backward)];
+  auto& input = row[slot(plan_op_kind::input_backward)];
+  auto& weight = row[slot(plan_op_kind::weight_backward)];
+  if (const bool halves = gives_half(entries, stage); whole && !halves)
+    input = weight = backward / 2;
+  else if (halves && !whole)
+    backward = input + weight;
 }
 
 // A stage's row starts from the figures for all stages, which may come later in
 // the text: so single stages are handled last.
-op_costs make_costs(std::vector<op_costs::entry> entries) {
+op_costs make_costs(cost_entries entries) {
   op_costs costs;
   for (const auto& each : entries)
-    if (each.stage == none && each.kind != plan_op_kind::send)
+    if (!each.stage && each.kind != plan_op_kind::send)
       costs.of_kind[slot(each.kind)] = each.value;
-  complete_backwards(costs.of_kind, none, entries);
+  complete_backwards(costs.of_kind, {}, entries);
   for (const auto& each : entries) {
-    if (each.stage == none)
+    if (!each.stage)
       continue;
-    const auto row = slot(each.stage);
+    const auto row = slot(*each.stage);
     if (costs.of_stage.size() <= row)
       costs.of_stage.resize(row + 1, costs.of_kind);
     costs.of_stage[row][slot(each.kind)] = each.value;
@@ -160,35 +161,24 @@ rank_pair link_of(const channel& each) {
 // A half of a backward that no entry gives follows from the whole, and the
 // whole from its halves.
 bool follows_from(plan_op_kind kind, const op_costs::entry& entry,
-                  const std::vector<op_costs::entry>& entries) {
-  using enum plan_op_kind;
+                  const cost_entries& entries) {
   const auto is_half = [](plan_op_kind each) {
-    return each == input_backward || each == weight_backward;
+    return each == plan_op_kind::input_backward
+           || each == plan_op_kind::weight_backward;
   };
-  const auto given = [&](plan_op_kind wanted) {
-    return std::ranges::any_of(entries, [&](const op_costs::entry& each) {
-      return each.kind == wanted && each.stage == entry.stage;
-    });
-  };
-  if (entry.kind == backward)
-    return is_half(kind) && !given(input_backward) && !given(weight_backward);
-  return is_half(entry.kind) && kind == backward && !given(backward);
-}
-
-bool uses(const plan_op& op, const op_costs::entry& entry,
-          const std::vector<op_costs::entry>& entries) {
-  return (op.kind == entry.kind || follows_from(op.kind, entry, entries))
-         && (entry.stage == none || op.stage == entry.stage);
+  if (entry.kind == plan_op_kind::backward)
+    return is_half(kind) && !gives_half(entries, entry.stage);
+  return is_half(entry.kind) && kind == plan_op_kind::backward
+         && !gives(entries, kind, entry.stage);
 }
 
 }  // namespace
 
 op_costs parse_costs(std::string_view text) {
-  const auto read =
-    parse_entries(text, "costs", cost_keys, entry_form::of_stages_and_links);
-  std::vector<op_costs::entry> entries;
+  const auto read = cost_reader.read(text);
+  cost_entries entries;
   for (const auto& each : read)
-    entries.push_back(to_entry(each));
+    entries.push_back({each, kind_of(each)});
   auto costs = make_costs(std::move(entries));
   set_messages(read, costs);
   return costs;
@@ -222,12 +212,11 @@ void require_costs_of(const plan& plan, const op_costs& costs) {
 }
 
 std::vector<double> parse_slow_ranks(std::string_view text) {
-  constexpr std::string_view what = "slow ranks",
-                             known = "rank.N, as in rank.2=1.3";
+  constexpr entry_reader slow_ranks{"slow ranks", "rank.N, as in rank.2=1.3"};
   std::vector<double> factors;
-  for (const auto& each : parse_entries(text, what, known)) {
+  for (const auto& each : slow_ranks.read(text)) {
     if (each.key != "rank" || !each.stage)
-      refuse_entry(each.text, "the key is unknown", what, known);
+      slow_ranks.refuse(each.text, "the key is unknown");
     const auto rank = slot(*each.stage);
     factors.resize(std::max(factors.size(), rank + 1), 1);
     factors[rank] = each.value;
@@ -249,7 +238,7 @@ op_costs disturbed(op_costs costs, const plan& plan, const disturbance& how) {
   for (std::int32_t rank = 0; rank < plan.ranks(); ++rank) {
     const auto r = slot(rank);
     const auto slower = r < how.of_rank.size() ? how.of_rank[r] : 1;
-    for (auto op = plan.first_op[r]; op < plan.first_op[r + 1]; ++op) {
+    for (const auto op : plan.ops_of(rank)) {
       auto cost = costs.cost_of(op, plan.ops[op]) * slower;
       if (how.jitter > 0)  // Box and Muller's transform
         cost *= std::exp(how.jitter * std::sqrt(-2 * std::log(uniform()))
@@ -264,11 +253,14 @@ op_costs disturbed(op_costs costs, const plan& plan, const disturbance& how) {
 std::vector<std::string> without_effect(const op_costs& costs,
                                         const plan& plan) {
   const auto has_effect = [&](const op_costs::entry& entry) {
-    return entry.link ? std::ranges::find(plan.channels, *entry.link, link_of)
-                          != plan.channels.end()
-                      : std::ranges::any_of(plan.ops, [&](const plan_op& op) {
-                          return uses(op, entry, costs.entries);
-                        });
+    return entry.link
+             ? std::ranges::find(plan.channels, *entry.link, link_of)
+                 != plan.channels.end()
+             : std::ranges::any_of(plan.ops, [&](const plan_op& op) {
+                 return (op.kind == entry.kind
+                         || follows_from(op.kind, entry, costs.entries))
+                        && op.stage == entry.stage.value_or(op.stage);
+               });
   };
   std::vector<std::string> unused;
   for (const auto& entry : costs.entries)

@@ -3,7 +3,6 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,12 +43,8 @@ struct op_costs {
   /// not yet consumed than `channel::credits`. In strict order only.
   bool credits = false;
   /// One entry read by `parse_costs`; a message counts as a send.
-  struct entry {
-    std::string text;
+  struct entry : keyed_number {
     plan_op_kind kind = plan_op_kind::send;
-    std::int32_t stage = none;        // none: for all stages
-    std::optional<rank_pair> link{};  // of a message; none: for all links
-    double value = 0;
   };
   std::vector<entry> entries{};
 

@@ -26,93 +26,61 @@ std::string_view trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(blanks) + 1 - begin);
 }
 
-class entry_parser {
- public:
-  entry_parser(std::string_view what, std::string_view keys, entry_form form)
-    : what_(what), keys_(keys), form_(form) {}
+std::optional<std::int32_t> number_below(std::int32_t end,
+                                         std::string_view text) {
+  const auto number = parse_number<std::int32_t>(text);
+  return number && *number >= 0 && *number < end ? number : std::nullopt;
+}
 
-  keyed_number parse(std::string_view text) const {
-    const auto equals = text.find('=');
-    if (equals == std::string_view::npos)
-      refuse(text, "it does not have the form key=number");
-    const auto key = text.substr(0, equals);
-    const auto dot = key.find('.');
-    keyed_number read{.text = std::string{text},
-                      .key = std::string{key.substr(0, dot)},
-                      .stage = {},
-                      .link = {},
-                      .value = value_of(text, text.substr(equals + 1))};
-    if (dot != std::string_view::npos)
-      read_place(key.substr(dot + 1), read);
-    return read;
-  }
-
- private:
-  void read_place(std::string_view place, keyed_number& read) const {
-    if (form_ == entry_form::of_stages_and_links
-        && place.find('-', 1) != std::string_view::npos) {
-      read.link = link_of(place);
-      if (!read.link)
-        refuse(read.text, "the link is not two ranks, as in 0-1");
-      return;
-    }
-    read.stage = number_below(most_stages, place);
-    if (!read.stage)
-      refuse(read.text, "the stage is not a number");
-  }
-  static std::optional<std::int32_t> number_below(std::int32_t end,
-                                                  std::string_view text) {
-    const auto number = parse_number<std::int32_t>(text);
-    return number && *number >= 0 && *number < end ? number : std::nullopt;
-  }
-  static std::optional<rank_pair> link_of(std::string_view text) {
-    const auto dash = text.find('-');
-    const auto a = number_below(most_ranks, text.substr(0, dash));
-    const auto b = number_below(most_ranks, text.substr(dash + 1));
-    if (!a || !b || *a == *b)
-      return std::nullopt;
-    return std::minmax(*a, *b);
-  }
-  double value_of(std::string_view entry, std::string_view text) const {
-    const auto value = parse_number<double>(text);
-    if (!value || !std::isfinite(*value) || *value < 0)
-      refuse(entry, "the value is not a number of at least 0");
-    if (*value > largest_entry)
-      refuse(entry, "the value is larger than 1e15; use a larger unit");
-    return *value;
-  }
-  [[noreturn]] void refuse(std::string_view entry,
-                           std::string_view reason) const {
-    refuse_entry(entry, reason, what_, keys_);
-  }
-
-  std::string_view what_, keys_;
-  entry_form form_;
-};
-
-void require_once(const std::vector<keyed_number>& entries,
-                  std::string_view what, std::string_view known_keys) {
-  std::set<std::tuple<std::string_view, std::optional<std::int32_t>,
-                      std::optional<rank_pair>>>
-    seen;
-  for (const auto& each : entries)
-    if (!seen.emplace(each.key, each.stage, each.link).second)
-      refuse_entry(each.text, "the key appears twice", what, known_keys);
+std::optional<rank_pair> link_of(std::string_view text) {
+  const auto dash = text.find('-');
+  const auto a = number_below(most_ranks, text.substr(0, dash));
+  const auto b = number_below(most_ranks, text.substr(dash + 1));
+  if (!a || !b || *a == *b)
+    return std::nullopt;
+  return std::minmax(*a, *b);
 }
 
 }  // namespace
 
-void refuse_entry(std::string_view entry, std::string_view reason,
-                  std::string_view what, std::string_view known_keys) {
+void entry_reader::refuse(std::string_view entry,
+                          std::string_view reason) const {
   fail(error_code::malformed_text, "{} '{}': {}; known keys are {}", what,
        printable(entry), reason, known_keys);
 }
 
-std::vector<keyed_number> parse_entries(std::string_view text,
-                                        std::string_view what,
-                                        std::string_view known_keys,
-                                        entry_form form) {
-  const entry_parser parser(what, known_keys, form);
+keyed_number entry_reader::read_entry(std::string_view text) const {
+  const auto equals = text.find('=');
+  if (equals == std::string_view::npos)
+    refuse(text, "it does not have the form key=number");
+  const auto value = parse_number<double>(text.substr(equals + 1));
+  if (!value || !std::isfinite(*value) || *value < 0)
+    refuse(text, "the value is not a number of at least 0");
+  if (*value > largest_entry)
+    refuse(text, "the value is larger than 1e15; use a larger unit");
+  const auto key = text.substr(0, equals);
+  const auto dot = key.find('.');
+  keyed_number read{.text = std::string{text},
+                    .key = std::string{key.substr(0, dot)},
+                    .stage = {},
+                    .link = {},
+                    .value = *value};
+  if (dot == std::string_view::npos)
+    return read;
+  const auto place = key.substr(dot + 1);
+  if (has_links && place.find('-', 1) != std::string_view::npos) {
+    read.link = link_of(place);
+    if (!read.link)
+      refuse(text, "the link is not two ranks, as in 0-1");
+  } else {
+    read.stage = number_below(most_stages, place);
+    if (!read.stage)
+      refuse(text, "the stage is not a number");
+  }
+  return read;
+}
+
+std::vector<keyed_number> entry_reader::read(std::string_view text) const {
   std::vector<keyed_number> entries;
   while (!text.empty()) {
     auto line = text.substr(0, text.find('\n'));
@@ -121,10 +89,15 @@ std::vector<keyed_number> parse_entries(std::string_view text,
     for (line = trim(line); !line.empty();) {
       const auto entry = line.substr(0, line.find(','));
       line.remove_prefix(std::min(entry.size() + 1, line.size()));
-      entries.push_back(parser.parse(trim(entry)));
+      entries.push_back(read_entry(trim(entry)));
     }
   }
-  require_once(entries, what, known_keys);
+  std::set<std::tuple<std::string_view, std::optional<std::int32_t>,
+                      std::optional<rank_pair>>>
+    seen;
+  for (const auto& each : entries)
+    if (!seen.emplace(each.key, each.stage, each.link).second)
+      refuse(each.text, "the key appears twice");
   return entries;
 }
 

@@ -26,21 +26,24 @@ struct keyed_number {
   double value = 0;
 };
 
-enum class entry_form : std::uint8_t { of_stages, of_stages_and_links };
+/// Reads entries of one kind.
+struct entry_reader {
+  std::string_view what;  // for messages: "costs"
+  std::string_view known_keys;
+  bool has_links = false;
 
-/// Reads entries that end in a comma or a new line; '#' begins a comment.
-/// `what` is for messages: "costs". Throws `error` (malformed_text) naming an
-/// entry that is of another form, whose value is not in 0..1e15, or whose key
-/// stands there twice.
-std::vector<keyed_number> parse_entries(
-  std::string_view text, std::string_view what, std::string_view known_keys,
-  entry_form form = entry_form::of_stages);
+  /// Entries that end in a comma or a new line; '#' begins a comment. Throws
+  /// `error` (malformed_text) naming an entry that is of another form, whose
+  /// value is not in 0..1e15, or whose key stands there twice.
+  std::vector<keyed_number> read(std::string_view text) const;
+  /// Throws malformed_text: "costs 'x=1': the key is unknown; known keys are
+  /// ...".
+  [[noreturn]] void refuse(std::string_view entry,
+                           std::string_view reason) const;
 
-/// Throws malformed_text: "costs 'x=1': the key is unknown; known keys are
-/// ...".
-[[noreturn]] void refuse_entry(std::string_view entry, std::string_view reason,
-                               std::string_view what,
-                               std::string_view known_keys);
+ private:
+  keyed_number read_entry(std::string_view text) const;
+};
 
 /// What `path_or_text` holds: a file's text if a file has this name, else the
 /// text itself.

@@ -12,21 +12,27 @@ namespace troupe {
 
 namespace {
 
-constexpr std::string_view size_keys =
+constexpr entry_reader size_reader{
+  "sizes",
   "kept, deferred, activation, gradient, parameters, version, whole and "
-  "whole_gradient";
+  "whole_gradient"};
 
-double stage_sizes::*member_of(std::string_view key) {
-  return key == "kept"             ? &stage_sizes::kept
-         : key == "deferred"       ? &stage_sizes::deferred
-         : key == "activation"     ? &stage_sizes::activation
-         : key == "gradient"       ? &stage_sizes::gradient
-         : key == "parameters"     ? &stage_sizes::parameters
-         : key == "version"        ? &stage_sizes::version
-         : key == "whole"          ? &stage_sizes::whole
-         : key == "whole_gradient" ? &stage_sizes::whole_gradient
-                                   : nullptr;
-}
+/// A figure that is missing for a row and for all stages equals another one.
+struct size_field {
+  std::string_view key;
+  double stage_sizes::*member;
+  double stage_sizes::*otherwise = nullptr;
+};
+
+constexpr size_field size_fields[]{
+  {"kept", &stage_sizes::kept},
+  {"deferred", &stage_sizes::deferred, &stage_sizes::kept},
+  {"activation", &stage_sizes::activation},
+  {"gradient", &stage_sizes::gradient, &stage_sizes::activation},
+  {"parameters", &stage_sizes::parameters},
+  {"version", &stage_sizes::version, &stage_sizes::parameters},
+  {"whole", &stage_sizes::whole},
+  {"whole_gradient", &stage_sizes::whole_gradient, &stage_sizes::whole}};
 
 /// What ranks come to hold, and release, at which times.
 class held_bytes {
@@ -251,33 +257,22 @@ class held_bytes {
 }  // namespace
 
 value_sizes parse_sizes(std::string_view text) {
-  const auto entries = parse_entries(text, "sizes", size_keys);
+  const auto entries = size_reader.read(text);
   value_sizes sizes;
-  const auto set = [&](stage_sizes& row, const keyed_number& entry) {
-    const auto member = member_of(entry.key);
-    if (member == nullptr)
-      refuse_entry(entry.text, "the key is unknown", "sizes", size_keys);
-    row.*member = entry.value;
+  const auto set = [](stage_sizes& row, const keyed_number& entry) {
+    const auto* field =
+      std::ranges::find(size_fields, entry.key, &size_field::key);
+    if (field == std::end(size_fields))
+      size_reader.refuse(entry.text, "the key is unknown");
+    row.*field->member = entry.value;
   };
-  const auto has = [&](std::string_view key,
-                       std::optional<std::int32_t> stage) {
-    return std::ranges::any_of(entries, [&](const auto& each) {
-      return each.key == key && each.stage == stage;
-    });
-  };
-  // A figure missing for the row and for all stages equals another figure.
   const auto complete = [&](stage_sizes& row, std::optional<std::int32_t> of) {
-    const auto given = [&](std::string_view key) {
-      return has(key, of) || has(key, std::nullopt);
-    };
-    if (!given("gradient"))
-      row.gradient = row.activation;
-    if (!given("deferred"))
-      row.deferred = row.kept;
-    if (!given("version"))
-      row.version = row.parameters;
-    if (!given("whole_gradient"))
-      row.whole_gradient = row.whole;
+    for (const auto& [key, member, otherwise] : size_fields)
+      if (otherwise
+          && std::ranges::none_of(entries, [&](const keyed_number& each) {
+               return each.key == key && (!each.stage || each.stage == of);
+             }))
+        row.*member = row.*otherwise;
   };
   // A stage's row starts from the figures for all, which may come later.
   for (const auto& entry : entries)

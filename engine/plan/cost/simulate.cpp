@@ -62,10 +62,10 @@ struct lane_use {
   double last = 0;                                         // end of an op
 };
 
-lane_use use_of(const plan& plan, const simulation& times, std::size_t rank,
+lane_use use_of(const plan& plan, const simulation& times, std::int32_t rank,
                 bool atomic_pairs) {
   lane_use use;
-  for (auto op = plan.first_op[rank]; op < plan.first_op[rank + 1]; ++op) {
+  for (const auto op : plan.ops_of(rank)) {
     const auto& what = plan.ops[op];
     if (what.stream == stream_kind::compute
         && !(atomic_pairs && what.overlaps_next))
@@ -85,7 +85,7 @@ double idle_part(double busy, double whole) {
 void measure_idle(const plan& plan, bool atomic_pairs, simulation& result) {
   double busy = 0;
   double span = 0;
-  for (std::size_t rank = 0; rank + 1 < plan.first_op.size(); ++rank) {
+  for (std::int32_t rank = 0; rank < plan.ranks(); ++rank) {
     const auto use = use_of(plan, result, rank, atomic_pairs);
     result.idle.push_back(idle_part(use.busy, result.makespan));
     busy += use.busy;
@@ -158,12 +158,11 @@ class path_finder {
 
 using op_order = std::vector<std::uint32_t>;
 
-std::int32_t peak_of(const plan& plan, const op_order& order) {
+std::int32_t peak_of(const plan& plan, const auto& order) {
   std::int32_t held = 0;
   std::int32_t peak = 0;
   for (const auto op : order) {
-    const auto kind = plan.ops[op].kind;
-    held += activations_added(kind);
+    held += activations_added(plan.ops[op].kind);
     peak = std::max(peak, held);
   }
   return peak;
@@ -206,14 +205,8 @@ simulation simulate_executors(const plan& plan, const op_costs& costs,
 
 std::vector<std::int32_t> peak_in_flight(const plan& plan) {
   std::vector<std::int32_t> peaks;
-  for (std::int32_t rank = 0; rank < plan.ranks(); ++rank) {
-    std::int32_t held = 0;
-    auto& peak = peaks.emplace_back(0);
-    for (const auto& what : plan.lane(rank)) {
-      held += activations_added(what.kind);
-      peak = std::max(peak, held);
-    }
-  }
+  for (std::int32_t rank = 0; rank < plan.ranks(); ++rank)
+    peaks.push_back(peak_of(plan, plan.ops_of(rank)));
   return peaks;
 }
 

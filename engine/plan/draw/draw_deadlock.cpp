@@ -30,77 +30,63 @@ struct lane_cell {
 };
 
 /// The ops of one rank that are shown.
-class standing_lane {
- public:
-  standing_lane(const plan& plan, const verdict& found, std::int32_t rank)
-    : plan_{plan}, stands_at_{found.stands_at[slot(rank)]} {
-    const auto r = slot(rank);
-    show(stands_at_, 4, 2, plan.first_op[r], plan.first_op[r + 1]);
-    for (const auto& wait : found.cycle)
-      for (const auto op : {wait.op, wait.for_op})
-        if (plan.rank_of(op) == rank)
-          show(op, 1, 1, plan.first_op[r], plan.first_op[r + 1]);
-    add_cells(plan.first_op[r], plan.first_op[r + 1]);
-  }
+struct standing_lane {
+  std::vector<lane_cell> cells;
+  double before = 0;  // the width of those before the one where it stands
 
-  /// Puts the op at which the lane stands at this place.
-  void align(double stand_x) {
-    auto at = stand_x - width_before();
-    for (auto& each : cells_) {
+  /// Puts the op at which the lane stands at this place; returns its end.
+  double align(double stand_x) {
+    auto at = stand_x - before;
+    for (auto& each : cells) {
       each.x = at;
       at += each.width;
     }
-    end_ = at;
+    return at;
   }
-
-  double width_before() const {
-    double sum = 0;
-    for (const auto& each : cells_)
-      if (each.op < stands_at_)
-        sum += each.width;
-    return sum;
-  }
-  double end() const { return end_; }
-  const std::vector<lane_cell>& cells() const { return cells_; }
   const lane_cell* find(std::uint32_t op) const {
-    for (const auto& each : cells_)
-      if (each.left_out == 0 && each.op == op)
-        return &each;
-    return nullptr;
+    const auto found = std::ranges::find_if(cells, [&](const lane_cell& each) {
+      return each.left_out == 0 && each.op == op;
+    });
+    return found == cells.end() ? nullptr : &*found;
   }
+};
 
- private:
-  void show(std::uint32_t op, std::uint32_t before, std::uint32_t after,
-            std::uint32_t first, std::uint32_t last) {
+standing_lane lane_of(const plan& plan, const verdict& found,
+                      std::int32_t rank) {
+  const auto first = plan.first_op[slot(rank)];
+  const auto last = plan.first_op[slot(rank) + 1];
+  const auto stands_at = found.stands_at[slot(rank)];
+  std::set<std::uint32_t> shown;
+  const auto show = [&](std::uint32_t op, std::uint32_t before,
+                        std::uint32_t after) {
     for (auto i = std::max(first + before, op) - before;
          i < std::min(op + after + 1, last); ++i)
-      shown_.insert(i);
-  }
-
-  void add_cells(std::uint32_t first, std::uint32_t last) {
-    auto next = first;
-    for (const auto op : shown_) {
-      add_gap(next, op);
-      const auto name = to_text(plan_, op);
-      cells_.push_back(
-        {.op = op,
-         .width = 12 + letter_width * static_cast<double>(name.size())});
-      next = op + 1;
-    }
-    add_gap(next, last);
-  }
-
-  void add_gap(std::uint32_t from, std::uint32_t to) {
+      shown.insert(i);
+  };
+  show(stands_at, 4, 2);
+  for (const auto& wait : found.cycle)
+    for (const auto op : {wait.op, wait.for_op})
+      if (plan.rank_of(op) == rank)
+        show(op, 1, 1);
+  standing_lane made;
+  const auto add = [&](const lane_cell& cell) {
+    made.before += cell.op < stands_at ? cell.width : 0;
+    made.cells.push_back(cell);
+  };
+  const auto add_gap = [&](std::uint32_t from, std::uint32_t to) {
     if (from < to)
-      cells_.push_back({.op = from, .left_out = to - from, .width = 46});
+      add({.op = from, .left_out = to - from, .width = 46});
+  };
+  auto next = first;
+  for (const auto op : shown) {
+    add_gap(next, op);
+    const auto size = static_cast<double>(to_text(plan, op).size());
+    add({.op = op, .width = 12 + letter_width * size});
+    next = op + 1;
   }
-
-  const plan& plan_;
-  std::uint32_t stands_at_;
-  std::set<std::uint32_t> shown_;
-  std::vector<lane_cell> cells_;
-  double end_ = 0;
-};
+  add_gap(next, last);
+  return made;
+}
 
 /// Words in lines of at most so many characters.
 std::vector<std::string> wrap(const std::string& text, std::size_t most) {
@@ -157,12 +143,12 @@ class deadlock_drawing {
   void choose_rows() {
     for (std::int32_t rank = 0;
          plan_.ranks() <= all_ranks && rank < plan_.ranks(); ++rank)
-      windows_.emplace(rank, standing_lane{plan_, found_, rank});
+      windows_.emplace(rank, lane_of(plan_, found_, rank));
     for (const auto& wait : found_.cycle)
       for (const auto op : {wait.op, wait.for_op})
         if (const auto rank = plan_.rank_of(op);
             windows_.size() < 2 * sentences && !windows_.contains(rank))
-          windows_.emplace(rank, standing_lane{plan_, found_, rank});
+          windows_.emplace(rank, lane_of(plan_, found_, rank));
     double next = top;
     for (const auto& [rank, window] : windows_) {
       y_[rank] = next;
@@ -174,13 +160,10 @@ class deadlock_drawing {
   double lay_out() {
     double before = 0;
     for (const auto& [rank, window] : windows_)
-      before = std::max(before, window.width_before());
-    stand_x_ = left + before;
+      before = std::max(before, window.before);
     double end = least_width;
-    for (auto& [rank, window] : windows_) {
-      window.align(stand_x_);
-      end = std::max(end, window.end());
-    }
+    for (auto& [rank, window] : windows_)
+      end = std::max(end, window.align(left + before));
     return end + right;
   }
 
@@ -229,7 +212,7 @@ class deadlock_drawing {
     const auto from_y = y_.at(rank);
     canvas_->text(left - 10, from_y + row / 2 + 4, fmt::format("rank {}", rank),
                   svg_tone::ink, svg_anchor::end);
-    for (const auto& cell : window.cells())
+    for (const auto& cell : window.cells)
       if (cell.left_out > 0)
         canvas_->text(
           cell.x + cell.width / 2, from_y + row / 2 + 4,
@@ -335,7 +318,6 @@ class deadlock_drawing {
   std::set<std::uint32_t> posted_;
   std::map<std::int32_t, standing_lane> windows_;
   std::map<std::int32_t, double> y_;
-  double stand_x_ = 0;
   std::vector<std::string> lines_;
   std::optional<svg_canvas> canvas_;
 };

@@ -97,74 +97,53 @@ class chunk_table {
   bool has_copies_ = false;
 };
 
-class legend_layout {
- public:
-  legend_layout(const timeline& timeline, const chunk_table& chunks,
-                double width)
-    : width_{width} {
-    add_kinds(timeline, chunks);
-    if (chunks.chunks() > 1)
-      put({fmt::format("light to dark: stages 0 to {} of a rank",
-                       chunks.chunks() - 1),
-           {}});
-    if (chunks.has_copies()) {
-      const auto paint = paint_of(plan_op_kind::forward, 0, 1);
-      put({"outlined: copy 1 of the stage", {paint.fill}, paint.outline});
+// In lines no wider than the drawing.
+std::vector<legend_entry> legend_of(const timeline& timeline,
+                                    const chunk_table& chunks, double width) {
+  std::vector<legend_entry> entries;
+  double x = left;
+  int line = 0;
+  const auto put = [&](legend_entry entry) {
+    if (x > left && x + entry.width() > left + width + right) {
+      x = left;
+      ++line;
     }
-    if (std::ranges::any_of(timeline.spans, &timeline_span::overlaps_next))
-      put({"underlined: an overlapped pair", {}});
-    add_waits(timeline);
+    entry.x = x;
+    entry.line = line;
+    x += entry.width();
+    entries.push_back(std::move(entry));
+  };
+  std::set<plan_op_kind> kinds;
+  for (const auto& span : timeline.spans)
+    // One entry for both, as they share a colour and a name.
+    kinds.insert(span.kind == plan_op_kind::update ? plan_op_kind::gradient_norm
+                                                   : span.kind);
+  for (const auto kind : kinds) {
+    legend_entry entry{std::string{traits_of(kind).name}, {}};
+    const auto shades = is_compute(kind) ? chunks.chunks() : 1;
+    for (std::size_t chunk = 0; chunk < std::min<std::size_t>(shades, 8);
+         ++chunk)
+      entry.swatches.push_back(paint_of(kind, chunk, shades).fill);
+    put(std::move(entry));
   }
-
-  const std::vector<legend_entry>& entries() const { return entries_; }
-  double height() const {
-    return entries_.empty() ? 0 : (entries_.back().line + 1) * legend_line;
+  if (chunks.chunks() > 1)
+    put({fmt::format("light to dark: stages 0 to {} of a rank",
+                     chunks.chunks() - 1),
+         {}});
+  if (chunks.has_copies()) {
+    const auto paint = paint_of(plan_op_kind::forward, 0, 1);
+    put({"outlined: copy 1 of the stage", {paint.fill}, paint.outline});
   }
-
- private:
-  void add_kinds(const timeline& timeline, const chunk_table& chunks) {
-    std::set<plan_op_kind> kinds;
-    for (const auto& span : timeline.spans)
-      // One entry for both, as they share a colour and a name.
-      kinds.insert(span.kind == plan_op_kind::update
-                     ? plan_op_kind::gradient_norm
-                     : span.kind);
-    for (const auto kind : kinds) {
-      legend_entry entry{std::string{traits_of(kind).name}, {}};
-      const auto shades = is_compute(kind) ? chunks.chunks() : 1;
-      for (std::size_t chunk = 0; chunk < std::min<std::size_t>(shades, 8);
-           ++chunk)
-        entry.swatches.push_back(paint_of(kind, chunk, shades).fill);
-      put(std::move(entry));
-    }
-  }
-
-  void add_waits(const timeline& timeline) {
-    std::set<wait_kind> kinds;
-    for (const auto& wait : timeline.waits)
-      if (wait.kind != wait_kind::bubble)
-        kinds.insert(wait.kind);
-    for (const auto kind : kinds)
-      put({to_text(kind), {std::string{colour_of(kind)}}});
-  }
-
-  // In lines no wider than the drawing.
-  void put(legend_entry entry) {
-    if (x_ > left && x_ + entry.width() > left + width_ + right) {
-      x_ = left;
-      ++line_;
-    }
-    entry.x = x_;
-    entry.line = line_;
-    x_ += entry.width();
-    entries_.push_back(std::move(entry));
-  }
-
-  double width_;
-  double x_ = left;
-  int line_ = 0;
-  std::vector<legend_entry> entries_;
-};
+  if (std::ranges::any_of(timeline.spans, &timeline_span::overlaps_next))
+    put({"underlined: an overlapped pair", {}});
+  std::set<wait_kind> waits;
+  for (const auto& wait : timeline.waits)
+    if (wait.kind != wait_kind::bubble)
+      waits.insert(wait.kind);
+  for (const auto kind : waits)
+    put({to_text(kind), {std::string{colour_of(kind)}}});
+  return entries;
+}
 
 class svg_drawing {
  public:
@@ -173,9 +152,9 @@ class svg_drawing {
       duration_{timeline.duration()},
       width_{choose_width()},
       chunks_{timeline},
-      legend_{timeline, chunks_, width_},
+      legend_{legend_of(timeline, chunks_, width_)},
       canvas_{theme, left + width_ + right,
-              y(timeline.ranks) + 50 + legend_.height()} {}
+              y(timeline.ranks) + 50 + legend_height()} {}
 
   std::string draw() {
     head();
@@ -186,12 +165,16 @@ class svg_drawing {
     boxes();
     for (const auto& mark : timeline_.marks)
       flag(mark);
-    for (const auto& entry : legend_.entries())
+    for (const auto& entry : legend_)
       show(entry);
     return canvas_.finish();
   }
 
  private:
+  double legend_height() const {
+    return legend_.empty() ? 0 : (legend_.back().line + 1) * legend_line;
+  }
+
   // Wide enough for each label in its box, within limits.
   double choose_width() const {
     double pixels = least_width / std::max(duration_, 1e-300);  // of a unit
@@ -381,7 +364,7 @@ class svg_drawing {
   double duration_;
   double width_;
   chunk_table chunks_;
-  legend_layout legend_;
+  std::vector<legend_entry> legend_;
   svg_canvas canvas_;
 };
 

@@ -90,22 +90,19 @@ void place(tiles& row, const timeline_span& span, double scale,
               span.kind};
 }
 
-std::string_view glyph(const tile& tile, const terminal_style& style,
-                       std::string& scratch) {
-  if (tile.symbol == ' ')
+std::string glyph(char symbol, const terminal_style& style) {
+  const bool fills = symbol == '-' || symbol == '=';
+  if (symbol == ' ')
     return style.unicode ? "·" : ".";
-  scratch.assign(1, tile.symbol);
-  if (tile.symbol == '-' || tile.symbol == '=')
-    if (style.unicode && !style.colour)
-      return tile.symbol == '-' ? "─" : "═";
-  if (style.colour && (tile.symbol == '-' || tile.symbol == '='))
+  if (fills && style.colour)
     return " ";
-  return scratch;
+  if (fills && style.unicode)
+    return symbol == '-' ? "─" : "═";
+  return {symbol};
 }
 
 std::string render(const tiles& row, const terminal_style& style) {
   std::string text;
-  std::string scratch;
   std::string_view current;
   for (const auto& each : row) {
     const auto wanted = style.colour && each.symbol != ' '
@@ -115,7 +112,7 @@ std::string render(const tiles& row, const terminal_style& style) {
       text += wanted.empty() ? "\x1b[0m" : wanted;
       current = wanted;
     }
-    text += glyph(each, style, scratch);
+    text += glyph(each.symbol, style);
   }
   if (!current.empty())
     text += "\x1b[0m";

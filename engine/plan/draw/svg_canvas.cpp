@@ -69,19 +69,10 @@ svg_paint paint_of(plan_op_kind kind, std::size_t chunk, std::size_t chunks) {
 std::string xml_text(std::string_view text) {
   std::string result;
   for (const auto c : printable(text, text.size()))
-    switch (c) {
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '&':
-        result += "&amp;";
-        break;
-      default:
-        result += c;
-    }
+    result += c == '<'   ? "&lt;"
+              : c == '>' ? "&gt;"
+              : c == '&' ? "&amp;"
+                         : std::string{c};
   return result;
 }
 

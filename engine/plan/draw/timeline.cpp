@@ -7,12 +7,6 @@
 
 namespace troupe {
 
-namespace {
-
-constexpr std::int16_t no_slice = none;
-
-}  // namespace
-
 double timeline::duration() const {
   double last = 0;
   for (const auto& each : spans)
@@ -24,23 +18,23 @@ timeline to_timeline(const plan& plan, const simulation& times) {
   timeline result{.title = plan.schedule_name, .ranks = plan.ranks()};
   std::vector<std::size_t> span_of(plan.ops.size(), 0);
   for (std::int32_t rank = 0; rank < plan.ranks(); ++rank)
-    for (auto op = plan.first_op[slot(rank)];
-         op < plan.first_op[slot(rank) + 1]; ++op) {
+    for (const auto op : plan.ops_of(rank)) {
       const auto& what = plan.ops[op];
       const auto takes_time = times.end[op] > times.start[op];
       if (is_transfer(what.kind) || !(is_compute(what.kind) || takes_time))
         continue;
       span_of[op] = result.spans.size();
-      result.spans.push_back({.rank = rank,
-                              .kind = what.kind,
-                              .stage = what.stage,
-                              .microbatch = what.microbatch,
-                              .start = times.start[op],
-                              .end = times.end[op],
-                              .host_start = times.start[op],
-                              .slice = plan.slices > 1 ? what.slice : no_slice,
-                              .copy = what.copy,
-                              .overlaps_next = what.overlaps_next});
+      result.spans.push_back(
+        {.rank = rank,
+         .kind = what.kind,
+         .stage = what.stage,
+         .microbatch = what.microbatch,
+         .start = times.start[op],
+         .end = times.end[op],
+         .host_start = times.start[op],
+         .slice = plan.slices > 1 ? what.slice : std::int16_t{none},
+         .copy = what.copy,
+         .overlaps_next = what.overlaps_next});
     }
   for (const auto& each : plan.messages)
     result.flows.push_back(

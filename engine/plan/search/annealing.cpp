@@ -82,12 +82,11 @@ class lane_annealer : annealer {
  private:
   void index_ops() {
     places_.assign(now_.step.ops.size(), {});
-    for (std::size_t rank = 0; rank < now_.lanes.lanes.size(); ++rank) {
+    for (std::int32_t rank = 0; rank < now_.lanes.ranks(); ++rank) {
       std::size_t index = 0;
-      for (auto op = now_.step.first_op[rank];
-           op < now_.step.first_op[rank + 1]; ++op)
+      for (const auto op : now_.step.ops_of(rank))
         if (is_compute(now_.step.ops[op].kind))
-          places_[op] = {rank, index++};
+          places_[op] = {slot(rank), index++};
     }
   }
 

@@ -50,11 +50,7 @@ std::size_t ops_in(const cell& what) {
 
 plan lower_rows(const cell_rows& rows, std::string_view source) {
   const auto lanes = compute_lanes(rows, source);
-  plan result{.schedule_name = std::string{source},
-              .microbatches = lanes.microbatches,
-              .training = is_training(lanes),
-              .placement = lanes.placement,
-              .graph = stage_graph::chain(lanes.stages())};
+  auto result = without_ops(lanes);
   for (const auto& row : rows) {
     result.first_op.push_back(static_cast<std::uint32_t>(result.ops.size()));
     for (const auto& what : row)

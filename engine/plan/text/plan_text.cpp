@@ -281,9 +281,9 @@ json op_json(const plan& plan, std::uint32_t index) {
   return result;
 }
 
-json lane_json(const plan& plan, std::size_t rank) {
+json lane_json(const plan& plan, std::int32_t rank) {
   auto ops = json::array();
-  for (auto i = plan.first_op[rank]; i < plan.first_op[rank + 1]; ++i)
+  for (const auto i : plan.ops_of(rank))
     ops.push_back(op_json(plan, i));
   return ops;
 }
@@ -296,7 +296,7 @@ std::string to_json(const plan& plan) {
               {"slices", plan.slices},
               {"training", plan.training},
               {"rank_by_stage", plan.placement.rank_by_stage}};
-  for (std::size_t rank = 0; rank + 1 < plan.first_op.size(); ++rank)
+  for (std::int32_t rank = 0; rank < plan.ranks(); ++rank)
     result["ranks"].push_back(lane_json(plan, rank));
   result["channels"] = json::array();
   for (const auto& channel : plan.channels)

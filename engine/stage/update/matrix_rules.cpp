@@ -1,4 +1,5 @@
 // Updates that read a whole parameter.
+#include <ATen/Dispatch.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/lerp.h>
 #include <ATen/ops/linalg_vector_norm.h>
@@ -19,16 +20,10 @@ namespace troupe {
 namespace {
 
 double epsilon_of(at::ScalarType type) {
-  switch (type) {
-    case at::kDouble:
-      return std::numeric_limits<double>::epsilon();
-    case at::kHalf:
-      return std::numeric_limits<c10::Half>::epsilon();
-    case at::kBFloat16:
-      return std::numeric_limits<c10::BFloat16>::epsilon();
-    default:
-      return std::numeric_limits<float>::epsilon();
-  }
+  return AT_DISPATCH_FLOATING_TYPES_AND2(
+    at::kHalf, at::kBFloat16, type, "epsilon", [] {
+      return static_cast<double>(std::numeric_limits<scalar_t>::epsilon());
+    });
 }
 
 /// A 0-d fp64 tensor on the tensor's device, so that no host waits for it.
