@@ -60,7 +60,7 @@ void device_links::enqueue(link& on, const transfer& what) {
   const std::scoped_lock lock(on.mutex);
   if (ended_)
     fail(error_code::transport, "{}: the run has ended", on.name);
-  on.calls->enqueue(what, *on.stream);
+  on.calls->enqueue({&what, 1}, *on.stream);
   on.watch.note(describe(what), on.stream->record(), steady::now());
 }
 

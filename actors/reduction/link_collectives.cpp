@@ -70,17 +70,37 @@ link_collectives::link_collectives(std::vector<std::int32_t> owners,
     process_(process),
     send_(std::move(send)) {}
 
+link_collectives::link_collectives(tied_group group, std::int32_t process,
+                                   sender send)
+  : link_collectives({}, 1, process, std::move(send)) {
+  tied_ = std::move(group);
+  for (std::size_t t = 0; t < tied_->stages.size(); ++t)
+    for (const auto stage : tied_->stages[t]) {
+      holders_.push_back({static_cast<std::int32_t>(t), stage});
+      owners_.push_back(tied_->owners.at(static_cast<std::size_t>(stage)));
+    }
+}
+
 /// The member whose process reduces a piece.
 std::int32_t link_collectives::reducer(collective_kind kind,
                                        std::int32_t piece) const {
   return kind == collective_kind::reduce_scatter ? piece * copies_ : piece;
 }
 
-/// The processes that need a result: of a gather, what a member has.
+/// The processes that need a result: of a gather, what a member has; of a sum,
+/// a holder's gradient.
 std::set<std::int32_t> link_collectives::readers(collective_kind kind,
                                                  std::int32_t piece) const {
   std::set<std::int32_t> processes;
+  const auto tie_of = [this](std::int32_t h) {
+    return holders_.at(static_cast<std::size_t>(h)).tie;
+  };
   for (std::int32_t m = 0; m < count(); ++m) {
+    if (kind == collective_kind::tied_sum) {
+      if (tie_of(m) == tie_of(piece))
+        processes.insert(owner(m));
+      continue;
+    }
     const bool same_shard = data_rank(m) % shards_ == piece;
     const bool same_group =
       m % copies_ == piece % copies_
@@ -92,8 +112,14 @@ std::set<std::int32_t> link_collectives::readers(collective_kind kind,
   return processes;
 }
 
+/// For the running call. A shard may have nothing of a tied parameter.
 bool link_collectives::needs(collective_kind kind, std::int32_t piece) const {
-  return readers(kind, piece).contains(process_);
+  if (kind != collective_kind::tied_sum)
+    return readers(kind, piece).contains(process_);
+  const auto tie = holders_.at(static_cast<std::size_t>(piece)).tie;
+  return std::ranges::any_of(*members_, [&](const auto& member) {
+    return std::ranges::count(member.work.tied, tie, &tied_gradient::tie) > 0;
+  });
 }
 
 bool link_collectives::run(std::int64_t call,
@@ -110,8 +136,11 @@ bool link_collectives::run(std::int64_t call,
          call, first.owner.stage, to_text(first.work.kind), process_,
          to_text(*state.kind));
   state.kind = first.work.kind;
+  if (tied_)
+    for (const auto& each : members)
+      give_tied(each);
   auto member = members.begin();
-  for (std::int32_t m = 0; m < count(); ++m) {
+  for (std::int32_t m = 0; m < count() && !tied_; ++m) {
     if (owner(m) != process_)
       continue;
     if (first.work.kind == collective_kind::all_gather)
@@ -157,27 +186,53 @@ void link_collectives::give_shards(std::int32_t member,
   const collective_part part{from.serial, from.owner.stage,  none,
                              member,      at::cat(contents), call_,
                              work.kind};
-  for (const auto process : readers(work.kind, member))
+  hand_out(part);
+}
+
+/// A missing gradient is a part without elements.
+void link_collectives::give_tied(const collective_request& from) {
+  std::map<std::int32_t, std::int32_t> next;  // holder, by tie
+  for (const auto& each : from.work.tied) {
+    const auto first = std::ranges::find_if(holders_, [&](const holder& of) {
+      return of.tie == each.tie && of.stage == from.owner.stage;
+    });
+    const auto holder =
+      static_cast<std::int32_t>(first - holders_.begin()) + next[each.tie]++;
+    const auto& gradient = from.work.tensors.at(each.position);
+    hand_out(
+      {from.serial, from.owner.stage, none, holder,
+       gradient.defined() ? gradient.reshape(-1).clone() : at::empty({0}),
+       call_, collective_kind::tied_sum, tied_->data_rank, tied_->copy});
+  }
+}
+
+void link_collectives::hand_out(const collective_part& result) {
+  const auto processes = readers(result.kind, result.piece);
+  for (const auto process : processes)
     if (process != process_)
-      send_(process, part);
-  put(part);
+      send_(process, result);
+  if (processes.contains(process_))
+    put(result);
 }
 
 void link_collectives::require_legal(const collective_part& part) const {
   const auto pieces =
     part.kind == collective_kind::reduce_scatter ? mean_.replicas() : count();
   const bool is_result = part.member == none;
+  const bool is_sum = part.kind == collective_kind::tied_sum;
   if (part.piece < 0 || part.piece >= pieces || part.member < none
-      || part.member >= count()
-      || (part.kind == collective_kind::all_gather && !is_result)
+      || part.member >= count() || is_sum != tied_.has_value()
+      || (is_sum && owner(part.piece) == process_)
+      || ((is_sum || part.kind == collective_kind::all_gather) && !is_result)
       || (!is_result && owner(reducer(part.kind, part.piece)) != process_))
     fail(error_code::mismatch,
          "a part of {} of stage {} (piece {} of member {}) belongs elsewhere",
          to_text(part.kind), part.stage, part.piece, part.member);
-  // Processes are ahead by gathers of other groups at most, within a step.
+  // Processes are ahead by gathers of other groups at most, within a step, and
+  // by one sum, which all of its group take part in.
   constexpr std::int64_t most_ahead = 1 << 16;
   const auto next = members_ ? call_ : call_ + 1;
-  if (part.call < next || part.call > next + most_ahead)
+  if (part.call < next || part.call > (is_sum ? call_ + 1 : next + most_ahead))
     fail(
       error_code::mismatch,
       "a part of collective {} of stage {} arrived while this process is at {}",
@@ -224,11 +279,7 @@ void link_collectives::add(const collective_part& part) {
                          {},          part.call,  part.kind};
   result.values = mean_.of(parts);
   parts.clear();
-  for (const auto process : readers(part.kind, part.piece))
-    if (process != process_)
-      send_(process, result);
-  if (needs(part.kind, part.piece))
-    put(result);
+  hand_out(result);
 }
 
 void link_collectives::put(const collective_part& result) {
@@ -248,10 +299,33 @@ bool link_collectives::finish() {
     if (needs(kind, p) && !state.results.contains(p))
       return false;
   for (auto& each : *members_)
-    take_results(each, state);
+    tied_ ? take_sums(each, state) : take_results(each, state);
   calls_.erase(call_);
   members_ = nullptr;
   return true;
+}
+
+/// Each member adds for itself, to memory of its own.
+void link_collectives::take_sums(collective_request& into,
+                                 const call_state& from) const {
+  for (const auto& each : into.work.tied) {
+    const auto& like = into.work.targets.at(each.position);
+    tensor_list gradients;
+    for (const auto& [holder, values] : from.results) {
+      if (holders_.at(static_cast<std::size_t>(holder)).tie != each.tie)
+        continue;
+      const bool is_there = values.numel() > 0;
+      if (is_there
+          && (values.numel() != like.numel() || !values.is_floating_point()))
+        fail(error_code::mismatch,
+             "a holder of a tied parameter of stage {} sent {}, and has {}; do "
+             "all processes have the same model?",
+             into.owner.stage, describe(values), describe(like));
+      gradients.push_back(is_there ? values.view(like.sizes()).clone()
+                                   : at::Tensor{});
+    }
+    into.work.tensors[each.position] = mean_.of(gradients);
+  }
 }
 
 void link_collectives::take_results(collective_request& into,

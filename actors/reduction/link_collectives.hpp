@@ -11,11 +11,23 @@
 
 namespace troupe {
 
+/// The stages of one replica and copy that hold tied parameters.
+struct tied_group {
+  std::int32_t data_rank = 0;
+  std::int8_t copy = 0;
+  /// By tie: the stages of its holders, in model order.
+  std::vector<std::vector<std::int32_t>> stages{};
+  std::vector<std::int32_t> owners{};  // by stage: its process
+};
+
 /// Over the links between processes. A reduction cuts the tensors of a member,
 /// in a row, into pieces: shards, or as many as there are members. The process
 /// of one member reduces a piece of all members and sends the result to those
-/// who need it. A gather sends each member's shards to the others of its group.
-/// The bits are those of one process. Tensors are of one dtype and on the CPU.
+/// who need it. A gather sends each member's shards to the others of its group;
+/// a sum of tied gradients, each holder's gradient to those of the parameter's
+/// other holders, which add them in model order. The bits are those of one
+/// process. Tensors are on the CPU, those of a reduction or gather of one
+/// dtype.
 class link_collectives final : public collectives {
  public:
   using sender =
@@ -24,6 +36,8 @@ class link_collectives final : public collectives {
   /// `owners`: the process of each member; `process`: this one.
   link_collectives(std::vector<std::int32_t> owners, gradient_mean mean,
                    std::int32_t process, sender send);
+  /// Of tied gradients: a member holds some, or none.
+  link_collectives(tied_group group, std::int32_t process, sender send);
 
   bool spans_processes() const override { return true; }
   bool run(std::int64_t call,
@@ -31,6 +45,10 @@ class link_collectives final : public collectives {
   bool on(collective_part part) override;
 
  private:
+  struct holder {
+    std::int32_t tie = 0;
+    std::int32_t stage = 0;
+  };
   /// One of the running call, or of the next one, which other processes may
   /// have begun.
   struct call_state {
@@ -53,13 +71,18 @@ class link_collectives final : public collectives {
   void require_legal(const collective_part& part) const;
   void give_gradients(std::int32_t member, const collective_request& from);
   void give_shards(std::int32_t member, const collective_request& from);
+  void give_tied(const collective_request& from);
+  void hand_out(const collective_part& result);
   void add(const collective_part& part);
   void put(const collective_part& result);
   bool finish();
   void take_results(collective_request& into, call_state& from) const;
+  void take_sums(collective_request& into, const call_state& from) const;
 
-  std::vector<std::int32_t> owners_;
+  std::vector<std::int32_t> owners_;  // by member; of tied ones, by holder
   gradient_mean mean_;
+  std::optional<tied_group> tied_;
+  std::vector<holder> holders_;  // by tie, then in model order
   std::int32_t copies_;
   std::int32_t process_;
   sender send_;

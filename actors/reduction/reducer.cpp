@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "troupe/actors/recording/recording.hpp"
-#include "troupe/actors/reduction/link_collectives.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/rank_device.hpp"
@@ -231,7 +230,8 @@ reducer_core make_core(const tied_group& group,
     }));
   if (here == members.size())
     return {make_local_collectives(1), here};
-  return {std::make_unique<tied_links>(group, process, sender_of(book)), here};
+  return {std::make_unique<link_collectives>(group, process, sender_of(book)),
+          here};
 }
 
 caf::behavior behavior_with(caf::event_based_actor* self,

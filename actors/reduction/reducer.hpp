@@ -4,8 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "troupe/actors/reduction/collectives.hpp"
-#include "troupe/actors/reduction/tied_links.hpp"
+#include "troupe/actors/reduction/link_collectives.hpp"
 #include "troupe/actors/system/address_book.hpp"
 #include "troupe/engine/stage/update/gradient_mean.hpp"
 

@@ -90,9 +90,6 @@ class cuda_library final : public accelerator_library {
     at::globalContext().lazyInitDevice(c10::kCUDA);
     return std::make_unique<cuda_accelerator>(device);
   }
-  std::unique_ptr<transfer_group> begin_group() override {
-    return std::make_unique<nccl_group>();
-  }
 
  private:
   const int devices_;

@@ -157,8 +157,6 @@ ncclResult_t call_nccl(const transfer& transfer, ncclComm_t communicator,
   fail(error_code::internal, "not a kind of transfer");
 }
 
-thread_local nccl_group* group_of_thread = nullptr;
-
 using clock_type = std::chrono::steady_clock;
 
 ncclUniqueId unpacked(const communicator_options& options) {
@@ -251,64 +249,41 @@ void nccl_communicator::settle(const std::string& call) {
   }
 }
 
-void nccl_communicator::enqueue(const transfer& transfer,
+void nccl_communicator::enqueue(std::span<const transfer> together,
                                 device_stream& stream) {
   require_alive();
-  const auto call = describe(transfer);
-  if (const auto why = misfit(transfer, options_, device_); !why.empty())
-    fail(error_code::invalid_argument, "{}: {}", named(call), why);
+  for (const auto& each : together)
+    if (const auto why = misfit(each, options_, device_); !why.empty())
+      fail(error_code::invalid_argument, "{}: {}", named(describe(each)), why);
   const c10::cuda::CUDAGuard guard{index_of(device_)};
   auto& queue = static_cast<cuda_stream&>(stream);
-  stream.uses(transfer.input);
-  stream.uses(transfer.output);
-  const auto result = call_nccl(transfer, handle_, queue.get());
+  for (const auto& each : together) {
+    stream.uses(each.input);
+    stream.uses(each.output);
+  }
+  const bool is_group = together.size() > 1;
+  if (is_group)
+    check(ncclGroupStart(), named("beginning a group of transfers"));
+  auto result = ncclSuccess;
+  const transfer* last = nullptr;
+  for (const auto& each : together)
+    if (result == ncclSuccess || result == ncclInProgress)
+      result = call_nccl(*(last = &each), handle_, queue.get());
+  if (const auto ended = is_group ? ncclGroupEnd() : ncclSuccess;
+      ended != ncclSuccess)
+    result = ended;
+  if (!last)
+    return;
+  const auto call = describe(*last);
   if (result != ncclSuccess && result != ncclInProgress)
     fail_with(result, call);
-  if (auto* group = nccl_group::current())
-    group->add(*this, call);
-  else if (result == ncclInProgress)
+  if (is_group || result == ncclInProgress)
     settle(call);
 }
 
 void nccl_communicator::abort() noexcept {
   if (const auto handle = handle_.exchange(nullptr))
     ncclCommAbort(handle);
-}
-
-nccl_group::nccl_group() {
-  if (group_of_thread)
-    fail(error_code::internal, "a group of transfers within another");
-  check(ncclGroupStart(), "beginning a group of transfers");
-  group_of_thread = this;
-}
-
-nccl_group::~nccl_group() {
-  if (group_of_thread != this)
-    return;
-  group_of_thread = nullptr;
-  ncclGroupEnd();
-}
-
-nccl_group* nccl_group::current() {
-  return group_of_thread;
-}
-
-void nccl_group::add(nccl_communicator& communicator, std::string call) {
-  const auto known =
-    std::ranges::find(members_, &communicator, &member::communicator);
-  if (known == members_.end())
-    members_.push_back({&communicator, std::move(call)});
-  else
-    known->last_call = std::move(call);
-}
-
-void nccl_group::end() {
-  group_of_thread = nullptr;
-  check(ncclGroupEnd(), members_.empty() ? "a group of transfers"
-                                         : "a group of transfers up to "
-                                             + members_.back().last_call);
-  for (const auto& [communicator, call] : members_)
-    communicator->settle(call);
 }
 
 }  // namespace troupe

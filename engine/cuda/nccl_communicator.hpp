@@ -3,7 +3,6 @@
 #include <nccl.h>
 
 #include <atomic>
-#include <vector>
 
 #include "troupe/engine/device/communicator.hpp"
 
@@ -18,13 +17,13 @@ class nccl_communicator final : public communicator {
   nccl_communicator(const nccl_communicator&) = delete;
   nccl_communicator& operator=(const nccl_communicator&) = delete;
 
-  void enqueue(const transfer& transfer, device_stream& stream) override;
+  void enqueue(std::span<const transfer> together,
+               device_stream& stream) override;
   void abort() noexcept override;
 
+ private:
   /// Waits until NCCL has accepted all calls so far; `call` names the last one.
   void settle(const std::string& call);
-
- private:
   ncclResult_t state() const;
   std::string named(const std::string& call) const;
   [[noreturn]] void fail_with(ncclResult_t result, const std::string& call);
@@ -37,29 +36,5 @@ class nccl_communicator final : public communicator {
 };
 
 communicator_id make_nccl_id();
-
-/// Per thread, like NCCL's own groups.
-class nccl_group final : public transfer_group {
- public:
-  nccl_group();
-  ~nccl_group() override;
-  nccl_group(const nccl_group&) = delete;
-  nccl_group& operator=(const nccl_group&) = delete;
-
-  void end() override;
-
-  /// The calling thread's group, if it has begun one.
-  static nccl_group* current();
-  /// Records a call of this communicator, which the group awaits at its end.
-  void add(nccl_communicator& communicator, std::string call);
-
- private:
-  struct member {
-    nccl_communicator* communicator;
-    std::string last_call;
-  };
-
-  std::vector<member> members_;
-};
 
 }  // namespace troupe

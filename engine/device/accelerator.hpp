@@ -68,7 +68,6 @@ class accelerator_library {
   virtual int devices() const = 0;
   /// Opens the device of this number, from 0.
   virtual std::unique_ptr<accelerator> open(int device) = 0;
-  virtual std::unique_ptr<transfer_group> begin_group() = 0;
 };
 
 /// Copies `source`, of any strides, to the stream's device through page-locked

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -64,23 +65,14 @@ class communicator {
  public:
   virtual ~communicator() = default;
 
-  /// Gives the stream one call. The stream is of the same device, and keeps the
+  /// Gives the stream calls that start together: a send and a receive do not
+  /// wait for each other. The stream is of the same device, and keeps the
   /// tensors in use: their handles may be dropped.
-  virtual void enqueue(const transfer& transfer, device_stream& stream) = 0;
+  virtual void enqueue(std::span<const transfer> together,
+                       device_stream& stream) = 0;
   /// Ends all calls in flight, so that their streams go on, and the
   /// communicator. All remaining ranks must call it. Never throws.
   virtual void abort() noexcept = 0;
-};
-
-/// Starts all calls between a group's beginning and end together: a send and a
-/// receive of one group do not wait for each other. Groups belong to the thread
-/// that begins them, and may not be nested.
-class transfer_group {
- public:
-  /// Without `end`, such as during an exception: closes the group and ignores
-  /// any error.
-  virtual ~transfer_group() = default;
-  virtual void end() = 0;
 };
 
 }  // namespace troupe

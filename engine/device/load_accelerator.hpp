@@ -34,7 +34,7 @@ std::filesystem::path accelerator_file();
 /// `troupe_accelerators`. If its `interface` differs, it leaves the library
 /// empty.
 using accelerator_factory = void(int interface, accelerator_lookup& result);
-constexpr int accelerator_interface = 3;
+constexpr int accelerator_interface = 4;
 constexpr const char* accelerator_symbol = "troupe_accelerators";
 
 }  // namespace troupe

@@ -1,8 +1,5 @@
 #include "troupe/engine/transport/introduction.hpp"
 
-#include <sys/socket.h>
-
-#include <array>
 #include <utility>
 
 #include "troupe/base/error.hpp"
@@ -21,14 +18,6 @@ const std::string welcome = "+";
 const std::string plain_hello = "troupe, in plain text\n";
 
 }  // namespace
-
-void read_off(int socket) {
-  std::array<char, 4096> waste{};
-  ::shutdown(socket, SHUT_WR);
-  for (int i = 0; i < 16; ++i)
-    if (::recv(socket, waste.data(), waste.size(), MSG_DONTWAIT) <= 0)
-      return;
-}
 
 introduction::introduction(link_side own, const trust& trusted) {
   if (trusted.kind == trust_kind::token) {

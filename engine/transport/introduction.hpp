@@ -34,8 +34,4 @@ class introduction {
   bool answered_ = false;
 };
 
-/// Call before closing a socket after a failed introduction. Unread bytes would
-/// make the system reset the connection, and the reason could be lost.
-void read_off(int socket);
-
 }  // namespace troupe

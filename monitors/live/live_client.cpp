@@ -11,8 +11,7 @@
 #include <limits>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/transport/introduction.hpp"
-#include "troupe/engine/transport/stream/tls_stream.hpp"
+#include "troupe/engine/transport/trust/authenticate.hpp"
 #include "troupe/monitors/live/event_json.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/monitors/live/live_trust.hpp"
@@ -28,8 +27,7 @@ stream_socket::stream_socket(const endpoint& address, const deadline& until,
     fail(error_code::transport,
          "no answer at {}: {}; is the job still running?", to_text(address),
          std::strerror(errno));
-  stream_ = trusted.tls ? tls_stream(handle_, trusted.tls, link_side::client)
-                        : socket_stream(handle_);
+  stream_ = stream_over(handle_, trusted, link_side::client);
   if (introduces(trusted))
     introduce(address, trusted, until);
 }

@@ -1,7 +1,5 @@
 #include "troupe/monitors/live/session.hpp"
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -11,83 +9,13 @@
 
 #include "troupe/base/deadline.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/transport/introduction.hpp"
-#include "troupe/engine/transport/stream/tls_stream.hpp"
+#include "troupe/engine/transport/trust/authenticate.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/monitors/live/live_trust.hpp"
 
 namespace troupe {
 
 namespace asio = boost::asio;
-using state = stream_progress::state;
-
-awaited_stream::awaited_stream(const asio::any_io_executor& on,
-                               stream_pointer over)
-  : waiting_(on), stream_(std::move(over)) {
-  waiting_.assign(stream_->handle_to(state::needs_read).descriptor);
-}
-
-awaited_stream::~awaited_stream() {
-  close();
-}
-
-byte_stream& awaited_stream::bytes() {
-  if (!stream_)
-    fail(error_code::transport, "the connection is closed");
-  return *stream_;
-}
-
-asio::awaitable<void> awaited_stream::wait(state need) {
-  using descriptor = asio::posix::descriptor_base;
-  boost::system::error_code woken;
-  co_await waiting_.async_wait(
-    need == state::needs_read ? descriptor::wait_read : descriptor::wait_write,
-    asio::redirect_error(asio::use_awaitable, woken));
-  bytes();
-}
-
-asio::awaitable<std::size_t> awaited_stream::read_some(char* buffer,
-                                                       std::size_t size) {
-  for (;;) {
-    const auto progress = bytes().read(buffer, size);
-    if (progress.what == state::moved)
-      co_return progress.bytes;
-    if (progress.what == state::ended)
-      co_return 0;
-    co_await wait(progress.what);
-  }
-}
-
-asio::awaitable<std::size_t> awaited_stream::write_some(std::string_view what) {
-  for (;;) {
-    const iovec part{const_cast<char*>(what.data()), what.size()};
-    const auto progress = bytes().write({&part, 1});
-    if (progress.what == state::moved)
-      co_return progress.bytes;
-    if (progress.what == state::ended)
-      fail(error_code::transport, "the other side has ended");
-    co_await wait(progress.what);
-  }
-}
-
-asio::awaitable<void> awaited_stream::finish_writing() {
-  for (;;) {
-    const auto progress = bytes().finish_writing();
-    if (progress.what == state::moved || progress.what == state::ended)
-      co_return;
-    co_await wait(progress.what);
-  }
-}
-
-void awaited_stream::close() {
-  if (!stream_)
-    return;
-  if (waiting_.is_open())
-    waiting_.release();
-  stream_->close();
-  stream_.reset();
-}
-
 namespace {
 
 constexpr std::size_t hello_limit = std::size_t{4} << 10;
@@ -101,9 +29,7 @@ session::session(std::int64_t id, const asio::any_io_executor& on, int socket,
   : id_(id),
     on_(on),
     host_(host),
-    stream_(on, host.trusted.tls
-                  ? tls_stream(socket, host.trusted.tls, link_side::server)
-                  : socket_stream(socket)),
+    stream_(on, stream_over(socket, host.trusted, link_side::server)),
     parser_(hello_limit),
     wake_(on),
     watchdog_(on),
@@ -123,9 +49,8 @@ void session::start() {
 }
 
 void session::run(asio::awaitable<void> (session::*part)()) {
-  asio::co_spawn(
-    on_, [self = shared_from_this(), part] { return (self.get()->*part)(); },
-    asio::detached);
+  spawn(on_,
+        [self = shared_from_this(), part] { return (self.get()->*part)(); });
 }
 
 void session::close() {
@@ -141,7 +66,7 @@ void session::leave(const std::string& refusal) {
   if (leaving_)
     return;
   if (!may_write_) {
-    read_off(stream_.bytes().tcp_socket());
+    stream_.close_gently();
     return close();
   }
   if (!refusal.empty())
@@ -186,14 +111,8 @@ asio::awaitable<void> session::introduce() {
   if (!introduces(means))
     co_return;
   introduction shown(link_side::server, means);
-  for (;;) {
-    const auto need = shown.advance(stream_.bytes());
-    if (need == stream_progress::state::moved)
-      break;
-    if (need == stream_progress::state::ended)
-      fail(error_code::transport, "{}", shown.at_end());
-    co_await stream_.wait(need);
-  }
+  if (!co_await troupe::introduce(stream_, shown))
+    fail(error_code::transport, "{}", shown.at_end());
   if (!may_write_)
     let_write();
 }

@@ -2,48 +2,19 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <string_view>
-#include <utility>
 
-#include "troupe/engine/transport/stream/byte_stream.hpp"
+#include "troupe/engine/transport/stream/awaited_stream.hpp"
 #include "troupe/engine/transport/trust/trust.hpp"
 #include "troupe/monitors/live/endpoint_server.hpp"
 #include "troupe/monitors/live/frame.hpp"
 #include "troupe/monitors/live/told_monitor.hpp"
 
 namespace troupe {
-
-/// A stream between processes that coroutines of one thread read and write:
-/// one each. Their parts throw `transport`, also when it was closed meanwhile.
-class awaited_stream {
- public:
-  awaited_stream(const boost::asio::any_io_executor& on, stream_pointer over);
-  ~awaited_stream();
-  awaited_stream(const awaited_stream&) = delete;
-  awaited_stream& operator=(const awaited_stream&) = delete;
-
-  /// At least one byte; 0: the other side has ended.
-  boost::asio::awaitable<std::size_t> read_some(char* buffer, std::size_t size);
-  boost::asio::awaitable<std::size_t> write_some(std::string_view bytes);
-  /// No more is written.
-  boost::asio::awaitable<void> finish_writing();
-  /// Until what a read or write said that it needs is there.
-  boost::asio::awaitable<void> wait(stream_progress::state need);
-
-  bool is_open() const { return stream_ != nullptr; }
-  byte_stream& bytes();
-  void close();
-
- private:
-  boost::asio::posix::stream_descriptor waiting_;  // borrows the stream's
-  stream_pointer stream_;
-};
 
 class session;
 using session_pointer = std::shared_ptr<session>;

@@ -102,7 +102,15 @@ class faked_communicator final : public communicator {
     streams().forget(this);
   }
 
-  void enqueue(const transfer& what, device_stream& stream) override {
+  void enqueue(std::span<const transfer> together,
+               device_stream& stream) override {
+    for (const auto& each : together)
+      enqueue(each, stream);
+  }
+  void abort() noexcept override { place_->end(); }
+
+ private:
+  void enqueue(const transfer& what, device_stream& stream) {
     streams().require(stream, this, options_.name);
     for (const auto& tensor : {what.input, what.output})
       if (tensor.defined() && !tensor.is_contiguous())
@@ -124,9 +132,6 @@ class faked_communicator final : public communicator {
         throw error(error_code::internal, "no such faked call");
     }
   }
-  void abort() noexcept override { place_->end(); }
-
- private:
   static exchange_place::parcel parcel_of(const at::Tensor& tensor) {
     auto copy = tensor.clone();
     return {copy, active_watch()->now(current_stream)};

@@ -5,8 +5,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cerrno>
 #include <list>
 #include <optional>
 
@@ -22,8 +25,7 @@ class acceptor::impl : public std::enable_shared_from_this<impl> {
  public:
   impl(io_loop& loop, const endpoint& address, const credentials& shown,
        events then, const acceptor_options& options)
-    : loop_(loop),
-      trust_(make_trust(address, shown)),
+    : trust_(make_trust(address, shown)),
       then_(std::move(then)),
       options_(options),
       listening_(std::in_place, address),
@@ -35,7 +37,8 @@ class acceptor::impl : public std::enable_shared_from_this<impl> {
 
   void start() {
     waiting_.assign(::dup(listening_->handle()));
-    wait();
+    spawn(waiting_.get_executor(),
+          [self = shared_from_this()] { return self->accept(); });
   }
 
   void stop() {
@@ -45,76 +48,61 @@ class acceptor::impl : public std::enable_shared_from_this<impl> {
     pause_.cancel();
     listening_.reset();
     for (const auto& each : std::exchange(pending_, {}))
-      if (each)
-        each();
+      each->close_gently();
   }
 
  private:
-  void wait() {
-    waiting_.async_wait(asio::posix::descriptor_base::wait_read,
-                        [self = shared_from_this()](const auto& problem) {
-                          if (!problem && !self->stopped_)
-                            self->accept();
-                        });
-  }
+  static constexpr auto in_tuple = asio::as_tuple(asio::use_awaitable);
 
-  void accept() {
+  asio::awaitable<void> accept() {
     // Limits accepts per turn, so that the loop gets to pending connections.
     constexpr int most_at_once = 16;
-    for (int i = 0; i < most_at_once; ++i) {
-      const auto socket =
-        ::accept4(listening_->handle(), nullptr, nullptr, SOCK_CLOEXEC);
-      if (socket < 0)
-        return errno == EMFILE || errno == ENFILE ? make_room() : wait();
-      begin(socket);
-      if (stopped_)
-        return;
+    while (!stopped_) {
+      co_await waiting_.async_wait(asio::posix::descriptor_base::wait_read,
+                                   in_tuple);
+      for (int i = 0; i < most_at_once && !stopped_; ++i) {
+        const auto socket =
+          ::accept4(listening_->handle(), nullptr, nullptr, SOCK_CLOEXEC);
+        if (socket >= 0) {
+          begin(socket);
+          continue;
+        }
+        if (errno == EMFILE || errno == ENFILE) {
+          drop_oldest("out of file descriptors; raise the limit (ulimit -n)");
+          pause_.expires_after(std::chrono::milliseconds(20));
+          co_await pause_.async_wait(in_tuple);
+        }
+        break;
+      }
     }
-    wait();
-  }
-
-  /// No file descriptor is left: drops the oldest, then accepts after a moment.
-  void make_room() {
-    drop_oldest("out of file descriptors; raise the limit (ulimit -n)");
-    pause_.expires_after(std::chrono::milliseconds(20));
-    pause_.async_wait([self = shared_from_this()](const auto& problem) {
-      if (!problem && !self->stopped_)
-        self->wait();
-    });
   }
 
   void begin(int socket) {
     if (pending_.size() >= options_.pending)
       drop_oldest("too many connections were authenticating at once");
-    const auto found = pending_.insert(pending_.end(), nullptr);
-    const auto left = std::make_shared<bool>(false);
-    const std::weak_ptr<impl> weak = weak_from_this();
-    const auto then = [weak, found, left](auto&& call) {
-      *left = true;
-      const auto self = weak.lock();
-      if (!self || self->stopped_)
-        return;
-      self->pending_.erase(found);
-      call(*self);
-    };
-    auto begun = begin_authentication(
-      loop_, socket, link_side::server, trust_, options_.within,
-      {[then](stream_pointer stream) {
-         then([&](impl& self) { self.then_.arrived(std::move(stream)); });
-       },
-       [then](const refusal& why) {
-         then([&](impl& self) { self.tell(why.reason); });
-       }});
-    if (!*left && !stopped_)
-      *found = std::move(begun);
+    const auto stream = std::make_shared<awaited_stream>(
+      waiting_.get_executor(), stream_over(socket, trust_, link_side::server));
+    pending_.push_back(stream);
+    spawn(waiting_.get_executor(),
+          [self = shared_from_this(), stream] { return self->admit(stream); });
+  }
+
+  asio::awaitable<void> admit(std::shared_ptr<awaited_stream> stream) {
+    const auto refused =
+      co_await authenticate(stream, link_side::server, trust_, options_.within);
+    if (stopped_ || pending_.remove(stream) == 0)
+      co_return;
+    if (refused)
+      tell(refused->reason);
+    else
+      then_.arrived(stream->take());
   }
 
   void drop_oldest(const std::string& why) {
     if (pending_.empty())
       return;
-    const auto oldest = std::move(pending_.front());
+    pending_.front()->close_gently();
     pending_.pop_front();
-    oldest();
     tell(why);
   }
 
@@ -123,7 +111,6 @@ class acceptor::impl : public std::enable_shared_from_this<impl> {
       then_.refused(reason);
   }
 
-  io_loop& loop_;
   trust trust_;
   events then_;
   acceptor_options options_;
@@ -131,7 +118,7 @@ class acceptor::impl : public std::enable_shared_from_this<impl> {
   endpoint where_;
   asio::posix::stream_descriptor waiting_;
   asio::steady_timer pause_;
-  std::list<std::function<void()>> pending_;  // what stops each
+  std::list<std::shared_ptr<awaited_stream>> pending_;
   bool stopped_ = false;
 };
 

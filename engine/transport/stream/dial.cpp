@@ -3,14 +3,18 @@
 #include <utility>
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <cerrno>
 #include <cstring>
 
 #include "troupe/base/error.hpp"
+#include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/transport/trust/authenticate.hpp"
 
 namespace troupe {
@@ -28,113 +32,93 @@ constexpr milliseconds longest_attempt{5000};
 /// gone while the packet that says so was lost.
 constexpr milliseconds least_authentication{1000}, most_authentication{15000};
 
-class dialling : public std::enable_shared_from_this<dialling> {
- public:
-  dialling(io_loop& loop, const endpoint& address, const credentials& shown,
-           milliseconds within, authentication_outcome then)
-    : loop_(loop),
-      address_(address),
-      trust_(make_trust(address, shown)),
-      addresses_(addresses_of(address)),
-      within_(within),
-      until_(clock::now() + within),
-      then_(std::move(then)),
-      waiting_(loop.context()),
-      timer_(loop.context()) {}
+/// A socket that is connected, or why there is none.
+struct connected_socket {
+  int socket = -1;
+  std::string why{};
+};
 
-  void attempt() {
-    const auto& target = addresses_[next_];
-    socket_ =
-      ::socket(target.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (socket_ < 0)
-      return again(std::strerror(errno));
-    if (::connect(socket_, target.get(), target.size) == 0)
-      return show();
-    if (errno != EINPROGRESS)
-      return drop(std::strerror(errno));
-    waiting_.assign(socket_);
-    waiting_.async_wait(asio::posix::descriptor_base::wait_write,
-                        [self = shared_from_this()](const auto& problem) {
-                          if (!problem)
-                            self->connected();
-                        });
-    timer_.expires_after(std::min(left(), longest_attempt));
-    timer_.async_wait([self = shared_from_this()](const auto& problem) {
-      if (!problem && self->waiting_.is_open()) {
-        self->waiting_.release();
-        self->drop("no answer");
-      }
-    });
+asio::awaitable<connected_socket> connect(const socket_address& target,
+                                          milliseconds within) {
+  using namespace asio::experimental::awaitable_operators;
+  constexpr auto in_tuple = asio::as_tuple(asio::use_awaitable);
+  const auto on = co_await asio::this_coro::executor;
+  const int made =
+    ::socket(target.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (made < 0)
+    co_return connected_socket{.why = std::strerror(errno)};
+  asio::posix::stream_descriptor socket(on, made);
+  int problem = ::connect(made, target.get(), target.size) == 0 ? 0 : errno;
+  if (problem == EINPROGRESS) {
+    asio::steady_timer timer(on, within);
+    const auto first = co_await (
+      socket.async_wait(asio::posix::descriptor_base::wait_write, in_tuple)
+      || timer.async_wait(in_tuple));
+    if (first.index() == 1)
+      co_return connected_socket{.why = "no answer"};
+    socklen_t size = sizeof(problem);
+    ::getsockopt(made, SOL_SOCKET, SO_ERROR, &problem, &size);
   }
+  if (problem != 0)
+    co_return connected_socket{.why = std::strerror(problem)};
+  co_return connected_socket{socket.release()};
+}
 
- private:
+struct dialling {
+  endpoint address;
+  trust trusted;
+  std::vector<socket_address> addresses;
+  milliseconds within;
+  clock::time_point until = clock::now() + within;
+
   milliseconds left() const {
     return std::max(milliseconds(1), std::chrono::duration_cast<milliseconds>(
-                                       until_ - clock::now()));
+                                       until - clock::now()));
   }
 
-  void connected() {
-    if (!waiting_.is_open())
-      return;
-    timer_.cancel();
-    waiting_.release();
-    int problem = 0;
-    socklen_t size = sizeof(problem);
-    ::getsockopt(socket_, SOL_SOCKET, SO_ERROR, &problem, &size);
-    problem == 0 ? show() : drop(std::strerror(problem));
+  /// One attempt: the stream, or why there is none.
+  asio::awaitable<refusal> attempt(const socket_address& target,
+                                   stream_pointer& made) const {
+    const auto found =
+      co_await connect(target, std::min(left(), longest_attempt));
+    if (found.socket < 0)
+      co_return refusal{found.why};
+    const auto stream = std::make_shared<awaited_stream>(
+      co_await asio::this_coro::executor,
+      stream_over(found.socket, trusted, link_side::client));
+    const auto refused = co_await authenticate(
+      stream, link_side::client, trusted,
+      std::min(left(), std::clamp(within / 4, least_authentication,
+                                  most_authentication)));
+    made = stream->take();
+    co_return refused.value_or(refusal{});
   }
 
-  void show() {
-    begin_authentication(
-      loop_, std::exchange(socket_, -1), link_side::client, trust_,
-      std::min(left(), std::clamp(within_ / 4, least_authentication,
-                                  most_authentication)),
-      {[self = shared_from_this()](stream_pointer stream) {
-         self->then_.done(std::move(stream));
-       },
-       [self = shared_from_this()](const refusal& why) {
-         why.answered ? self->give_up(why) : self->again(why.reason);
-       }});
+  /// Tries until there is a stream; else throws `transport`.
+  asio::awaitable<stream_pointer> run() const {
+    asio::steady_timer timer(co_await asio::this_coro::executor);
+    auto pause = first_pause / 2;
+    for (std::size_t next = 0;;) {
+      stream_pointer made;
+      const auto why = co_await attempt(addresses[next], made);
+      if (made)
+        co_return made;
+      if (why.answered)
+        fail(error_code::transport, "{}: {}", to_text(address), why.reason);
+      next = (next + 1) % addresses.size();
+      if (next == 0)
+        pause = std::min(2 * pause, longest_pause);
+      if (clock::now() + pause >= until)
+        fail(error_code::transport,
+             "{}: no link within {} s ({}); check that the process there runs "
+             "and listens at this address, that both were given the same "
+             "credentials, and that no firewall blocks it",
+             to_text(address), static_cast<double>(within.count()) / 1000,
+             why.reason);
+      timer.expires_after(next == 0 ? pause : milliseconds(0));
+      co_await timer.async_wait(asio::use_awaitable);
+    }
   }
-
-  void drop(const std::string& why) {
-    ::close(std::exchange(socket_, -1));
-    again(why);
-  }
-
-  void again(const std::string& why) {
-    next_ = (next_ + 1) % addresses_.size();
-    if (next_ == 0)
-      pause_ = std::min(2 * pause_, longest_pause);
-    if (clock::now() + pause_ >= until_)
-      return give_up(
-        {fmt::format("no link within {} s ({}); check that the process there "
-                     "runs and listens at this address, that both were given "
-                     "the same credentials, and that no firewall blocks it",
-                     static_cast<double>(within_.count()) / 1000, why)});
-    timer_.expires_after(next_ == 0 ? pause_ : milliseconds(0));
-    timer_.async_wait([self = shared_from_this()](const auto& problem) {
-      if (!problem)
-        self->attempt();
-    });
-  }
-
-  void give_up(const refusal& why) {
-    then_.failed({fmt::format("{}: {}", to_text(address_), why.reason)});
-  }
-
-  io_loop& loop_;
-  endpoint address_;
-  trust trust_;
-  std::vector<socket_address> addresses_;
-  milliseconds within_;
-  clock::time_point until_;
-  authentication_outcome then_;
-  asio::posix::stream_descriptor waiting_;  // borrows the socket
-  asio::steady_timer timer_;
-  std::size_t next_ = 0;
-  int socket_ = -1;
-  milliseconds pause_ = first_pause / 2;
 };
 
 }  // namespace
@@ -142,13 +126,20 @@ class dialling : public std::enable_shared_from_this<dialling> {
 void dial(io_loop& loop, const endpoint& address, const credentials& shown,
           milliseconds within, std::function<void(stream_pointer)> done,
           std::function<void(const std::string& reason)> failed) {
-  auto made = std::make_shared<dialling>(
-    loop, address, shown, within,
-    authentication_outcome{std::move(done),
-                           [failed = std::move(failed)](const refusal& why) {
-                             failed(why.reason);
-                           }});
-  loop.post([made = std::move(made)] { made->attempt(); });
+  const auto made = std::make_shared<const dialling>(dialling{
+    address, make_trust(address, shown), addresses_of(address), within});
+  spawn(executor_of(loop),
+        [made, done = std::move(done),
+         failed = std::move(failed)]() -> asio::awaitable<void> {
+          stream_pointer stream;
+          std::string reason;
+          try {
+            stream = co_await made->run();
+          } catch (...) {
+            reason = thrown_text();
+          }
+          stream ? done(std::move(stream)) : failed(reason);
+        });
 }
 
 }  // namespace troupe

@@ -1,11 +1,12 @@
 #pragma once
 
 #include <chrono>
-#include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 
-#include "troupe/engine/transport/io_loop.hpp"
-#include "troupe/engine/transport/stream/byte_stream.hpp"
+#include "troupe/engine/transport/introduction.hpp"
+#include "troupe/engine/transport/stream/awaited_stream.hpp"
 #include "troupe/engine/transport/trust/token_proof.hpp"
 #include "troupe/engine/transport/trust/trust.hpp"
 
@@ -18,18 +19,19 @@ struct refusal {
   bool answered = false;
 };
 
-struct authentication_outcome {
-  std::function<void(stream_pointer)> done;
-  std::function<void(const refusal&)> failed;
-};
+/// A stream over a connected socket, which it owns from then on: within TLS, if
+/// the trust wants that.
+stream_pointer stream_over(int socket, const trust& trusted, link_side own);
 
-/// Begins to authenticate two ends. Call on the loop's thread. Takes ownership
-/// of the connected socket; uses bounded memory and no further file descriptor.
-/// Calls exactly one of the functions, on the loop's thread. Returns what stops
-/// it, on the loop's thread: closes the socket, and none is called any more.
-std::function<void()> begin_authentication(io_loop& loop, int socket,
-                                           link_side own, const trust& trusted,
-                                           std::chrono::milliseconds within,
-                                           authentication_outcome then);
+/// Exchanges an introduction; false: the other side has ended. Throws
+/// `transport`, saying why the other side isn't trusted.
+boost::asio::awaitable<bool> introduce(awaited_stream& over,
+                                       introduction& shown);
+
+/// Authenticates two ends of a `stream_over`; uses bounded memory and no
+/// further file descriptor. A refusal closes the stream.
+boost::asio::awaitable<std::optional<refusal>> authenticate(
+  std::shared_ptr<awaited_stream> over, link_side own, const trust& trusted,
+  std::chrono::milliseconds within);
 
 }  // namespace troupe

@@ -35,14 +35,14 @@ using memory_pointer = std::unique_ptr<::BIO, freed_by<::BIO_free_all>>;
 using extension_pointer =
   std::unique_ptr<::X509_EXTENSION, freed_by<::X509_EXTENSION_free>>;
 
-void require(bool success) {
+void require_made(bool success) {
   if (!success)
     fail(error_code::internal, "OpenSSL could not create a certificate");
 }
 
 key_pointer make_key() {
   key_pointer made(::EVP_EC_gen("P-256"));
-  require(made != nullptr);
+  require_made(made != nullptr);
   return made;
 }
 
@@ -53,10 +53,10 @@ struct member {
 
 void set_name(::X509* given, const char* name) {
   auto* subject = ::X509_get_subject_name(given);
-  require(::X509_NAME_add_entry_by_txt(
-            subject, "CN", MBSTRING_ASC,
-            reinterpret_cast<const unsigned char*>(name), -1, -1, 0)
-          == 1);
+  require_made(::X509_NAME_add_entry_by_txt(
+                 subject, "CN", MBSTRING_ASC,
+                 reinterpret_cast<const unsigned char*>(name), -1, -1, 0)
+               == 1);
 }
 
 void set_serial(::X509* subject) {
@@ -65,8 +65,9 @@ void set_serial(::X509* subject) {
   std::unique_ptr<::BIGNUM, freed_by<::BN_free>> number(
     ::BN_bin2bn(reinterpret_cast<const unsigned char*>(bytes.data()),
                 static_cast<int>(bytes.size()), nullptr));
-  require(::BN_to_ASN1_INTEGER(number.get(), ::X509_get_serialNumber(subject))
-          != nullptr);
+  require_made(
+    ::BN_to_ASN1_INTEGER(number.get(), ::X509_get_serialNumber(subject))
+    != nullptr);
 }
 
 void add_extension(::X509* target, ::X509* issuer, int which,
@@ -76,7 +77,7 @@ void add_extension(::X509* target, ::X509* issuer, int which,
   ::X509V3_set_ctx(&context, issuer, target, nullptr, nullptr, 0);
   const extension_pointer made(
     ::X509V3_EXT_conf_nid(nullptr, &context, which, value));
-  require(made != nullptr && ::X509_add_ext(target, made.get(), -1) == 1);
+  require_made(made != nullptr && ::X509_add_ext(target, made.get(), -1) == 1);
 }
 
 /// Self-signed if there is no issuer.
@@ -84,7 +85,7 @@ member make_member(const char* name, const member* issuer, int days) {
   member made{certificate_pointer(::X509_new()), make_key()};
   auto* certificate = made.certificate.get();
   const auto* means = issuer == nullptr ? &made : issuer;
-  require(certificate != nullptr);
+  require_made(certificate != nullptr);
   ::X509_set_version(certificate, X509_VERSION_3);
   set_serial(certificate);
   set_name(certificate, name);
@@ -93,7 +94,7 @@ member make_member(const char* name, const member* issuer, int days) {
   ::X509_time_adj_ex(::X509_getm_notAfter(certificate), days, 0, nullptr);
   ::X509_set_issuer_name(certificate,
                          ::X509_get_subject_name(means->certificate.get()));
-  require(::X509_set_pubkey(certificate, made.key.get()) == 1);
+  require_made(::X509_set_pubkey(certificate, made.key.get()) == 1);
   auto* source = means->certificate.get();
   const bool is_authority = issuer == nullptr;
   add_extension(
@@ -107,14 +108,14 @@ member make_member(const char* name, const member* issuer, int days) {
   if (!is_authority)
     add_extension(certificate, source, NID_ext_key_usage,
                   "serverAuth,clientAuth");
-  require(::X509_sign(certificate, means->key.get(), ::EVP_sha256()) > 0);
+  require_made(::X509_sign(certificate, means->key.get(), ::EVP_sha256()) > 0);
   return made;
 }
 
 template <class Write>
 std::string pem_of(Write&& write) {
   const memory_pointer memory(::BIO_new(::BIO_s_mem()));
-  require(memory != nullptr && write(memory.get()) == 1);
+  require_made(memory != nullptr && write(memory.get()) == 1);
   char* bytes = nullptr;
   const auto size = BIO_get_mem_data(memory.get(), &bytes);
   return {bytes, static_cast<std::size_t>(size)};

@@ -16,17 +16,19 @@
 
 namespace troupe::testing {
 
-/// `begin_authentication` from any thread: `done` gets the stream once both
-/// sides are authenticated; otherwise `failed` gets a sentence.
+/// `authenticate` from any thread: `done` gets the stream once both sides are
+/// authenticated; otherwise `failed` gets a sentence.
 inline void authenticate(io_loop& loop, int socket, link_side own,
                          const trust& trusted, std::chrono::milliseconds within,
                          std::function<void(stream_pointer)> done,
                          std::function<void(std::string reason)> failed) {
-  loop.post([&loop, socket, own, trusted, within, done = std::move(done),
-             failed = std::move(failed)] {
-    begin_authentication(
-      loop, socket, own, trusted, within,
-      {done, [failed](const refusal& why) { failed(why.reason); }});
+  const auto on = executor_of(loop);
+  spawn(on, [=]() -> boost::asio::awaitable<void> {
+    const auto stream =
+      std::make_shared<awaited_stream>(on, stream_over(socket, trusted, own));
+    const auto refused =
+      co_await troupe::authenticate(stream, own, trusted, within);
+    refused ? failed(refused->reason) : done(stream->take());
   });
 }
 

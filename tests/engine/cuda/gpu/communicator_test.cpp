@@ -6,6 +6,8 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <array>
+
 #include "gpu.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/communicator_watch.hpp"
@@ -28,12 +30,10 @@ struct one_rank {
   }
 
   void send_to_itself(const at::Tensor& from, const at::Tensor& to) {
-    const auto group = gpu_library().begin_group();
-    edge->enqueue({.kind = transfer_kind::send, .input = from, .peer = 0},
-                  *stream);
-    edge->enqueue({.kind = transfer_kind::receive, .output = to, .peer = 0},
-                  *stream);
-    group->end();
+    const std::array both{
+      transfer{.kind = transfer_kind::send, .input = from, .peer = 0},
+      transfer{.kind = transfer_kind::receive, .output = to, .peer = 0}};
+    edge->enqueue(both, *stream);
   }
 
   /// The first transfer of an edge connects it, and may wait for the device.
@@ -68,8 +68,8 @@ TEST_CASE("collectives of one rank return their input") {
        {transfer_kind::broadcast, transfer_kind::all_reduce,
         transfer_kind::all_gather, transfer_kind::reduce_scatter}) {
     const auto to = rank.full(0);
-    rank.edge->enqueue({.kind = kind, .input = from, .output = to, .peer = 0},
-                       *rank.stream);
+    const transfer one{.kind = kind, .input = from, .output = to, .peer = 0};
+    rank.edge->enqueue({&one, 1}, *rank.stream);
     rank.stream->drain();
     CHECK(at::equal(to.cpu(), at::full({1000}, 3.0)));
   }
@@ -80,7 +80,7 @@ TEST_CASE("transfers that do not fit are refused before they are made") {
   const auto tensor = rank.full(1);
   const auto refused = [&](const transfer& wrong, const char* why) {
     CHECK_THROWS_MATCHES(
-      rank.edge->enqueue(wrong, *rank.stream), error,
+      rank.edge->enqueue({&wrong, 1}, *rank.stream), error,
       MessageMatches(ContainsSubstring("edge 0->0") && ContainsSubstring(why)));
   };
   refused({.kind = transfer_kind::send, .input = tensor, .peer = 1},

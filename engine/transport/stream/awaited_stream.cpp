@@ -1,0 +1,113 @@
+#include "troupe/engine/transport/stream/awaited_stream.hpp"
+
+#include <sys/socket.h>
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/use_awaitable.hpp>
+
+#include <array>
+#include <utility>
+
+#include "troupe/base/error.hpp"
+
+namespace troupe {
+
+namespace asio = boost::asio;
+using state = stream_progress::state;
+
+asio::any_io_executor executor_of(io_loop& loop) {
+  return loop.context().get_executor();
+}
+
+void spawn(const asio::any_io_executor& on,
+           std::function<asio::awaitable<void>()> work) {
+  asio::co_spawn(on, std::move(work), [](const std::exception_ptr& thrown) {
+    if (thrown)
+      std::rethrow_exception(thrown);
+  });
+}
+
+awaited_stream::awaited_stream(const asio::any_io_executor& on,
+                               stream_pointer over)
+  : waiting_(on), stream_(std::move(over)) {
+  waiting_.assign(stream_->handle_to(state::needs_read).descriptor);
+}
+
+awaited_stream::~awaited_stream() {
+  close();
+}
+
+byte_stream& awaited_stream::bytes() {
+  if (!stream_)
+    fail(error_code::transport, "the connection is closed");
+  return *stream_;
+}
+
+asio::awaitable<void> awaited_stream::wait(state need) {
+  using descriptor = asio::posix::descriptor_base;
+  boost::system::error_code woken;
+  co_await waiting_.async_wait(
+    need == state::needs_read ? descriptor::wait_read : descriptor::wait_write,
+    asio::redirect_error(asio::use_awaitable, woken));
+  bytes();
+}
+
+asio::awaitable<std::size_t> awaited_stream::read_some(char* buffer,
+                                                       std::size_t size) {
+  for (;;) {
+    const auto progress = bytes().read(buffer, size);
+    if (progress.what == state::moved)
+      co_return progress.bytes;
+    if (progress.what == state::ended)
+      co_return 0;
+    co_await wait(progress.what);
+  }
+}
+
+asio::awaitable<std::size_t> awaited_stream::write_some(std::string_view what) {
+  for (;;) {
+    const iovec part{const_cast<char*>(what.data()), what.size()};
+    const auto progress = bytes().write({&part, 1});
+    if (progress.what == state::moved)
+      co_return progress.bytes;
+    if (progress.what == state::ended)
+      fail(error_code::transport, "the other side has ended");
+    co_await wait(progress.what);
+  }
+}
+
+asio::awaitable<void> awaited_stream::finish_writing() {
+  for (;;) {
+    const auto progress = bytes().finish_writing();
+    if (progress.what == state::moved || progress.what == state::ended)
+      co_return;
+    co_await wait(progress.what);
+  }
+}
+
+stream_pointer awaited_stream::take() {
+  if (waiting_.is_open())
+    waiting_.release();
+  return std::move(stream_);
+}
+
+void awaited_stream::close() {
+  if (const auto stream = take())
+    stream->close();
+}
+
+void awaited_stream::close_gently() {
+  const auto stream = take();
+  if (!stream)
+    return;
+  const auto socket = stream->tcp_socket();
+  std::array<char, 4096> waste{};
+  ::shutdown(socket, SHUT_WR);
+  for (int i = 0; i < 16; ++i)
+    if (::recv(socket, waste.data(), waste.size(), MSG_DONTWAIT) <= 0)
+      return;
+}
+
+}  // namespace troupe
