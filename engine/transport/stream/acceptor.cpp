@@ -58,8 +58,10 @@ class acceptor::impl : public std::enable_shared_from_this<impl> {
     // Limits accepts per turn, so that the loop gets to pending connections.
     constexpr int most_at_once = 16;
     while (!stopped_) {
-      co_await waiting_.async_wait(asio::posix::descriptor_base::wait_read,
-                                   in_tuple);
+      const auto [problem] = co_await waiting_.async_wait(
+        asio::posix::descriptor_base::wait_read, in_tuple);
+      if (problem)
+        co_return;
       for (int i = 0; i < most_at_once && !stopped_; ++i) {
         const auto socket =
           ::accept4(listening_->handle(), nullptr, nullptr, SOCK_CLOEXEC);
