@@ -63,7 +63,7 @@ class graph_steps {
   /// made: the loader actors will say why.
   std::vector<microbatch_data> load(const step_settings& settings,
                                     const source_pointer& source);
-  /// Those of the step after it, while the device works.
+  /// Loads the next step's microbatches while the device works.
   void load_ahead();
   bool prepare(const step_settings& settings,
                const std::vector<microbatch_data>& step);

@@ -299,7 +299,10 @@ bool link_collectives::finish() {
     if (needs(kind, p) && !state.results.contains(p))
       return false;
   for (auto& each : *members_)
-    tied_ ? take_sums(each, state) : take_results(each, state);
+    if (tied_)
+      take_sums(each, state);
+    else
+      take_results(each, state);
   calls_.erase(call_);
   members_ = nullptr;
   return true;

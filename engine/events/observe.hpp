@@ -27,8 +27,10 @@ void collect(observed_values& target, const T& value, std::int16_t index,
              std::int16_t inner) {
   std::int16_t position = 0;
   [[maybe_unused]] const auto collect_next = [&](const auto& each) {
-    index < 0 ? collect(target, each, position++)
-              : collect(target, each, index, position++);
+    if (index < 0)
+      collect(target, each, position++);
+    else
+      collect(target, each, index, position++);
   };
   if constexpr (std::is_convertible_v<const T&, const at::Tensor&>) {
     const at::Tensor& tensor = value;

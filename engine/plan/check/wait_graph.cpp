@@ -21,7 +21,10 @@ std::vector<std::int32_t> smallest_cycle(
     distance[slot(edge.to)] = length;
     from[slot(edge.to)] = before;
     seen.push_back(edge.to);
-    edge.length == 0 ? open.push_front(edge.to) : open.push_back(edge.to);
+    if (edge.length == 0)
+      open.push_front(edge.to);
+    else
+      open.push_back(edge.to);
   };
   // Cycles through one node after the other, in which that node is the
   // smallest. By breadth: what adds nothing comes before the rest. Stops at the

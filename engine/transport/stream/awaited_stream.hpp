@@ -14,7 +14,8 @@ namespace troupe {
 
 boost::asio::any_io_executor executor_of(io_loop& loop);
 
-/// Runs a coroutine on an executor. What it throws leaves the executor's loop.
+/// Starts a coroutine on an executor. The executor's loop throws its
+/// exceptions.
 void spawn(const boost::asio::any_io_executor& on,
            std::function<boost::asio::awaitable<void>()> work);
 
