@@ -22,27 +22,33 @@ __device__ Value from_lane_behind(const Value& value, int offset) {
   return result;
 }
 
-/// All lanes must take part; the first one gets the result.
+/// Of the first `count` lanes, a power of two; all lanes must take part. The
+/// first one gets the result.
 template <class Value, class Join>
-__device__ Value warp_join(Value value, Join join) {
-  for (int offset = warp_lanes / 2; offset > 0; offset /= 2)
+__device__ Value warp_join(Value value, Join join, int count = warp_lanes) {
+  for (int offset = count / 2; offset > 0; offset /= 2)
     join(value, from_lane_behind(value, offset));
   return value;
 }
 
-/// All threads of a block of block_threads must take part; the first one gets
-/// the result. `shared` has room for block_warps values.
+/// Joins the first lanes' values of all warps; all threads of a block of
+/// block_threads must take part. The first one gets the result. `shared` has
+/// room for block_warps values.
 template <class Value, class Join>
-__device__ Value block_join(Value value, Value* shared, Join join) {
-  value = warp_join(value, join);
+__device__ Value join_warps(Value value, Value* shared, Join join) {
   __syncthreads();
   if (threadIdx.x % warp_lanes == 0)
     shared[threadIdx.x / warp_lanes] = value;
   __syncthreads();
-  if (threadIdx.x == 0)
-    for (int warp = 1; warp < block_warps; ++warp)
-      join(value, shared[warp]);
-  return value;
+  return threadIdx.x < warp_lanes
+           ? warp_join(shared[threadIdx.x % block_warps], join, block_warps)
+           : value;
+}
+
+/// The same for the values of all threads.
+template <class Value, class Join>
+__device__ Value block_join(Value value, Value* shared, Join join) {
+  return join_warps(warp_join(value, join), shared, join);
 }
 
 /// True in all threads of the last of `blocks` blocks to call this: it sees

@@ -9,36 +9,30 @@
 // compiles it for the device, and the tests compile it for the host and compare
 // it with `measure`. Everything is constexpr, so that kernels can call it. See
 // engine/events/statistics.hpp for the meaning of each number.
+//
+// Values are taken in one of two ways. The fast one takes runs of them, in
+// fp32; each run's sums are about its own mean. The careful one takes one after
+// the other in fp64; it is for fp64 tensors, and for pieces with a value that
+// the fast one refuses.
 namespace troupe {
 
-/// Values that a thread keeps in registers at a time, to read them twice.
 template <class T>
-constexpr int run_values = 64 / sizeof(T);
+struct float_bits;
 
-template <class T>
-struct device_float;
-
-// Between the limits, sums and squares of a run stay within T's range.
 template <>
-struct device_float<float> {
+struct float_bits<float> {
   using word = std::uint32_t;
   static constexpr int mantissa = 23, bias = 127;
-  static constexpr float largest = 0x1p60f, smallest = 0x1p-35f;
-  static constexpr float smallest_squares = 0x1p-90f;
-  static constexpr bool needs_scale = false;  // fp64 holds its squares
 };
 
 template <>
-struct device_float<double> {
+struct float_bits<double> {
   using word = std::uint64_t;
   static constexpr int mantissa = 52, bias = 1023;
-  static constexpr double largest = 0x1p500, smallest = 0x1p-400;
-  static constexpr double smallest_squares = 0x1p-850;
-  static constexpr bool needs_scale = true;
 };
 
 template <class T>
-using word_of = typename device_float<T>::word;
+using word_of = typename float_bits<T>::word;
 
 template <class T>
 constexpr word_of<T> magnitude_bits(T value) {
@@ -47,13 +41,8 @@ constexpr word_of<T> magnitude_bits(T value) {
 }
 
 template <class T>
-constexpr T value_of_bits(word_of<T> bits) {
-  return __builtin_bit_cast(T, bits);
-}
-
-template <class T>
-constexpr word_of<T> infinity_bits = (word_of<T>{2} * device_float<T>::bias + 1)
-                                     << device_float<T>::mantissa;
+constexpr word_of<T> infinity_bits = (word_of<T>{2} * float_bits<T>::bias + 1)
+                                     << float_bits<T>::mantissa;
 
 // Halfway between the largest value of fp16 (bf16) and the next power of two,
 // which rounds up; and half of the smallest, which rounds to zero.
@@ -83,13 +72,43 @@ constexpr float widened_half(std::uint16_t bits) {
                             wide | (std::uint32_t{bits} & 0x8000u) << 16);
 }
 
-/// Results of some threads so far. A block counts in 32 bits, which saves
+/// Sums of some values' distances from a centre, in fp64. Two of one centre
+/// are joined by additions alone. The centre is one of the values, so that its
+/// squared distance from their mean is at most `count` variances: subtracting
+/// it costs at most log2(count) of the 53 bits.
+struct centred_sums {
+  double count = 0;
+  double distances = 0;
+  double squares = 0;
+
+  /// Adds `more` values whose mean is `distance` from the centre, and the sum
+  /// of their squared distances from that mean.
+  constexpr void add(double more, double distance, double more_squares) {
+    const auto sum = more * distance;
+    count += more;
+    distances += sum;
+    squares += more_squares + sum * distance;
+  }
+  constexpr void join(const centred_sums& more) {
+    count += more.count;
+    distances += more.distances;
+    squares += more.squares;
+  }
+  constexpr moments about(double centre) const {
+    if (count == 0)
+      return {};
+    const auto distance = distances / count;
+    const auto excess = distance * distances;
+    const auto within = excess < squares ? squares - excess : 0;
+    const auto is_infinite = squares > std::numeric_limits<double>::max();
+    return {count, centre + distance, is_infinite ? squares : within};
+  }
+};
+
+/// Counts as in events/value_counts.hpp. A block counts in 32 bits, which saves
 /// registers for values; a launch in 64.
 template <class Count>
-struct basic_part {
-  moments values{};
-  double max_abs = 0;
-  double min_abs = std::numeric_limits<double>::infinity();
+struct kind_counts {
   Count nans = 0;
   Count infs = 0;
   Count zeros = 0;
@@ -97,210 +116,215 @@ struct basic_part {
   Count fp16_underflows = 0;
   Count bf16_overflows = 0;
   Count bf16_underflows = 0;
-  double instance_means = 0;
-  double instance_variances = 0;
 
-  constexpr void add_instance(const moments& instance) {
-    instance_means += instance.mean;
-    instance_variances += instance.variance();
+  /// Calls `visit` with each count and the same one of `other`.
+  template <class Other, class Visit>
+  constexpr void with(const kind_counts<Other>& other, Visit visit) {
+    visit(nans, other.nans);
+    visit(infs, other.infs);
+    visit(zeros, other.zeros);
+    visit(fp16_overflows, other.fp16_overflows);
+    visit(fp16_underflows, other.fp16_underflows);
+    visit(bf16_overflows, other.bf16_overflows);
+    visit(bf16_underflows, other.bf16_underflows);
+  }
+  constexpr bool any() const {
+    return (nans | infs | zeros | fp16_overflows | fp16_underflows
+            | bf16_overflows | bf16_underflows)
+           != 0;
   }
 
-  /// Joins everything except the moments.
-  template <class Other>
-  constexpr void join_rest(const basic_part<Other>& more) {
-    max_abs = more.max_abs > max_abs ? more.max_abs : max_abs;
-    min_abs = more.min_abs < min_abs ? more.min_abs : min_abs;
-    nans += more.nans;
-    infs += more.infs;
-    zeros += more.zeros;
-    fp16_overflows += more.fp16_overflows;
-    fp16_underflows += more.fp16_underflows;
-    bf16_overflows += more.bf16_overflows;
-    bf16_underflows += more.bf16_underflows;
-    instance_means += more.instance_means;
-    instance_variances += more.instance_variances;
+  /// Counts a value by its magnitude.
+  template <class T>
+  constexpr void count(word_of<T> bits) {
+    const auto is_finite = bits < infinity_bits<T>;
+    nans += bits > infinity_bits<T>;
+    infs += bits == infinity_bits<T>;
+    zeros += bits == 0;
+    fp16_overflows += is_finite && bits >= fp16_overflow_bits<T>;
+    bf16_overflows += is_finite && bits >= bf16_overflow_bits<T>;
+    fp16_underflows += bits > 0 && bits <= fp16_underflow_bits<T>;
+    bf16_underflows += bits > 0 && bits <= bf16_underflow_bits<T>;
   }
+};
 
+struct add_count {
+  template <class Count, class More>
+  constexpr void operator()(Count& to, More more) const {
+    to += more;
+  }
+};
+
+/// Sums over instances.
+struct instance_sums {
+  double means = 0;
+  double variances = 0;
+
+  constexpr void add(const moments& instance) {
+    means += instance.mean;
+    variances += instance.variance();
+  }
+  constexpr void join(const instance_sums& more) {
+    means += more.means;
+    variances += more.variances;
+  }
+};
+
+/// The smallest and the largest magnitude of finite values.
+struct magnitude_range {
+  double least = std::numeric_limits<double>::infinity();
+  double most = 0;
+
+  constexpr void join(const magnitude_range& more) {
+    least = more.least < least ? more.least : least;
+    most = more.most > most ? more.most : most;
+  }
+};
+
+/// Results so far: of some threads of a block if Values is centred_sums, about
+/// the centre of their piece; else of some pieces.
+template <class Values, class Count>
+struct basic_part {
+  Values values{};
+  instance_sums instances{};
+  magnitude_range range{};
+  kind_counts<Count> counts{};
+
+  /// Joins everything except the values' moments.
   template <class Other>
-  constexpr void join(const basic_part<Other>& more) {
+  constexpr void join_rest(const Other& more) {
+    instances.join(more.instances);
+    range.join(more.range);
+    counts.with(more.counts, add_count{});
+  }
+};
+
+struct thread_part : basic_part<centred_sums, std::int32_t> {
+  constexpr void join(const thread_part& more) {
+    values.join(more.values);
+    join_rest(more);
+  }
+  /// `centre`: the piece's.
+  constexpr void add_instance(const moments& instance, double centre) {
+    instances.add(instance);
+    values.add(instance.count, instance.mean - centre, instance.squares);
+  }
+};
+
+using statistics_part = basic_part<moments, std::int32_t>;
+
+struct statistics_total : basic_part<moments, std::int64_t> {
+  template <class Other>
+  constexpr void join(const Other& more) {
     values.add(more.values);
     join_rest(more);
   }
 };
 
-using statistics_part = basic_part<std::int32_t>;
-using statistics_total = basic_part<std::int64_t>;
+/// A piece's result, from that of all its threads.
+constexpr statistics_part part_of(const thread_part& all, double centre) {
+  return {all.values.about(centre), all.instances, all.range, all.counts};
+}
 
-/// Up to run_values values of a tensor, in a thread's registers. Loops have a
-/// constant length, to keep them there.
-template <class T>
-class value_run {
-  using layout = device_float<T>;
-  using word = word_of<T>;
+/// Values that a thread keeps in registers at a time, to read them twice.
+constexpr int run_length = 32;
 
- public:
-  template <class Load>
-  constexpr value_run(Load load, std::int64_t first, std::int64_t step,
-                      int count)
-    : count_{count} {
-    for (int i = 0; i < run_values<T>; ++i)
-      values_[i] = i < count ? static_cast<T>(load(first + i * step)) : T(0);
+/// What a thread's runs of an instance add up to.
+struct run_sums {
+  double centre;
+  centred_sums values{};
+  std::uint32_t least = infinity_bits<float>, most = 0;  // magnitudes
+
+  constexpr magnitude_range range() const {
+    return {double{__builtin_bit_cast(float, least)},
+            double{__builtin_bit_cast(float, most)}};
   }
+};
 
-  /// Adds all to `part`, but the moments to `instance`.
-  constexpr void add_to(statistics_part& part, moments& instance) const {
-    word largest = 0, smallest = infinity_bits<T>;
-    for (int i = 0; i < run_values<T>; ++i)
-      if (i < count_) {
-        const auto bits = magnitude_bits(values_[i]);
-        largest = bits > largest ? bits : largest;
-        smallest = bits < smallest ? bits : smallest;
-      }
-    if (largest > magnitude_bits(layout::largest)
-        || !add_moments(largest, instance))
-      largest = add_carefully(part, instance);
-    if (smallest < infinity_bits<T>)
-      add_range(largest, smallest, part);
-  }
+/// run_length values if Full, else the first `count`, and zeros. Loops have a
+/// constant length, to keep the values in registers.
+template <bool Full>
+struct value_run {
+  float values[run_length]{};
+  int count = run_length;
 
-  /// The histogram's bin of value i; -1 if it has none.
-  constexpr int bin(int i) const {
-    const auto bits = magnitude_bits(values_[i]);
-    return i < count_ && bits > 0 && bits < infinity_bits<T> ? bin_of(bits)
-                                                             : -1;
+  /// Returns false, having added a part, if a value is not finite, or rounds to
+  /// infinity in fp16, or if squares would leave the range of fp32.
+  constexpr bool add_to(run_sums& sums,
+                        kind_counts<std::int32_t>& counts) const {
+    std::uint32_t least = infinity_bits<float>, most = 0;
+    float sum = 0;
+    for (int i = 0; i < run_length; ++i) {
+      const auto bits = magnitude_bits(values[i]);
+      most = bits > most ? bits : most;
+      least = is_there(i) && bits < least ? bits : least;
+      sum += values[i];
+    }
+    const auto mean = Full ? sum * (1.0f / run_length) : sum / float(count);
+    float distances = 0, squares = 0;
+    for (int i = 0; i < run_length; ++i) {
+      const auto distance = is_there(i) ? values[i] - mean : 0;
+      distances += distance;
+      squares += distance * distance;
+    }
+    add_moments(mean, distances, squares, sums);
+    sums.most = most > sums.most ? most : sums.most;
+    sums.least = least < sums.least ? least : sums.least;
+    if (least <= fp16_underflow_bits<float>)
+      count_small(counts);
+    const auto is_tiny =
+      most > 0 && most < magnitude_bits(0x1p-35f) && squares < 0x1p-90f;
+    return most < fp16_overflow_bits<float> && !is_tiny;
   }
 
  private:
-  static constexpr int bin_of(word bits) {
-    auto exponent = static_cast<int>(bits >> layout::mantissa) - layout::bias;
-    if (sizeof(T) == sizeof(float) && exponent == -layout::bias)
-      for (exponent = -150; bits > 0; bits >>= 1)
-        ++exponent;
-    const auto bin = exponent + 150;
-    return bin < 0 ? 0 : bin > 278 ? 278 : bin;
-  }
-
-  /// Returns false, adding nothing, if squares would leave T's range.
-  constexpr bool add_moments(word largest, moments& instance) const {
-    T sum = 0;
-    for (int i = 0; i < run_values<T>; ++i)
-      sum += values_[i];
-    const auto mean = sum / static_cast<T>(count_);
-    T distances = 0, squares = 0;
-    for (int i = 0; i < run_values<T>; ++i) {
-      const auto distance = i < count_ ? values_[i] - mean : T(0);
-      distances += distance;
-      squares += distance * distance;
-    }
-    if (largest > 0 && largest < magnitude_bits(layout::smallest)
-        && squares < layout::smallest_squares)
-      return false;
-    add(mean, distances, squares, count_, 1, instance);
-    return true;
-  }
+  constexpr bool is_there(int i) const { return Full || i < count; }
 
   /// Corrects for the rounding of the mean used for the distances.
-  static constexpr void add(double mean, double distances, double squares,
-                            int count, double scale, moments& to) {
-    const auto missed = count == run_values<T>
-                          ? distances * (1.0 / run_values<T>)
-                          : distances / count;
+  constexpr void add_moments(double mean, double distances, double squares,
+                             run_sums& sums) const {
+    const auto missed =
+      Full ? distances * (1.0 / run_length) : distances / count;
     const auto left = squares - missed * distances;
-    to.add({static_cast<double>(count), (mean + missed) / scale,
-            left > 0 ? left / scale / scale : 0});
+    sums.values.add(count, mean + missed - sums.centre, left > 0 ? left : 0);
   }
 
-  constexpr bool is_finite(int i) const {
-    return i < count_ && magnitude_bits(values_[i]) < infinity_bits<T>;
-  }
-
-  /// Counts kinds of values; returns the largest finite value's bits.
-  constexpr word count_kinds(int& finite, statistics_part& part) const {
-    word largest = 0;
-    for (int i = 0; i < run_values<T>; ++i) {
-      const auto bits = magnitude_bits(values_[i]);
-      const auto there = i < count_;
-      part.nans += there && bits > infinity_bits<T>;
-      part.infs += there && bits == infinity_bits<T>;
-      finite += is_finite(i);
-      largest = is_finite(i) && bits > largest ? bits : largest;
+  constexpr void count_small(kind_counts<std::int32_t>& counts) const {
+    for (int i = 0; i < run_length; ++i) {
+      const auto bits = magnitude_bits(values[i]);
+      counts.zeros += is_there(i) && bits == 0;
+      counts.fp16_underflows += bits > 0 && bits <= fp16_underflow_bits<float>;
+      counts.bf16_underflows += bits > 0 && bits <= bf16_underflow_bits<float>;
     }
-    return largest;
   }
-
-  /// A power of two that brings values of that magnitude near one.
-  static constexpr double scale_for(word largest) {
-    if (!layout::needs_scale)
-      return 1;
-    const auto exponent =
-      2 * layout::bias - static_cast<int>(largest >> layout::mantissa);
-    const auto normal = exponent < 1                  ? 1
-                        : exponent > 2 * layout::bias ? 2 * layout::bias
-                                                      : exponent;
-    return value_of_bits<double>(static_cast<std::uint64_t>(normal) << 52);
-  }
-
-  /// Adds in fp64, without non-finite values. Returns the largest finite bits.
-  constexpr word add_carefully(statistics_part& part, moments& instance) const {
-    int finite = 0;
-    const auto largest = count_kinds(finite, part);
-    if (finite == 0)
-      return largest;
-    const auto scale = scale_for(largest);
-    double sum = 0;
-    for (int i = 0; i < run_values<T>; ++i)
-      sum += is_finite(i) ? static_cast<double>(values_[i]) * scale : 0;
-    const auto mean = sum / finite;
-    double distances = 0, squares = 0;
-    for (int i = 0; i < run_values<T>; ++i) {
-      const auto distance =
-        is_finite(i) ? static_cast<double>(values_[i]) * scale - mean : 0;
-      distances += distance;
-      squares += distance * distance;
-    }
-    add(mean, distances, squares, finite, scale, instance);
-    return largest;
-  }
-
-  constexpr void add_range(word largest, word smallest,
-                           statistics_part& part) const {
-    const auto most = static_cast<double>(value_of_bits<T>(largest));
-    const auto least = static_cast<double>(value_of_bits<T>(smallest));
-    part.max_abs = most > part.max_abs ? most : part.max_abs;
-    part.min_abs = least < part.min_abs ? least : part.min_abs;
-    if (smallest <= fp16_underflow_bits<T>)
-      count_small(part);
-    if (largest >= fp16_overflow_bits<T>)
-      count_large(part);
-  }
-
-  constexpr void count_small(statistics_part& part) const {
-    int zeros = 0, fp16 = 0, bf16 = 0;
-    for (int i = 0; i < run_values<T>; ++i) {
-      const auto bits = magnitude_bits(values_[i]);
-      const auto there = i < count_;
-      zeros += there && bits == 0;
-      fp16 += there && bits > 0 && bits <= fp16_underflow_bits<T>;
-      bf16 += there && bits > 0 && bits <= bf16_underflow_bits<T>;
-    }
-    part.zeros += zeros;
-    part.fp16_underflows += fp16;
-    part.bf16_underflows += bf16;
-  }
-
-  constexpr void count_large(statistics_part& part) const {
-    int fp16 = 0, bf16 = 0;
-    for (int i = 0; i < run_values<T>; ++i) {
-      const auto bits = magnitude_bits(values_[i]);
-      fp16 += is_finite(i) && bits >= fp16_overflow_bits<T>;
-      bf16 += is_finite(i) && bits >= bf16_overflow_bits<T>;
-    }
-    part.fp16_overflows += fp16;
-    part.bf16_overflows += bf16;
-  }
-
-  T values_[run_values<T>]{};
-  int count_;
 };
+
+/// The careful way to add a value.
+template <class T>
+constexpr void add_carefully(T value, double centre, centred_sums& sums,
+                             thread_part& part) {
+  const auto bits = magnitude_bits(value);
+  part.counts.count<T>(bits);
+  if (bits >= infinity_bits<T>)
+    return;
+  sums.add(1, static_cast<double>(value) - centre, 0);
+  const auto magnitude = static_cast<double>(__builtin_bit_cast(T, bits));
+  part.range.join({magnitude, magnitude});
+}
+
+/// The histogram's bin of a value; -1 if it has none.
+template <class T>
+constexpr int bin_of(T value) {
+  auto bits = magnitude_bits(value);
+  if (bits == 0 || bits >= infinity_bits<T>)
+    return -1;
+  auto exponent =
+    static_cast<int>(bits >> float_bits<T>::mantissa) - float_bits<T>::bias;
+  if (sizeof(T) == sizeof(float) && exponent == -float_bits<T>::bias)
+    for (exponent = -150; bits > 0; bits >>= 1)
+      ++exponent;
+  const auto bin = exponent + 150;
+  return bin < 0 ? 0 : bin > 278 ? 278 : bin;
+}
 
 }  // namespace troupe

@@ -12,7 +12,7 @@ namespace troupe {
 constexpr int warp_lanes = 32;
 constexpr int block_warps = 8;
 constexpr int block_threads = warp_lanes * block_warps;
-constexpr std::int64_t piece_values = 16384;
+constexpr std::int64_t piece_values = 32768;
 
 enum class device_type : std::uint8_t { fp32, fp64, fp16, bf16 };
 
@@ -43,7 +43,7 @@ constexpr statistics_entry cut(std::int64_t instances, std::int64_t width) {
   result.flat = width == 1;
   result.instances = result.flat ? 1 : instances;
   result.width = result.flat ? instances : width;
-  if (result.width > 2048) {
+  if (result.width > 8192) {
     result.lanes = block_threads;
     result.split =
       static_cast<std::int32_t>((result.width - 1) / piece_values + 1);
@@ -76,10 +76,9 @@ constexpr piece_range range_of(const statistics_entry& entry,
             smaller((piece + 1) * entry.per_piece, entry.instances), 0,
             entry.width};
   const auto instance = piece / entry.split;
-  const auto size = (entry.width + entry.split - 1) / entry.split;
-  const auto begin = piece % entry.split * size;
-  return {instance, instance + 1, smaller(begin, entry.width),
-          smaller(begin + size, entry.width)};
+  const auto begin = piece % entry.split * piece_values;
+  return {instance, instance + 1, begin,
+          smaller(begin + piece_values, entry.width)};
 }
 
 constexpr void write_row(const statistics_entry& entry,
@@ -87,51 +86,92 @@ constexpr void write_row(const statistics_entry& entry,
   const auto count = entry.instances * entry.width;
   const auto finite = all.values.count > 0;
   row[column_count] = static_cast<double>(count);
-  row[column_nans] = static_cast<double>(all.nans);
-  row[column_infs] = static_cast<double>(all.infs);
-  row[column_zeros] = static_cast<double>(all.zeros);
-  row[column_fp16_overflows] = static_cast<double>(all.fp16_overflows);
-  row[column_fp16_underflows] = static_cast<double>(all.fp16_underflows);
-  row[column_bf16_overflows] = static_cast<double>(all.bf16_overflows);
-  row[column_bf16_underflows] = static_cast<double>(all.bf16_underflows);
-  row[column_max_abs] = all.max_abs;
-  row[column_min_abs] = finite ? all.min_abs : 0;
+  row[column_nans] = static_cast<double>(all.counts.nans);
+  row[column_infs] = static_cast<double>(all.counts.infs);
+  row[column_zeros] = static_cast<double>(all.counts.zeros);
+  row[column_fp16_overflows] = static_cast<double>(all.counts.fp16_overflows);
+  row[column_fp16_underflows] = static_cast<double>(all.counts.fp16_underflows);
+  row[column_bf16_overflows] = static_cast<double>(all.counts.bf16_overflows);
+  row[column_bf16_underflows] = static_cast<double>(all.counts.bf16_underflows);
+  row[column_max_abs] = all.range.most;
+  row[column_min_abs] = finite ? all.range.least : 0;
   row[column_mean] = all.values.mean;
   row[column_squares] = all.values.squares;
   row[column_instances] =
     static_cast<double>(entry.flat ? count : entry.instances);
   row[column_instance_mean_sum] =
-    entry.flat ? all.values.mean * all.values.count : all.instance_means;
-  row[column_instance_variance_sum] = entry.flat ? 0 : all.instance_variances;
+    entry.flat ? all.values.mean * all.values.count : all.instances.means;
+  row[column_instance_variance_sum] = entry.flat ? 0 : all.instances.variances;
 }
 
-template <class Source>
-struct plain_values {
-  const Source* data;
-  constexpr Source operator()(std::int64_t i) const { return data[i]; }
+/// How values are stored, and what they are widened to for the arithmetic.
+template <class T>
+struct plain_format {
+  using stored = T;
+  using wide = T;
+  static constexpr T widened(T value) { return value; }
 };
 
-struct half_values {
-  const std::uint16_t* data;
-  constexpr float operator()(std::int64_t i) const {
-    return widened_half(data[i]);
+struct half_format {
+  using stored = std::uint16_t;
+  using wide = float;
+  static constexpr float widened(std::uint16_t bits) {
+    return widened_half(bits);
   }
 };
 
-struct bfloat16_values {
-  const std::uint16_t* data;
-  constexpr float operator()(std::int64_t i) const {
-    return widened_bfloat16(data[i]);
+struct bfloat16_format {
+  using stored = std::uint16_t;
+  using wide = float;
+  static constexpr float widened(std::uint16_t bits) {
+    return widened_bfloat16(bits);
   }
 };
 
-/// The run of a lane from value i, of those before `end`, in steps of `lanes`.
-template <class T, class Load>
-constexpr value_run<T> run_at(Load load, std::int64_t i, std::int64_t end,
-                              int lanes) {
-  // Uses 32 bits, as 64-bit division is slow on a device.
-  const auto reach = smaller(end - i, std::int64_t{lanes} * run_values<T>);
-  return {load, i, lanes, (static_cast<int>(reach) + lanes - 1) / lanes};
+/// Calls `visit` with the format of an entry's values.
+template <class Visit>
+constexpr auto with_format(device_type type, Visit visit) {
+  switch (type) {
+    case device_type::fp64:
+      return visit(plain_format<double>{});
+    case device_type::fp16:
+      return visit(half_format{});
+    case device_type::bf16:
+      return visit(bfloat16_format{});
+    default:
+      return visit(plain_format<float>{});
+  }
+}
+
+/// Values of 16 bytes, which a lane loads at once.
+template <class Format>
+constexpr int vector_values = 16 / sizeof(typename Format::stored);
+
+/// The index of a lane's value in a tile: the values that a team of lanes takes
+/// at a time, vectors of the lanes in turn.
+template <class Format>
+constexpr int place_in_tile(int i, int lanes, int lane) {
+  constexpr int vector = vector_values<Format>;
+  return (i / vector * lanes + lane) * vector + i % vector;
+}
+
+/// How many of its values of a tile a lane has, if the tile ends after `rest`.
+template <class Format>
+constexpr int lane_count(int rest, int lanes, int lane) {
+  constexpr int vector = vector_values<Format>;
+  const auto rows = rest / (lanes * vector);
+  const auto left = rest - (rows * lanes + lane) * vector;
+  return rows * vector + (left < 0 ? 0 : left < vector ? left : vector);
+}
+
+/// A centre for sums: a finite value, or 0.
+template <class Format>
+constexpr double centre_of(typename Format::stored value) {
+  const auto wide = Format::widened(value);
+  using wide_type = typename Format::wide;
+  return magnitude_bits(wide) < infinity_bits<wide_type>
+           ? static_cast<double>(wide)
+           : 0;
 }
 
 }  // namespace troupe

@@ -50,21 +50,32 @@ at::Tensor copied(const tensor_list& launches, device_stream& stream) {
 
 }  // namespace
 
-std::size_t device_statistics::measure(const tensor_list& tensors,
-                                       bool with_histogram) {
+std::size_t device_statistics::add(const at::Tensor& tensor,
+                                   bool with_histogram) {
+  constexpr std::size_t most_waiting_bytes = std::size_t{64} << 20;
+  const auto index = wide_.size() + waiting_.size();
+  waiting_.push_back(tensor.detach());
+  waiting_bytes_ += tensor.nbytes();
+  waits_for_histogram_ = waits_for_histogram_ || with_histogram;
+  if (waiting_bytes_ > most_waiting_bytes)
+    launch();
+  return index;
+}
+
+void device_statistics::launch() {
   const at::NoGradGuard no_grad;
-  const auto first = wide_.size();
+  const auto tensors = std::exchange(waiting_, {});
+  const auto wide = std::exchange(waits_for_histogram_, false);
+  waiting_bytes_ = 0;
   if (tensors.empty())
-    return first;
-  const auto columns =
-    with_histogram ? wide_statistics_columns : statistics_columns;
+    return;
   const auto rows =
-    at::empty({static_cast<std::int64_t>(tensors.size()), columns},
+    at::empty({static_cast<std::int64_t>(tensors.size()),
+               wide ? wide_statistics_columns : statistics_columns},
               at::TensorOptions{}.dtype(at::kDouble).device(device_));
   kernels_.measure(tensors, rows);
-  (with_histogram ? wide_rows_ : rows_).push_back(rows);
-  wide_.resize(first + tensors.size(), with_histogram);
-  return first;
+  (wide ? wide_rows_ : rows_).push_back(rows);
+  wide_.resize(wide_.size() + tensors.size(), wide);
 }
 
 std::vector<tensor_statistics> device_statistics::take(device_stream& stream) {

@@ -8,32 +8,39 @@
 namespace troupe {
 
 /// `measure` for tensors on a device: runs there, in stream order, in one
-/// launch for all tensors of an op. The host reads the results once a step and
-/// doesn't wait in between. Use it from one thread, the device's launcher.
+/// launch for many tensors. The host reads the results once a step and
+/// doesn't wait in between. Use it from one thread, the device's launcher,
+/// within the stream that the tensors are made on.
 class device_statistics {
  public:
   device_statistics(device_kernels& kernels, c10::Device device)
     : kernels_{kernels}, device_{device} {}
 
-  /// Launches the statistics of all these tensors on the stream that the
-  /// calling thread has entered. Returns the first one's index in the next
-  /// batch. Tensors must be on this device and of a type that `measure` takes;
-  /// they may change after the work on the stream so far is done. Errors as in
-  /// device_kernels.
-  std::size_t measure(const tensor_list& tensors, bool with_histogram = false);
+  /// Adds a tensor to the next launch, and returns its index in the next batch.
+  /// It must be on this device and of a type that `measure` takes, and must not
+  /// change before the launch. Tensors that wait keep their memory: beyond 64
+  /// MiB they are launched. Errors as in device_kernels.
+  std::size_t add(const at::Tensor& tensor, bool with_histogram = false);
 
-  /// The statistics of every tensor since the last call, in the order in which
-  /// they were measured. Waits until they are copied to the host, after the
-  /// work of `stream`; if other streams measured too, `stream` must already
+  /// Launches the statistics of the tensors that wait. They may change after
+  /// the work on the stream so far is done.
+  void launch();
+
+  /// The statistics of every tensor launched since the last call, in the order
+  /// in which they were added. Waits until they are copied to the host, after
+  /// the work of `stream`; if other streams measured too, `stream` must already
   /// wait for them.
   std::vector<tensor_statistics> take(device_stream& stream);
 
  private:
   device_kernels& kernels_;
   const c10::Device device_;
+  tensor_list waiting_;
+  std::size_t waiting_bytes_ = 0;
+  bool waits_for_histogram_ = false;
   tensor_list rows_;  // one per launch
   tensor_list wide_rows_;
-  std::vector<bool> wide_;
+  std::vector<bool> wide_;  // a launched tensor's rows
 };
 
 }  // namespace troupe

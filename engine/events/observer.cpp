@@ -148,8 +148,7 @@ void observer::end_op() {
   const stopwatch cost(cost_);
   if (!device_)
     return publish_(std::exchange(event_, {}));
-  on_device_->measure(std::exchange(to_measure_, {}),
-                      std::exchange(with_histogram_, false));
+  on_device_->launch();
   held_.emplace_back(std::exchange(event_, {}), std::exchange(expected_, {}));
 }
 
@@ -158,7 +157,6 @@ void observer::flush() {
     return;
   const stopwatch cost(cost_);
   const auto rows = on_device_->take(device_->compute());
-  measured_ = 0;
   for (auto& [event, expected] : std::exchange(held_, {})) {
     for (const auto& [record, row, factor] : expected)
       event.tensors[record].statistics =
@@ -247,10 +245,10 @@ void observer::measure_last(const at::Tensor& tensor, tensor_needs needs,
   const auto& found = measured.get(tensor, wanted, [&] {
     if (!by_device)
       return measured_memory::measured{wanted, measured_to(wanted, tensor)};
-    to_measure_.push_back(tensor.detach());
-    with_histogram_ = with_histogram_ || wanted == depth::histogram;
     return measured_memory::measured{
-      std::max(wanted, depth::statistics), {}, measured_++};
+      std::max(wanted, depth::statistics),
+      {},
+      on_device_->add(tensor, wanted == depth::histogram)};
   });
   if (by_device)
     expected_.push_back({event_.tensors.size() - 1, found.row});

@@ -144,9 +144,6 @@ class observer {
   };
   rank_device* device_;  // null: the CPU
   std::optional<device_statistics> on_device_;
-  tensor_list to_measure_;  // for the end of the op
-  bool with_histogram_ = false;
-  std::size_t measured_ = 0;  // in this step, on the device
   std::vector<expected_row> expected_;
   std::vector<std::pair<tensors_event, std::vector<expected_row>>> held_;
   std::vector<named_value> metrics_;

@@ -3,95 +3,134 @@
 #include <ATen/ops/zeros.h>
 
 #include <array>
+#include <type_traits>
 
 #include "troupe/engine/cuda/statistics_pieces.hpp"
 
 namespace troupe {
 namespace {
 
-/// As block_join.cuh: lanes from the far half, then warps in order.
-template <class Value, class Join>
-Value joined_warp(Value* lanes, Join join) {
-  for (int offset = warp_lanes / 2; offset > 0; offset /= 2)
-    for (int i = 0; i < offset; ++i)
-      join(lanes[i], lanes[i + offset]);
-  return lanes[0];
+/// As block_join.cuh: values from the far half, until one is left.
+template <class Value>
+Value joined(Value* values, int count) {
+  for (int offset = count / 2; offset > 0; offset /= 2)
+    for (int i = 0; i < offset; ++i) {
+      if constexpr (std::is_same_v<Value, moments>)
+        values[i].add(values[i + offset]);
+      else
+        values[i].join(values[i + offset]);
+    }
+  return values[0];
 }
 
 template <class Part>
 Part joined_block(std::array<Part, block_threads> threads) {
-  const auto join = [](Part& to, const Part& from) { to.join(from); };
-  auto result = joined_warp(threads.data(), join);
-  for (int warp = 1; warp < block_warps; ++warp)
-    result.join(joined_warp(threads.data() + warp * warp_lanes, join));
-  return result;
-}
-
-template <class Part>
-void add_instance(moments* lanes, Part& first) {
-  const auto instance =
-    joined_warp(lanes, [](moments& to, const moments& from) { to.add(from); });
-  first.add_instance(instance);
-  first.values.add(instance);
+  std::array<Part, block_warps> warps;
+  for (int warp = 0; warp < block_warps; ++warp)
+    warps[static_cast<std::size_t>(warp)] =
+      joined(threads.data() + warp * warp_lanes, warp_lanes);
+  return joined(warps.data(), block_warps);
 }
 
 /// A launch for one tensor.
-template <class T, class Load>
+template <class Format>
 class host_launch {
+  using stored = typename Format::stored;
+  static constexpr bool is_fast = sizeof(typename Format::wide) == 4;
+
  public:
-  host_launch(const statistics_entry& entry, Load load, double* row, bool wide)
-    : entry_{entry}, load_{load}, row_{row}, wide_{wide} {}
+  host_launch(const statistics_entry& entry, double* row, bool wide)
+    : entry_{entry},
+      data_{static_cast<const stored*>(entry.data)},
+      row_{row},
+      wide_{wide} {}
 
   void run() {
     for (std::int64_t piece = 0; piece < entry_.pieces(); ++piece) {
-      auto part = joined_block(take_piece(piece));
+      const auto range = range_of(entry_, piece);
+      const auto centre =
+        centre_of<Format>(data_[range.first * entry_.width + range.begin]);
+      fits_ = is_fast;
+      auto threads = take_piece(range, centre);
+      if (is_fast && !fits_)
+        threads = take_piece(range, centre);
+      auto part = part_of(joined_block(threads), centre);
       if (entry_.lanes == block_threads && entry_.split == 1)
-        part.add_instance(part.values);
+        part.instances.add(part.values);
       parts_.push_back(part);
     }
     write_row(entry_, joined_block(take_parts()), row_);
+    for (std::int64_t i = 0; wide_ && i < entry_.instances * entry_.width; ++i)
+      if (const auto bin = bin_of(Format::widened(data_[i])); bin >= 0)
+        row_[statistics_columns + bin] += 1;
   }
 
  private:
-  using thread_parts = std::array<statistics_part, block_threads>;
+  using thread_parts = std::array<thread_part, block_threads>;
   using thread_totals = std::array<statistics_total, block_threads>;
 
-  void take(std::int64_t begin, std::int64_t end, int lane,
-            statistics_part& part, moments& instance) {
-    const int lanes = entry_.lanes;
-    for (auto i = begin + lane; i < end; i += lanes * run_values<T>) {
-      const auto run = run_at<T>(load_, i, end, lanes);
-      run.add_to(part, instance);
-      for (int k = 0; wide_ && k < run_values<T>; ++k)
-        if (const auto bin = run.bin(k); bin >= 0)
-          row_[statistics_columns + bin] += 1;
+  centred_sums take_fast(std::int64_t begin, std::int64_t end, int lane,
+                         double centre, thread_part& part) {
+    const int lanes = entry_.lanes, tile = lanes * run_length;
+    run_sums sums{centre};
+    for (; begin + tile <= end; begin += tile) {
+      const auto run = run_at<true>(begin, lane, run_length);
+      fits_ = run.add_to(sums, part.counts) && fits_;
     }
+    const auto count =
+      lane_count<Format>(static_cast<int>(end - begin), lanes, lane);
+    if (count > 0)
+      fits_ =
+        run_at<false>(begin, lane, count).add_to(sums, part.counts) && fits_;
+    part.range.join(sums.range());
+    return sums.values;
+  }
+
+  template <bool Full>
+  value_run<Full> run_at(std::int64_t begin, int lane, int count) const {
+    value_run<Full> run;
+    run.count = count;
+    for (int i = 0; i < count; ++i)
+      run.values[i] = static_cast<float>(Format::widened(
+        data_[begin + place_in_tile<Format>(i, entry_.lanes, lane)]));
+    return run;
+  }
+
+  centred_sums take_carefully(std::int64_t begin, std::int64_t end, int lane,
+                              double centre, thread_part& part) const {
+    centred_sums sums;
+    for (auto i = begin + lane; i < end; i += entry_.lanes)
+      add_carefully(Format::widened(data_[i]), centre, sums, part);
+    return sums;
   }
 
   /// The threads of one team take one instance.
-  void take_instance(std::int64_t i, const piece_range& range,
-                     statistics_part* team) {
-    std::array<moments, block_threads> instance{};
-    const auto begin = i * entry_.width;
+  void take_instance(std::int64_t i, const piece_range& range, double centre,
+                     thread_part* team, bool fast) {
+    const auto begin = i * entry_.width + range.begin;
+    const auto end = i * entry_.width + range.end;
+    const auto own = centre_of<Format>(data_[begin]);
+    std::array<centred_sums, block_threads> sums;
     for (int lane = 0; lane < entry_.lanes; ++lane)
-      take(begin + range.begin, begin + range.end, lane, team[lane],
-           instance[lane]);
-    if (entry_.lanes == warp_lanes)
-      return add_instance(instance.data(), team[0]);
-    for (int lane = 0; lane < entry_.lanes; ++lane) {
-      if (entry_.lanes == 1)
-        team[lane].add_instance(instance[lane]);
-      team[lane].values.add(instance[lane]);
-    }
+      sums[static_cast<std::size_t>(lane)] =
+        fast ? take_fast(begin, end, lane, own, team[lane])
+             : take_carefully(begin, end, lane, own, team[lane]);
+    if (entry_.lanes == block_threads)
+      for (int lane = 0; lane < block_threads; ++lane)
+        team[lane].values = sums[static_cast<std::size_t>(lane)];
+    else
+      team[0].add_instance(joined(sums.data(), entry_.lanes).about(own),
+                           centre);
   }
 
-  thread_parts take_piece(std::int64_t piece) {
+  thread_parts take_piece(const piece_range& range, double centre) {
     thread_parts threads{};
-    const auto range = range_of(entry_, piece);
     const auto teams = block_threads / entry_.lanes;
+    const auto fast = fits_;
     for (auto i = range.first; i < range.last; ++i)
-      take_instance(i, range,
-                    threads.data() + (i - range.first) % teams * entry_.lanes);
+      take_instance(i, range, centre,
+                    threads.data() + (i - range.first) % teams * entry_.lanes,
+                    fast);
     return threads;
   }
 
@@ -111,25 +150,32 @@ class host_launch {
         warp[k % warp_lanes].join_rest(part);
         instance[static_cast<std::size_t>(k % warp_lanes)].add(part.values);
       }
-      add_instance(instance.data(), warp[0]);
+      const auto whole = joined(instance.data(), warp_lanes);
+      warp->instances.add(whole);
+      warp->values.add(whole);
     }
     return threads;
   }
 
   const statistics_entry entry_;
-  const Load load_;
+  const stored* data_;
   double* row_;
   const bool wide_;
+  bool fits_ = true;
   std::vector<statistics_part> parts_;
 };
 
-template <class T, class Load>
-void launch(const at::Tensor& tensor, Load load, at::Tensor& row) {
-  const auto instances = tensor.dim() == 0 ? 1 : tensor.size(0);
-  host_launch<T, Load>{cut(instances, tensor.numel() / instances), load,
-                       row.mutable_data_ptr<double>(),
-                       row.numel() > statistics_columns}
-    .run();
+device_type type_of(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kDouble:
+      return device_type::fp64;
+    case at::kHalf:
+      return device_type::fp16;
+    case at::kBFloat16:
+      return device_type::bf16;
+    default:
+      return device_type::fp32;
+  }
 }
 
 }  // namespace
@@ -138,20 +184,16 @@ at::Tensor host_statistics_row(const at::Tensor& tensor, bool wide) {
   auto row = at::zeros({wide ? wide_statistics_columns : statistics_columns},
                        at::kDouble);
   const auto dense = tensor.contiguous();
-  const auto* data = dense.const_data_ptr();
-  const auto* words = static_cast<const std::uint16_t*>(data);
   if (dense.numel() == 0)
     return row;
-  if (dense.scalar_type() == at::kDouble)
-    launch<double>(dense,
-                   plain_values<double>{static_cast<const double*>(data)}, row);
-  else if (dense.scalar_type() == at::kHalf)
-    launch<float>(dense, half_values{words}, row);
-  else if (dense.scalar_type() == at::kBFloat16)
-    launch<float>(dense, bfloat16_values{words}, row);
-  else
-    launch<float>(dense, plain_values<float>{static_cast<const float*>(data)},
-                  row);
+  const auto instances = dense.dim() == 0 ? 1 : dense.size(0);
+  auto entry = cut(instances, dense.numel() / instances);
+  entry.data = dense.const_data_ptr();
+  entry.type = type_of(dense);
+  with_format(entry.type, [&](auto format) {
+    host_launch<decltype(format)>{entry, row.mutable_data_ptr<double>(), wide}
+      .run();
+  });
   return row;
 }
 

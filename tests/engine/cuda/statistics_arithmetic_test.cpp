@@ -35,7 +35,8 @@ tensor_statistics as_device(const at::Tensor& tensor, bool with_histogram) {
   host_kernels kernels;
   host_stream stream;
   device_statistics statistics{kernels, at::kCPU};
-  statistics.measure({tensor}, with_histogram);
+  statistics.add(tensor, with_histogram);
+  statistics.launch();
   return statistics.take(stream).at(0);
 }
 
@@ -117,10 +118,14 @@ TEST_CASE("batches keep the order of their tensors, wide or not") {
   host_stream stream;
   device_statistics statistics{kernels, at::kCPU};
   const auto one = at::full({2, 3}, 1.0), two = at::full({4}, 2.0);
-  CHECK(statistics.measure({one, two}) == 0);
-  CHECK(statistics.measure({two}, true) == 2);
-  CHECK(statistics.measure({}) == 3);
-  CHECK(statistics.measure({one}) == 3);
+  CHECK(statistics.add(one) == 0);
+  CHECK(statistics.add(two) == 1);
+  statistics.launch();
+  CHECK(statistics.add(two, true) == 2);
+  statistics.launch();
+  statistics.launch();
+  CHECK(statistics.add(one) == 3);
+  statistics.launch();
   const auto read = statistics.take(stream);
   REQUIRE(read.size() == 4);
   CHECK(read[0] == measure(one));

@@ -8,6 +8,8 @@
 
 #include <torch/csrc/autograd/variable.h>
 
+#include "../device/silent_accelerator.hpp"
+#include "troupe/engine/device/statistics_row.hpp"
 #include "troupe/engine/events/interest.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
@@ -328,4 +330,53 @@ TEST_CASE("the same subscriptions are one interest, step after step") {
   CHECK(kept.get(some) == first);
   CHECK(kept.get(others) != first);
   CHECK((kept.get(others)->subscriptions() == others));
+}
+
+namespace {
+
+/// Writes each tensor's first value as its mean, and notes the launches.
+struct noting_kernels final : device_kernels {
+  void measure(const tensor_list& tensors, const at::Tensor& rows) override {
+    launches.push_back(tensors.size());
+    rows.zero_();
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+      rows[static_cast<std::int64_t>(i)][column_mean] =
+        tensors[i].flatten()[0].to(at::kDouble);
+  }
+  at::Tensor norm_powers(const tensor_list&, norm_type) override { return {}; }
+  void delay(double) override {}
+  std::vector<std::size_t> launches;
+};
+
+}  // namespace
+
+TEST_CASE("a device's statistics hold little memory until they are launched") {
+  noting_kernels kernels;
+  const auto device = std::make_shared<testing::silent_accelerator>();
+  device->given = &kernels;
+  rank_device rank(device, {});
+  const auto module = std::make_shared<doubling>();
+  std::vector<tensors_event> seen;
+  observer eyes{{{module.get(), "first"}},
+                {},
+                [&](tensors_event event) { seen.push_back(std::move(event)); },
+                &rank};
+  eyes.begin_step(std::make_shared<const tensor_interest>(
+    std::vector<subscription>{{.tensors = tensor_kind::activation}}));
+  eyes.begin_op({}, observer::pass::forward, 1);
+  constexpr std::int64_t half = 8 << 20;  // 32 MiB of fp32
+  {
+    const observer_scope scope(&eyes);
+    for (int i = 1; i <= 4; ++i)
+      observe(module, at::full({half}, i));
+  }
+  CHECK(kernels.launches == std::vector<std::size_t>{3});
+  eyes.end_op();
+  CHECK(kernels.launches == std::vector<std::size_t>{3, 1});
+  CHECK(seen.empty());
+  eyes.flush();
+  REQUIRE(seen.size() == 1);
+  REQUIRE(seen[0].tensors.size() == 4);
+  for (std::size_t i = 0; i < 4; ++i)
+    CHECK(seen[0].tensors[i].statistics.mean == 2.0 * double(i + 1));
 }

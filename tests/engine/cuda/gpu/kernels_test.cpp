@@ -95,8 +95,11 @@ TEST_CASE("a device's statistics equal those of `measure`, without a wait") {
     delay(*gpu, *stream, late);
     {
       const auto scope = stream->enter();
-      statistics.measure(device, true);
-      statistics.measure(device);
+      for (const auto wide : {true, false}) {
+        for (const auto& tensor : device)
+          statistics.add(tensor, wide);
+        statistics.launch();
+      }
     }
     CHECK((late == 0 || !stream->record()->reached()));
     return statistics.take(*stream);
