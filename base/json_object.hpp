@@ -19,11 +19,11 @@ namespace troupe {
 /// that is missing keeps its value. Throws `error` with the field and what it
 /// may be. Fields that nobody reads are refused by `require_known`. The object
 /// outlives it.
+template <class Json = nlohmann::json>
 class json_object {
  public:
   /// `owner` and `prefix`, before the names of fields, are for errors.
-  json_object(const nlohmann::json& object, std::string owner,
-              std::string prefix = {},
+  json_object(const Json& object, std::string owner, std::string prefix = {},
               error_code code = error_code::invalid_argument)
     : object_(object),
       owner_(std::move(owner)),
@@ -62,9 +62,15 @@ class json_object {
   }
   /// An object within; an empty one if it is missing.
   json_object inner(const std::string& name) {
-    static const auto nothing = nlohmann::json::object();
+    static const auto nothing = Json::object();
     known_.push_back(name);
     return {object_.contains(name) ? object_[name] : nothing, name, name + "."};
+  }
+  /// Refuses an object that lacks a field that was read.
+  void require_all() const {
+    for (const auto& name : known_)
+      if (!object_.contains(name))
+        fail(code_, "{} lacks the field '{}'", owner_, name);
   }
   void require_known() const {
     for (const auto& [name, value] : object_.items())
@@ -74,7 +80,7 @@ class json_object {
   }
 
  private:
-  const nlohmann::json& object_;
+  const Json& object_;
   std::string owner_, prefix_;
   error_code code_;
   std::vector<std::string> known_;

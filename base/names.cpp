@@ -1,10 +1,14 @@
 #include "troupe/base/names.hpp"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <random>
+
+#include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
 
 namespace troupe {
 
@@ -20,6 +24,16 @@ std::string host_name() {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
   return name[0] == 0 ? "localhost" : name.data();
+}
+
+std::size_t place_of_name(std::string_view name,
+                          std::span<const std::string_view> known,
+                          std::string_view what) {
+  const auto found = std::ranges::find(known, name);
+  if (found == known.end())
+    fail(error_code::invalid_argument, "unknown {} '{}': known {}s are {}",
+         what, printable(name), what, fmt::join(known, ", "));
+  return static_cast<std::size_t>(found - known.begin());
 }
 
 }  // namespace troupe

@@ -1,6 +1,8 @@
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
+#include <ranges>
 #include <string_view>
 
 #include "troupe/base/error.hpp"
@@ -131,15 +133,13 @@ std::string stem_of(const job& job) {
 }  // namespace
 
 exported export_as(const job& job, const std::string& format, svg_theme theme) {
-  std::string known;
-  for (const auto& row : formats) {
-    if (row.name == format)
-      return {fmt::format("{}{}", stem_of(job), row.ending),
-              row.write(job, theme)};
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", row.name);
-  }
-  fail(error_code::invalid_argument,
-       "unknown format '{}': known formats are {}", printable(format), known);
+  const auto* row = std::ranges::find(formats, format, &format_row::name);
+  if (row == formats.end())
+    fail(error_code::invalid_argument,
+         "unknown format '{}': known formats are {}", printable(format),
+         fmt::join(formats | std::views::transform(&format_row::name), ", "));
+  return {fmt::format("{}{}", stem_of(job), row->ending),
+          row->write(job, theme)};
 }
 
 }  // namespace troupe::lab

@@ -1,14 +1,13 @@
 #include "troupe/lab/job.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <span>
 #include <utility>
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/json_object.hpp"
+#include "troupe/base/names.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/cost/compare.hpp"
@@ -26,19 +25,7 @@ namespace {
 
 constexpr auto pasted = "the text";
 
-/// The one of these names, by its place among them.
-template <class Enum>
-Enum parse_name(const std::string& name,
-                std::span<const std::string_view> names, const char* field,
-                const char* what) {
-  const auto found = std::ranges::find(names, name);
-  if (found == names.end())
-    fail(error_code::invalid_argument, "{}: unknown {} '{}': known {}s are {}",
-         field, what, printable(name), what, fmt::join(names, ", "));
-  return static_cast<Enum>(found - names.begin());
-}
-
-rule_choice parse_rules(json_object given) {
+rule_choice parse_rules(json_object<> given) {
   rule_choice rules;
   std::vector<std::string> names{"backward"};
   given.read("prefer", names);
@@ -48,8 +35,8 @@ rule_choice parse_rules(json_object given) {
          preference_names.size());
   rules.prefer.clear();
   for (const auto& name : names)
-    rules.prefer.push_back(parse_name<preference>(
-      name, preference_names, "rules.prefer", "preference"));
+    rules.prefer.push_back(
+      parse_named<preference>(name, preference_names, "preference"));
   given.read("in_flight", rules.in_flight, 0, most_cells);
   given.read("falls_by_rank", rules.falls_by_rank);
   given.read("split_backward", rules.split_backward);
@@ -58,7 +45,7 @@ rule_choice parse_rules(json_object given) {
   return rules;
 }
 
-void read_shape(json_object& given, schedule_shape& shape) {
+void read_shape(json_object<>& given, schedule_shape& shape) {
   given.read("ranks", shape.ranks, 1, most_ranks);
   given.read("stages_per_rank", shape.stages_per_rank, 1, most_cells);
   given.read("microbatches", shape.microbatches, 1, most_cells);
@@ -66,7 +53,7 @@ void read_shape(json_object& given, schedule_shape& shape) {
   given.read("breadth", shape.breadth, 0, most_cells);
 }
 
-void read_costs(json_object& given, job& made) {
+void read_costs(json_object<>& given, job& made) {
   std::string costs;
   given.read("costs", costs);
   made.costs = parse_costs(costs);
@@ -79,7 +66,7 @@ void read_costs(json_object& given, job& made) {
   given.read("memory_limit", made.memory_limit, 0, 1e18);
 }
 
-void read_transport(json_object& given, job& made) {
+void read_transport(json_object<>& given, job& made) {
   std::string transport{"buffered"};
   given.read("transport", transport);
   made.transport.kind = parse_transport(transport);
@@ -102,19 +89,9 @@ void require_few_cells(const std::string& name, std::int64_t ranks,
       name, cells, most_cells);
 }
 
-void require_few_cells(const std::string& name, const schedule& lanes) {
-  require_few_cells(name, lanes.ranks(), lanes.stages(), lanes.microbatches,
-                    lanes.slices);
-}
-
-void require_few_cells(const std::string& name, const schedule_shape& shape) {
-  require_few_cells(name, shape.ranks,
-                    std::int64_t{shape.ranks} * shape.stages_per_rank,
-                    shape.microbatches, shape.slices);
-}
-
 schedule limited(schedule lanes) {
-  require_few_cells(lanes.name, lanes);
+  require_few_cells(lanes.name, lanes.ranks(), lanes.stages(),
+                    lanes.microbatches, lanes.slices);
   return lanes;
 }
 
@@ -169,7 +146,7 @@ bool has_plan_text(const job& job) {
 
 plan plan_of_text(const job& job) {
   auto made = plan_from_any_text(job.text, pasted);
-  require_few_cells(made.schedule_name, schedule_of(made));
+  limited(schedule_of(made));
   return made;
 }
 
@@ -229,7 +206,7 @@ job parse_job(const nlohmann::json& request) {
   std::string source{"catalogue"};
   given.read("source", source);
   constexpr std::array<std::string_view, 3> names{"catalogue", "text", "rules"};
-  made.source = parse_name<schedule_source>(source, names, "source", "source");
+  made.source = parse_named<schedule_source>(source, names, "source");
   made.name = "1f1b";
   given.read("name", made.name);
   given.read("text", made.text);
@@ -243,20 +220,21 @@ job parse_job(const nlohmann::json& request) {
 }
 
 schedule make_lanes(const job& job) {
-  switch (job.source) {
-    case schedule_source::catalogue:
-      require_few_cells(printable(job.name), job.shape);
-      return make_schedule(printable(job.name), job.shape);
-    case schedule_source::text:
-      return lanes_of_text(job);
-    default:
-      require_few_cells("the schedule", job.shape);
-      if (job.shape.slices > 1)
-        fail(error_code::invalid_argument,
-             "slices must be 1 with rules, but is {}", job.shape.slices);
-      return build_by_rules(placement_of(job), job.shape.microbatches,
-                            rules_of(job), "rules");
-  }
+  if (job.source == schedule_source::text)
+    return lanes_of_text(job);
+  const auto& shape = job.shape;
+  const bool by_rules = job.source == schedule_source::rules;
+  const auto name = by_rules ? "the schedule" : printable(job.name);
+  require_few_cells(name, shape.ranks,
+                    std::int64_t{shape.ranks} * shape.stages_per_rank,
+                    shape.microbatches, shape.slices);
+  if (!by_rules)
+    return make_schedule(name, shape);
+  if (shape.slices > 1)
+    fail(error_code::invalid_argument, "slices must be 1 with rules, but is {}",
+         shape.slices);
+  return build_by_rules(placement_of(job), shape.microbatches, rules_of(job),
+                        "rules");
 }
 
 plan make_plan(const job& job) {

@@ -1,7 +1,10 @@
 #include "troupe/schedules/builtin.hpp"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <iterator>
+#include <ranges>
 #include <string>
 
 #include "troupe/base/error.hpp"
@@ -155,19 +158,17 @@ const std::vector<builtin_schedule>& builtin_schedules() {
 }
 
 schedule make_schedule(std::string_view name, const schedule_shape& shape) {
-  std::string known;
-  for (const auto& row : builtin_schedules()) {
-    if (row.name == name) {
-      check_shape(row, shape);
-      auto made = row.make(shape);
-      made.name = row.name;
-      return made;
-    }
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", row.name);
-  }
-  fail(error_code::unknown_schedule,
-       "unknown schedule '{}': known schedules are {}; or give a CSV file",
-       name, known);
+  const auto& all = builtin_schedules();
+  const auto row = std::ranges::find(all, name, &builtin_schedule::name);
+  if (row == all.end())
+    fail(error_code::unknown_schedule,
+         "unknown schedule '{}': known schedules are {}; or give a CSV file",
+         name,
+         fmt::join(all | std::views::transform(&builtin_schedule::name), ", "));
+  check_shape(*row, shape);
+  auto made = row->make(shape);
+  made.name = row->name;
+  return made;
 }
 
 schedule find_schedule(const std::string& name_or_path,

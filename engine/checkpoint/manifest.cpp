@@ -8,7 +8,7 @@
 #include <set>
 #include <span>
 
-#include "troupe/base/json.hpp"
+#include "troupe/base/json_object.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/checkpoint/safetensors_header.hpp"
 #include "troupe/engine/checkpoint/sha256.hpp"
@@ -23,52 +23,12 @@ constexpr auto format_prefix = "troupe checkpoint ";
 constexpr auto format_name = "troupe checkpoint 1";
 constexpr std::string_view state_prefix = "optimizer/";
 /// Beyond, other programs round them.
-constexpr auto largest_number = std::uint64_t{1} << 53;
+constexpr double largest_number = 0x1p53;
 
-using texts_by_name = std::map<std::string, std::string>;
-
-/// Reads fields of an object, and refuses what is not as it should be.
-class manifest_reader {
- public:
-  manifest_reader(const json& object, const std::string& source)
-    : object_(object), source_(source) {
-    if (!object.is_object())
-      refuse_checkpoint(source_, "has a value that must be a JSON object");
-  }
-
-  const json& field(const char* name) const {
-    const auto found = object_.find(name);
-    if (found == object_.end())
-      refuse_checkpoint(source_, fmt::format("lacks the field '{}'", name));
-    return *found;
-  }
-  template <class T>
-  T get(const char* name) const {
-    if (auto value = json_as<T>(field(name)))
-      return std::move(*value);
-    refuse(name, "not " + json_kind<T>());
-  }
-  template <class Whole>
-  Whole whole(const char* name) const {
-    const auto value = json_as<std::uint64_t>(field(name));
-    if (!value || *value > largest_number)
-      refuse(name, "not a whole number in 0..2^53");
-    return static_cast<Whole>(*value);
-  }
-  double positive(const char* name) const {
-    const auto value = get<double>(name);
-    if (!(value > 0))
-      refuse(name, "not a number above 0");
-    return value;
-  }
-  [[noreturn]] void refuse(const char* name, const std::string& what) const {
-    refuse_checkpoint(source_, fmt::format("'{}' is {}", name, what));
-  }
-
- private:
-  const json& object_;
-  const std::string& source_;
-};
+/// Of an object of the manifest.
+json_object<json> reader_of(const json& object, const std::string& source) {
+  return {object, source + ":", source + ": ", error_code::invalid_checkpoint};
+}
 
 bool is_file_name(const std::string& name) {
   return !name.empty() && name[0] != '.' && name.ends_with(".safetensors")
@@ -90,26 +50,20 @@ std::string digest_of(json fields) {
   return sha256_of(std::as_bytes(std::span(text)));
 }
 
-void require_digest(const manifest_reader& fields, const json& parsed,
-                    const std::string& source) {
-  if (fields.get<std::string>(digest_name) != digest_of(parsed))
-    refuse_checkpoint(source,
-                      "is damaged: its own SHA-256 does not match its fields");
-}
-
-std::vector<checkpoint_file> files_of(const manifest_reader& fields,
+std::vector<checkpoint_file> files_of(const json& parsed,
                                       const std::string& source) {
-  const auto& list = fields.field("files");
-  if (!list.is_array())
-    fields.refuse("files", "not a list");
+  const auto list = parsed.find("files");
+  if (list == parsed.end() || !list->is_array())
+    refuse_checkpoint(source, "lacks the list 'files'");
   std::vector<checkpoint_file> files;
   std::set<std::string> names;
-  for (const auto& each : list) {
-    const manifest_reader of_file(each, source);
-    files.push_back({of_file.get<std::string>("name"),
-                     of_file.whole<std::uint64_t>("bytes"),
-                     of_file.get<std::string>("sha256")});
-    const auto& file = files.back();
+  for (const auto& each : *list) {
+    auto& file = files.emplace_back();
+    auto fields = reader_of(each, source);
+    fields.read("name", file.name);
+    fields.read("bytes", file.bytes, 0, largest_number);
+    fields.read_if("sha256", file.sha256, "a SHA-256", is_digest);
+    fields.require_all();
     if (!is_file_name(file.name))
       refuse_checkpoint(
         source, fmt::format("'{}' is not the name of a file in the checkpoint",
@@ -117,8 +71,6 @@ std::vector<checkpoint_file> files_of(const manifest_reader& fields,
     if (!names.insert(file.name).second)
       refuse_checkpoint(
         source, fmt::format("names the file '{}' twice", printable(file.name)));
-    if (!is_digest(file.sha256))
-      of_file.refuse("sha256", "not a SHA-256");
   }
   return files;
 }
@@ -149,8 +101,10 @@ manifest parse_manifest(std::string_view text, const std::string& source) {
   if (parsed.is_discarded())
     refuse_checkpoint(source,
                       "is not the JSON of a checkpoint; is it damaged?");
-  const manifest_reader fields(parsed, source);
-  const auto format = fields.get<std::string>("format");
+  auto fields = reader_of(parsed, source);
+  std::string format, digest;
+  fields.read("format", format);
+  fields.require_all();
   if (format != format_name && format.starts_with(format_prefix))
     fail(error_code::mismatch,
          "{}: has the format '{}', and this program reads '{}'; use the "
@@ -161,18 +115,23 @@ manifest parse_manifest(std::string_view text, const std::string& source) {
                       fmt::format("has the format '{}'; this program reads "
                                   "'{}'",
                                   printable(format), format_name));
-  manifest read{
-    .run = fields.get<std::string>("run"),
-    .progress = {.step = fields.whole<std::int64_t>("step"),
-                 .microbatches = fields.whole<std::int64_t>("microbatches"),
-                 .loss_scale = fields.positive("loss_scale"),
-                 .good_steps = fields.whole<std::int64_t>("good_steps")},
-    .settings = fields.get<texts_by_name>("settings"),
-    .model = fields.get<texts_by_name>("model"),
-    .aliases = fields.get<texts_by_name>("aliases"),
-    .files = files_of(fields, source)};
-  require_digest(fields, parsed, source);
-  return read;
+  manifest made;
+  fields.read("run", made.run);
+  fields.read("step", made.progress.step, 0, largest_number);
+  fields.read("microbatches", made.progress.microbatches, 0, largest_number);
+  fields.read_if("loss_scale", made.progress.loss_scale, "a number above 0",
+                 [](double scale) { return scale > 0; });
+  fields.read("good_steps", made.progress.good_steps, 0, largest_number);
+  fields.read("settings", made.settings);
+  fields.read("model", made.model);
+  fields.read("aliases", made.aliases);
+  fields.read(digest_name, digest);
+  fields.require_all();
+  made.files = files_of(parsed, source);
+  if (digest != digest_of(parsed))
+    refuse_checkpoint(source,
+                      "is damaged: its own SHA-256 does not match its fields");
+  return made;
 }
 
 std::string state_name(const std::string& tensor,

@@ -5,12 +5,11 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 #include <utility>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/json.hpp"
 #include "troupe/base/printable.hpp"
 
 namespace troupe {
@@ -32,160 +31,108 @@ constexpr std::array<std::pair<const char*, at::ScalarType>, 11> dtypes = {
    {"BOOL", at::kBool},
    {"C64", at::kComplexFloat}}};
 
-/// Parses a header incrementally, so that an invalid one fails at its first
-/// wrong token. The functions are called by nlohmann's parser.
+/// Takes a header's tensors and texts as they are parsed, so that JSON is held
+/// of one of them only.
 class header_reader {
  public:
-  using number_integer_t = std::int64_t;
-  using number_unsigned_t = std::uint64_t;
-  using number_float_t = double;
-  using string_t = std::string;
-  using binary_t = nlohmann::json::binary_t;
-
   explicit header_reader(const std::string& path) : path_(path) {}
 
-  safetensors_header take() {
-    return {std::move(entries_), std::move(metadata_)};
-  }
-
-  bool start_object(std::size_t) {
-    require_plain_field();
-    descend();
-    if (depth_ == 2)
-      keys_.clear();
-    return true;
-  }
-  bool end_object() {
-    --depth_;
-    if (depth_ == 1 && !is_metadata_)
-      finish_entry();
-    return true;
-  }
-  bool start_array(std::size_t) {
-    if (depth_ == 0)
+  safetensors_header read(std::string_view text) {
+    // A valid header has three: an object of objects with lists.
+    constexpr int most_levels = 8;
+    if (json_levels(text) > most_levels)
       refuse_checkpoint(
-        path_, "its header is not a JSON object; is it a safetensors file?");
-    if (depth_ == 1)
-      refuse("is not an object");
-    if (depth_ > 2 || is_metadata_)
-      require_plain_field();
-    descend();
-    return true;
-  }
-  bool end_array() {
-    --depth_;
-    return true;
-  }
-  bool key(string_t& name) {
-    if (depth_ == 1)
-      return begin_entry(name);
-    if (depth_ == 2) {
-      field_ = name;
-      if (!keys_.insert(name).second)
-        refuse(fmt::format("has '{}' twice", printable(name)));
+        path_, fmt::format("its header has more than {} levels", most_levels));
+    try {
+      [[maybe_unused]] const auto left_over =
+        json::parse(text, [this](int depth, event what, json& value) {
+          return take(depth, what, value);
+        });
+    } catch (const json::exception& reason) {
+      refuse_checkpoint(
+        path_, fmt::format("its header is not a JSON object ({}); is it a "
+                           "safetensors file?",
+                           printable(reason.what(), 200)));
     }
-    return true;
-  }
-  bool string(string_t& value) {
-    require_field();
-    if (is_metadata_)
-      metadata_[field_] = value;
-    else if (depth_ == 2 && field_ == "dtype")
-      dtype_ = value;
-    else if (is_wanted_list())
-      refuse(
-        fmt::format("has a {} that is not a list of whole numbers", field_));
-    return true;
-  }
-  bool number_unsigned(number_unsigned_t value) {
-    require_field();
-    if (depth_ == 3 && field_ == "shape" && !is_metadata_)
-      add_size(value);
-    else if (depth_ == 3 && field_ == "data_offsets" && !is_metadata_)
-      offsets_.push_back(value);
-    else
-      return other("a number");
-    return true;
-  }
-  bool number_integer(number_integer_t value) {
-    if (depth_ == 3 && field_ == "shape" && !is_metadata_)
-      refuse("has an impossible shape");
-    return other(fmt::format("{}", value));
-  }
-  bool number_float(number_float_t, const string_t& text) {
-    return other(printable(text));
-  }
-  bool boolean(bool) { return other("true or false"); }
-  bool null() { return other("null"); }
-  bool binary(binary_t&) { return other("bytes"); }
-  bool parse_error(std::size_t index, const std::string&,
-                   const nlohmann::json::exception&) {
-    refuse_checkpoint(
-      path_, fmt::format("its header is not a JSON object, from byte {} on; "
-                         "is it a safetensors file?",
-                         index));
+    return std::move(header_);
   }
 
  private:
-  /// A valid header has three levels: an object of objects with lists.
-  void descend() {
-    constexpr int deepest = 8;
-    if (++depth_ > deepest)
-      refuse_checkpoint(
-        path_, fmt::format("its header has more than {} levels", deepest));
-  }
-  [[noreturn]] void refuse(const std::string& what) const {
-    refuse_checkpoint(path_,
-                      fmt::format("tensor '{}' {}", printable(name_), what));
-  }
-  void require_field() const {
-    if (depth_ == 0)
-      refuse_checkpoint(
-        path_, "its header is not a JSON object; is it a safetensors file?");
-    if (depth_ == 1)
+  using json = nlohmann::json;
+  using event = json::parse_event_t;
+
+  /// Whether the parser is to keep the value.
+  bool take(int depth, event what, const json& value) {
+    if (what == event::key && depth == 1)
+      return begin(value.get<std::string>());
+    if (what == event::key && depth == 2)
+      return take_field(value.get<std::string>());
+    if (depth != 1)
+      return true;
+    if (what == event::value || what == event::array_start)
       refuse("is not an object");
+    if (what != event::object_end)
+      return true;
+    is_metadata_ ? take_texts(value) : take_tensor(value);
+    return false;
   }
-  /// Checks that a new level may begin.
-  void require_plain_field() const {
-    if (depth_ >= 2)
-      other("another list");
-  }
-  bool is_wanted_list() const {
-    return !is_metadata_ && depth_ >= 2
-           && (field_ == "shape" || field_ == "data_offsets");
-  }
-  /// Handles a value of an unknown field; refuses one for a known field.
-  bool other(const std::string& what) const {
-    require_field();
-    if (is_metadata_)
-      refuse_checkpoint(path_, fmt::format("its metadata '{}' is not a string",
-                                           printable(field_)));
-    if (is_wanted_list() || (depth_ == 2 && field_ == "dtype"))
-      refuse(fmt::format("has {} in its {}", what, field_));
-    return true;
-  }
-  bool begin_entry(const std::string& name) {
+
+  bool begin(const std::string& name) {
     name_ = name;
     is_metadata_ = name == "__metadata__";
-    field_.clear();
-    dtype_.reset();
-    shape_.clear();
-    offsets_.clear();
+    fields_.clear();
     if (!names_.insert(name).second)
       refuse("is there twice");
     return true;
   }
-  void add_size(std::uint64_t size) {
-    if (size > static_cast<std::uint64_t>(INT64_MAX))
-      refuse("has an impossible shape");
-    shape_.push_back(static_cast<std::int64_t>(size));
+
+  bool take_field(const std::string& name) {
+    if (!fields_.insert(name).second)
+      refuse(fmt::format("has '{}' twice", printable(name)));
+    return is_metadata_ || name == "dtype" || name == "shape"
+           || name == "data_offsets";
   }
-  void finish_entry() {
-    if (!dtype_ || !keys_.contains("shape") || offsets_.size() != 2)
+
+  void take_texts(const json& texts) {
+    for (const auto& [name, text] : texts.items())
+      if (text.is_string())
+        header_.metadata[name] = text.get<std::string>();
+      else
+        refuse_checkpoint(
+          path_,
+          fmt::format("its metadata '{}' is not a string", printable(name)));
+  }
+
+  void take_tensor(const json& fields) {
+    if (fields.size() != 3)
       refuse("lacks its dtype, shape or offsets");
-    entry made{name_, dtype_of(*dtype_), shape_, offsets_[0], offsets_[1]};
-    entries_.push_back(std::move(made));
+    const auto& dtype = fields["dtype"];
+    if (!dtype.is_string())
+      refuse_value(dtype, "dtype");
+    auto shape = wholes_of(fields, "shape");
+    const auto offsets = wholes_of(fields, "data_offsets");
+    if (offsets.size() != 2)
+      refuse("lacks its dtype, shape or offsets");
+    header_.entries.push_back({name_, dtype_of(dtype.get<std::string>()),
+                               std::move(shape),
+                               static_cast<std::uint64_t>(offsets[0]),
+                               static_cast<std::uint64_t>(offsets[1])});
   }
+
+  std::vector<std::int64_t> wholes_of(const json& fields,
+                                      const char* name) const {
+    const auto& list = fields[name];
+    if (!list.is_array())
+      refuse_value(list, name);
+    std::vector<std::int64_t> wholes;
+    for (const auto& each : list)
+      if (const auto whole = json_as<std::int64_t>(each); whole && *whole >= 0)
+        wholes.push_back(*whole);
+      else
+        refuse_value(each, name);
+    return wholes;
+  }
+
   at::ScalarType dtype_of(const std::string& name) const {
     for (const auto& [known, type] : dtypes)
       if (name == known)
@@ -193,16 +140,19 @@ class header_reader {
     refuse(fmt::format("has unknown dtype '{}'", printable(name)));
   }
 
+  [[noreturn]] void refuse_value(const json& value, const char* field) const {
+    refuse(fmt::format("has {} in its {}", printable(json_text(value)), field));
+  }
+  [[noreturn]] void refuse(const std::string& what) const {
+    refuse_checkpoint(path_,
+                      fmt::format("tensor '{}' {}", printable(name_), what));
+  }
+
   const std::string& path_;
-  int depth_ = 0;
-  std::string name_, field_;
+  safetensors_header header_;
+  std::string name_;  // of the tensor whose fields are read
   bool is_metadata_ = false;
-  std::set<std::string> names_, keys_;
-  std::optional<std::string> dtype_;
-  std::vector<std::int64_t> shape_;
-  std::vector<std::uint64_t> offsets_;
-  std::vector<entry> entries_;
-  std::map<std::string, std::string> metadata_;
+  std::set<std::string> names_, fields_;
 };
 
 /// A tensor's bytes. Also refuses strides that overflow: without elements, they
@@ -268,9 +218,7 @@ safetensors_header parse_safetensors_header(const std::string& path,
       path,
       "its header is not a JSON object, padded with spaces; is it a "
       "safetensors file?");
-  header_reader reader(path);
-  nlohmann::json::sax_parse(text, &reader);
-  auto header = reader.take();
+  auto header = header_reader(path).read(text);
   require_no_holes(path, header.entries, data_bytes);
   return header;
 }

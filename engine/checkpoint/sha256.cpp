@@ -9,13 +9,6 @@
 
 namespace troupe {
 
-struct sha256::state {
-  struct closer {
-    void operator()(EVP_MD_CTX* context) const { ::EVP_MD_CTX_free(context); }
-  };
-  std::unique_ptr<EVP_MD_CTX, closer> context{::EVP_MD_CTX_new()};
-};
-
 namespace {
 
 void require(bool done) {
@@ -25,23 +18,19 @@ void require(bool done) {
 
 }  // namespace
 
-sha256::sha256() : state_(std::make_unique<state>()) {
-  require(state_->context
-          && ::EVP_DigestInit_ex(state_->context.get(), ::EVP_sha256(), nullptr)
-               == 1);
+sha256::sha256() : context_(::EVP_MD_CTX_new(), &::EVP_MD_CTX_free) {
+  require(context_
+          && ::EVP_DigestInit_ex(context_.get(), ::EVP_sha256(), nullptr) == 1);
 }
 
-sha256::~sha256() = default;
-
 void sha256::add(std::span<const std::byte> bytes) {
-  require(::EVP_DigestUpdate(state_->context.get(), bytes.data(), bytes.size())
-          == 1);
+  require(::EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()) == 1);
 }
 
 std::string sha256::digest() {
   std::array<unsigned char, EVP_MAX_MD_SIZE> made{};
   unsigned size = 0;
-  require(::EVP_DigestFinal_ex(state_->context.get(), made.data(), &size) == 1);
+  require(::EVP_DigestFinal_ex(context_.get(), made.data(), &size) == 1);
   std::string text;
   for (unsigned i = 0; i < size; ++i)
     text += fmt::format("{:02x}", made.at(i));

@@ -80,7 +80,7 @@ class output_pipe {
 struct child {
   std::int32_t process;
   pid_t pid;
-  output_pipe out, err;
+  std::array<output_pipe, 2> outputs;  // standard output, then errors
   bool has_ended = false;
 };
 
@@ -166,10 +166,9 @@ class launcher {
       insist();
       hear();
     }
-    for (auto& each : children_) {
-      drain(each.out, each, false);
-      drain(each.err, each, true);
-    }
+    for (auto& each : children_)
+      for (const bool is_error : {false, true})
+        drain(each, is_error);
     return outcome_of(failed_);
   }
 
@@ -214,7 +213,7 @@ class launcher {
     int reason = pid < 0 ? errno : 0;
     if (pid > 0)
       children_.push_back(
-        {process, pid, output_pipe(out[0]), output_pipe(err[0])});
+        {process, pid, {output_pipe(out[0]), output_pipe(err[0])}});
     const auto got = pid < 0 ? 0 : ::read(trouble[0], &reason, sizeof(reason));
     ::close(trouble[0]);
     if (pid < 0 || got == sizeof(reason))
@@ -230,7 +229,8 @@ class launcher {
       return true;
     return clock::now() - last_ended_ < for_others
            && std::ranges::any_of(children_, [](const child& each) {
-                return each.out.handle() >= 0 || each.err.handle() >= 0;
+                return std::ranges::any_of(
+                  each.outputs, [](const auto& o) { return o.handle() >= 0; });
               });
   }
 
@@ -247,7 +247,8 @@ class launcher {
 
   /// Hands on the output of an ended process; a signal ends the wait for a
   /// reader. Ignores later output of processes that hold the pipe open.
-  void drain(output_pipe& source, const child& subject, bool is_error) {
+  void drain(child& subject, bool is_error) {
+    auto& source = subject.outputs.at(is_error);
     constexpr int patience_ms = 20;
     const auto is_signalled = [&] {
       return what_.signal && what_.signal->load() != 0;
@@ -265,27 +266,21 @@ class launcher {
   /// Waits briefly for output.
   void hear() {
     constexpr int patience_ms = 20;
+    const std::array takes_now{takes(false), takes(true)};
     std::vector<pollfd> all;
-    const bool takes_out = takes(false), takes_err = takes(true);
-    for (const auto& each : children_) {
-      if (each.out.handle() >= 0 && takes_out)
-        all.push_back({each.out.handle(), POLLIN, 0});
-      if (each.err.handle() >= 0 && takes_err)
-        all.push_back({each.err.handle(), POLLIN, 0});
-    }
+    std::vector<std::pair<child*, bool>> sources;
+    for (auto& each : children_)
+      for (const bool is_error : {false, true})
+        if (const auto handle = each.outputs.at(is_error).handle();
+            handle >= 0 && takes_now.at(is_error)) {
+          all.push_back({handle, POLLIN, 0});
+          sources.emplace_back(&each, is_error);
+        }
     if (::poll(all.data(), all.size(), patience_ms) <= 0)
       return;
-    const auto has_some = [&](int handle) {
-      return handle >= 0 && std::ranges::any_of(all, [&](const pollfd& each) {
-               return each.fd == handle && each.revents != 0;
-             });
-    };
-    for (auto& each : children_) {
-      if (has_some(each.out.handle()))
-        each.out.read(printer(each, false));
-      if (has_some(each.err.handle()))
-        each.err.read(printer(each, true));
-    }
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (const auto [from, is_error] = sources[i]; all[i].revents != 0)
+        from->outputs.at(is_error).read(printer(*from, is_error));
   }
 
   void hand_on_signal() {

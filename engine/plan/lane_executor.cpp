@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/names.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 
@@ -43,13 +44,7 @@ std::string_view to_text(lane_order order) {
 }
 
 lane_order parse_lane_order(std::string_view name) {
-  for (const auto order :
-       {lane_order::strict, lane_order::ready_first, lane_order::any_ready})
-    if (to_text(order) == name)
-      return order;
-  fail(error_code::invalid_argument,
-       "unknown order '{}'; known orders are strict, ready_first and any_ready",
-       name);
+  return parse_named<lane_order>(name, names, "order");
 }
 
 lane_executor::lane_executor(const plan& plan, std::int32_t rank,

@@ -3,11 +3,13 @@
 #include <ATen/core/Reduction.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/stage/error_context.hpp"
+#include "troupe/engine/stage/update/gradient_lists.hpp"
 
 namespace troupe {
 
@@ -52,6 +54,31 @@ std::vector<loss_term> losses_of(const loss_function& loss,
 
 double count_of(const loss_term& term) {
   return term.counted.defined() ? term.counted.item<double>() : term.count;
+}
+
+loss_term kept_loss(const loss_term& term) {
+  return {term.name, term.value.detach().to(at::kDouble), term.count,
+          term.weight,
+          term.counted.defined() ? term.counted.to(at::kDouble) : at::Tensor{}};
+}
+
+std::vector<named_value> read_losses(const std::vector<loss_term>& terms,
+                                     rank_device* device) {
+  tensor_list values;
+  for (const auto& term : terms) {
+    values.push_back(term.value);
+    if (term.counted.defined())
+      values.push_back(term.counted);
+  }
+  const auto numbers = read_on_host(at::stack(values), device);
+  const auto* next = numbers.const_data_ptr<double>();
+  std::vector<named_value> read;
+  for (const auto& term : terms) {
+    const auto value = *next++;
+    read.push_back(
+      {term.name, value, term.counted.defined() ? *next++ : term.count});
+  }
+  return read;
 }
 
 at::Tensor weighted_sum(const std::vector<loss_term>& terms) {

@@ -4,9 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "troupe/engine/events/event.hpp"
 #include "troupe/engine/stage/microbatch.hpp"
 
 namespace troupe {
+
+class rank_device;
 
 /// One named loss of a microbatch. `value` is a scalar tensor, the mean over
 /// `count` items. Steps report the mean over all items, with microbatches
@@ -39,6 +42,13 @@ loss_function cross_entropy_loss();
 
 /// The number of items that a loss is the mean of; waits for it.
 double count_of(const loss_term& term);
+
+/// The loss without its graph, to be read later, together with others.
+loss_term kept_loss(const loss_term& term);
+/// The values and counts of such losses, of at least one; of a device (null:
+/// the CPU) by one copy, for whose compute stream the host waits.
+std::vector<named_value> read_losses(const std::vector<loss_term>& terms,
+                                     rank_device* device);
 
 /// The optimised sum: weight times value of each term, a scalar.
 at::Tensor weighted_sum(const std::vector<loss_term>& terms);

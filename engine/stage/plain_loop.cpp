@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full_like.h>
-#include <ATen/ops/stack.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
@@ -151,7 +150,7 @@ void plain_loop::accumulate(const microbatch_data& data) {
     for (const auto& loss : losses_of_microbatch(part)) {
       roots.add(torch::autograd::impl::gradient_edge(loss.value),
                 at::full_like(loss.value.detach(), gradient));
-      note_loss(loss);
+      losses_.push_back(kept_loss(loss));
     }
     return roots;
   };
@@ -180,33 +179,13 @@ void plain_loop::accumulate(const microbatch_data& data) {
   }
 }
 
-void plain_loop::note_loss(const loss_term& loss) {
-  losses_.push_back(
-    {loss.name, loss.value.detach().to(at::kDouble), loss.count, 1,
-     loss.counted.defined() ? loss.counted.to(at::kDouble) : at::Tensor{}});
-}
-
 /// The sum of the losses' means; on a device, after all of their stream's work.
 double plain_loop::take_losses() {
   const at::NoGradGuard no_grad;
-  tensor_list pairs;
-  for (const auto& loss : losses_)
-    pairs.push_back(
-      at::stack({loss.value, loss.counted.defined()
-                               ? loss.counted
-                               : at::full_like(loss.value, loss.count)}));
-  auto numbers = at::stack(pairs);
-  if (options_.device) {
-    const auto copy = to_host(numbers, options_.device->compute());
-    copy.ready->wait();
-    numbers = copy.tensor;
-  }
-  const auto* next = numbers.const_data_ptr<double>();
   std::vector<named_value> means;
-  for (const auto& loss : std::exchange(losses_, {})) {
-    merge(means, {loss.name, next[0], next[1]});
-    next += 2;
-  }
+  for (const auto& loss :
+       read_losses(std::exchange(losses_, {}), options_.device.get()))
+    merge(means, loss);
   double sum = 0;
   for (const auto& mean : means)
     sum += mean.value;
@@ -307,7 +286,7 @@ double plain_loop::evaluate(const data_function& load, std::int64_t count) {
   losses_.clear();
   for (std::int64_t k = 0; k < count; ++k)
     for (const auto& loss : losses_of_microbatch(load(k)))
-      note_loss(loss);
+      losses_.push_back(kept_loss(loss));
   return static_cast<float>(take_losses());
 }
 

@@ -117,7 +117,6 @@ class plain_loop {
                          std::int32_t last, result& outcome);
   void update(result& outcome);
   void read_versions(std::int32_t microbatch);
-  void note_loss(const loss_term& loss);
   double take_losses();
   /// By replica and copy.
   void average(std::vector<tensor_list> members);

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
 #include <cerrno>
 #include <cstring>
 #include <limits>
@@ -18,6 +20,7 @@
 
 namespace troupe {
 
+namespace asio = boost::asio;
 using state = stream_progress::state;
 
 stream_socket::stream_socket(const endpoint& address, const deadline& until,
@@ -41,26 +44,24 @@ bool stream_socket::connect_any(const endpoint& address,
 
 void stream_socket::introduce(const endpoint& address, const trust& trusted,
                               const deadline& until) {
-  introduction shown(link_side::client, trusted);
-  std::string why = "it does not answer";
-  try {
-    for (;;) {
-      const auto need = shown.advance(*stream_);
-      if (need == state::moved)
-        return;
-      if (need == state::ended)
-        why = shown.at_end();
-      if (need == state::ended || !wait_for(need, until))
-        break;
-    }
-  } catch (const error& reason) {
-    if (reason.code() == error_code::interrupted)
-      throw;
-    why = reason.what();
-  }
-  fail(error_code::transport,
-       "{}: this client and the job do not have the same token: {}",
-       to_text(address), why);
+  asio::io_context here(1);
+  awaited_stream over(here.get_executor(), std::move(stream_));
+  std::optional<refusal> why = refusal{"it does not answer"};
+  asio::co_spawn(here, troupe::introduce(over, link_side::client, trusted),
+                 [&](const auto&, std::optional<refusal> found) {
+                   why = std::move(found);
+                   here.stop();
+                 });
+  asio::posix::stream_descriptor woken(here, ::dup(wake_.get()));
+  woken.async_wait(asio::posix::descriptor_base::wait_read,
+                   [&](const auto&) { here.stop(); });
+  here.run_until(until.when());
+  check_interrupt();
+  if (why)
+    fail(error_code::transport,
+         "{}: this client and the job do not have the same token: {}",
+         to_text(address), why->reason);
+  stream_ = over.take();
 }
 
 bool stream_socket::connect(const socket_address& target,

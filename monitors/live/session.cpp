@@ -110,9 +110,10 @@ asio::awaitable<void> session::introduce() {
     let_write();
   if (!introduces(means))
     co_return;
-  introduction shown(link_side::server, means);
-  if (!co_await troupe::introduce(stream_, shown))
-    fail(error_code::transport, "{}", shown.at_end());
+  const auto why =
+    co_await troupe::introduce(stream_, link_side::server, means);
+  if (why)
+    fail(error_code::transport, "{}", why->reason);
   if (!may_write_)
     let_write();
 }
@@ -193,7 +194,10 @@ asio::awaitable<void> session::send_all() {
     for (std::string_view rest = bytes; !rest.empty();) {
       write_by_ = deadline(host_.options.stalled_seconds).when();
       watchdog_.cancel();
-      rest.remove_prefix(co_await stream_.write_some(rest));
+      const auto sent = co_await stream_.write_some(rest);
+      if (sent == 0)
+        fail(error_code::transport, "the other side has ended");
+      rest.remove_prefix(sent);
     }
     write_by_ = clock::time_point::max();
     out_->sent();

@@ -60,13 +60,12 @@ void add_frames(seed_list& to) {
 
 void add_proofs(seed_list& to) {
   const std::string token = "a-token-of-the-fuzzer-51b2";
-  token_proof client(link_side::client, token),
-    server(link_side::server, token);
-  const auto hello = client.to_send();
-  server.take(hello);
-  const auto answer = server.to_send();
-  client.take(answer);
-  to.emplace_back("token_proofs", with_choice(0, hello + client.to_send()));
+  const auto hello = token_hello(link_side::client);
+  const auto answer = token_hello(link_side::server);
+  to.emplace_back(
+    "token_proofs",
+    with_choice(0,
+                hello + token_proof(token, link_side::client, hello, answer)));
   to.emplace_back("token_proofs", with_choice(1, answer + answer));
 }
 

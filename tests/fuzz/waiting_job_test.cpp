@@ -120,15 +120,13 @@ std::string receive(int socket, std::size_t bytes) {
 
 /// As somebody who knows the token.
 bool prove(int socket) {
-  token_proof proof(link_side::client, token);
-  while (proof.wanted() > 0) {
-    send_all(socket, proof.to_send());
-    const auto answer = receive(socket, proof.wanted());
-    if (answer.empty())
-      return false;
-    proof.take(answer);
-  }
-  return true;
+  const auto hello = token_hello(link_side::client);
+  send_all(socket, hello);
+  const auto answer = receive(socket, token_hello_bytes);
+  if (answer.empty())
+    return false;
+  send_all(socket, token_proof(token, link_side::client, hello, answer));
+  return !receive(socket, token_proof_bytes).empty();
 }
 
 /// Frames of all that is said before a job begins.

@@ -193,7 +193,7 @@ TEST_CASE("the lab generates lanes by rules") {
              {"rules", {{"placement", "v_shaped"}}}})
     == "rules.placement: v_shaped needs 2 stages per rank, but there are 1");
   CHECK(refusal({{"source", "rules"}, {"rules", {{"prefer", {"luck"}}}}})
-        == "rules.prefer: unknown preference 'luck': known preferences are "
+        == "unknown preference 'luck': known preferences are "
            "backward, forward, deep_stage, shallow_stage, early_microbatch, "
            "weight_backward_last");
 }

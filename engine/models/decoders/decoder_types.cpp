@@ -4,74 +4,69 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
+#include <cmath>
 #include <ranges>
-#include <utility>
 
 namespace troupe {
 
 namespace {
 
-rotary_options::scaling scaling_of(model_config& config,
-                                   const std::string& kind) {
-  using enum rotary_options::scaling;
-  constexpr std::array<std::pair<const char*, rotary_options::scaling>, 6>
-    kinds{{{"default", none},
-           {"linear", linear},
-           {"dynamic", dynamic},
-           {"llama3", llama3},
-           {"yarn", yarn},
-           {"longrope", longrope}}};
-  for (const auto& [name, value] : kinds)
-    if (kind == name)
-      return value;
-  config.refuse("rope_type",
-                fmt::format("is '{}'; supported: {}", kind,
-                            fmt::join(kinds | std::views::keys, ", ")));
+constexpr std::int64_t most_layers = 1 << 16;
+
+/// A probability of dropout, which must be 0: troupe trains without.
+void require_no_dropout(model_config& config,
+                        std::initializer_list<const char*> names) {
+  for (const auto* name : names)
+    if (const auto share = config.number(name, 0); share != 0)
+      config.refuse(name, fmt::format("is {}: troupe trains without dropout; "
+                                      "set it to 0 to accept that",
+                                      share));
 }
 
-std::vector<double> factors_of(model_config& config, const std::string& name,
-                               std::int64_t dimensions) {
-  auto factors = config.read<std::vector<double>>(name);
-  if (const auto needed = (dimensions + 1) / 2; std::ssize(factors) != needed)
-    config.refuse(
-      name, fmt::format("has {} numbers, not {}", factors.size(), needed));
-  return factors;
+/// Where transformers has a default of its own for a missing field.
+void require_key_heads(const model_config& config) {
+  if (!config.lists("num_key_value_heads"))
+    config.refuse("num_key_value_heads", "is missing");
 }
 
-/// What the kind of scaling needs; `config`: the object that names it.
-void read_scaling(model_config& config, rotary_options& r) {
-  using enum rotary_options::scaling;
-  if (r.kind == none)
-    return;
-  const auto usual = r.kind == yarn || r.kind == longrope
-                       ? std::optional(static_cast<double>(r.length)
-                                       / static_cast<double>(r.original_length))
-                       : std::nullopt;
-  r.factor = config.number("factor", usual);
-  if (!(r.factor >= 1))
-    config.refuse("factor", fmt::format("is {}, and less than 1", r.factor));
-  if (r.kind == llama3) {
-    r.low_frequency = config.number("low_freq_factor");
-    r.high_frequency = config.number("high_freq_factor");
-    if (!(r.low_frequency > 0 && r.high_frequency > r.low_frequency))
-      config.refuse("high_freq_factor", "is not above low_freq_factor");
-  }
-  if (r.kind == yarn || r.kind == longrope)
-    r.attention_factor = config.optional_number("attention_factor");
-  if (r.kind == yarn) {
-    r.beta_fast = config.number("beta_fast", 32);
-    r.beta_slow = config.number("beta_slow", 1);
-    r.mscale = config.optional_number("mscale");
-    r.mscale_all_dim = config.optional_number("mscale_all_dim");
-    r.truncate = config.flag("truncate", true);
-    if (!(r.beta_slow > 0 && r.beta_fast > r.beta_slow))
-      config.refuse("beta_fast", "is not above beta_slow");
-  }
-  if (r.kind == longrope) {
-    r.short_factor = factors_of(config, "short_factor", r.dimensions);
-    r.long_factor = factors_of(config, "long_factor", r.dimensions);
-  }
+/// Sizes, norms, the activation, rotary embeddings and ties of a decoder with
+/// RMSNorms and gated MLPs. `head_size`: if the fields don't say; 0: the
+/// heads' share of the width. `base`: of rotary embeddings, likewise.
+decoder_options read_gated(model_config& config, std::int64_t head_size = 0,
+                           double base = 10'000) {
+  decoder_options o;
+  o.vocabulary = config.whole("vocab_size");
+  o.width = config.whole("hidden_size");
+  o.inner = config.whole("intermediate_size");
+  o.layers = config.whole("num_hidden_layers", {}, 1, most_layers);
+  o.heads = config.whole("num_attention_heads");
+  o.key_heads = config.whole("num_key_value_heads", o.heads);
+  if (head_size == 0)
+    head_size = std::max(o.width / o.heads, std::int64_t{1});
+  o.head_size = config.whole("head_dim", head_size);
+  o.epsilon = config.number("rms_norm_eps", 1e-6);
+  o.activation = config.text("hidden_act", "silu");
+  o.deviation = o.residual_deviation = config.number("initializer_range", 0.02);
+  o.tied = config.flag("tie_word_embeddings", false);
+  o.padding = config.whole("pad_token_id", -1, -1);
+  o.rotary = read_rotary(config, o.head_size, base);
+  if (o.rotary.dimensions != o.head_size)
+    config.refuse("partial_rotary_factor", "must be 1 in this type of model");
+  require_no_dropout(config, {"attention_dropout"});
+  return o;
+}
+
+/// What the older types have in common, whose width and heads are read:
+/// LayerNorms, biases, MLPs without a gate. The names are those of the fields.
+void set_plain(const model_config& config, decoder_options& o,
+               const char* width, const char* heads) {
+  if (o.width % o.heads != 0)
+    config.refuse(width, fmt::format("is not a multiple of {}", heads));
+  o.key_heads = o.heads;
+  o.head_size = o.width / o.heads;
+  o.norm = decoder_options::norm_kind::layer;
+  o.mlp_bias = true;
+  o.gated = false;
 }
 
 /// `use_sliding_window` with `layer_types` or `max_window_layers`.
@@ -151,6 +146,144 @@ decoder_options read_olmo2(model_config& config) {
   return o;
 }
 
+/// GPT-2 (Radford et al., 2019): learned positions, LayerNorms, weights of
+/// linear layers as [inputs, outputs].
+decoder_options read_gpt2(model_config& config) {
+  decoder_options o;
+  auto& names = o.names;
+  names.tokens = "transformer.wte";
+  names.positions = "transformer.wpe";
+  names.blocks = "transformer.h";
+  names.last_norm = "transformer.ln_f";
+  names.attention = "attn";
+  names.fused = "c_attn";
+  names.output = "c_proj";
+  names.first_norm = "ln_1";
+  names.second_norm = "ln_2";
+  names.up = "c_fc";
+  names.down = "c_proj";
+  o.vocabulary = config.whole("vocab_size", 50257);
+  o.width = config.whole("n_embd", 768);
+  o.layers = config.whole("n_layer", 12, 1, most_layers);
+  o.heads = config.whole("n_head", 12);
+  set_plain(config, o, "n_embd", "n_head");
+  o.inner = config.whole("n_inner", 4 * o.width);
+  o.length = config.whole("n_positions", 1024);
+  o.epsilon = config.number("layer_norm_epsilon", 1e-5);
+  o.transposed = o.query_bias = o.output_bias = true;
+  o.activation = config.text("activation_function", "gelu_new");
+  o.tied = config.flag("tie_word_embeddings", true);
+  o.deviation = config.number("initializer_range", 0.02);
+  o.residual_deviation =
+    o.deviation / std::sqrt(2 * static_cast<double>(o.layers));
+  const bool scales = config.flag("scale_attn_weights", true);
+  const bool by_layer = config.flag("scale_attn_by_inverse_layer_idx", false);
+  for (std::int64_t i = 0; i < o.layers; ++i)
+    o.scales.push_back(
+      (scales ? 1 / std::sqrt(static_cast<double>(o.head_size)) : 1)
+      / (by_layer ? static_cast<double>(i + 1) : 1));
+  require_no_dropout(config, {"attn_pdrop", "embd_pdrop", "resid_pdrop"});
+  // The order of a rounding, and heads for classification.
+  config.ignore({"n_ctx", "reorder_and_upcast_attn", "summary_activation",
+                 "summary_first_dropout", "summary_proj_to_labels",
+                 "summary_type", "summary_use_proj"});
+  return o;
+}
+
+/// GPT-NeoX and Pythia (Black et al., 2022; Biderman et al., 2023).
+decoder_options read_gpt_neox(model_config& config) {
+  decoder_options o;
+  auto& names = o.names;
+  names.tokens = "gpt_neox.embed_in";
+  names.blocks = "gpt_neox.layers";
+  names.last_norm = "gpt_neox.final_layer_norm";
+  names.head = "embed_out";
+  names.attention = "attention";
+  names.fused = "query_key_value";
+  names.output = "dense";
+  names.up = "dense_h_to_4h";
+  names.down = "dense_4h_to_h";
+  o.vocabulary = config.whole("vocab_size", 50432);
+  o.width = config.whole("hidden_size", 6144);
+  o.layers = config.whole("num_hidden_layers", 44, 1, most_layers);
+  o.heads = config.whole("num_attention_heads", 64);
+  set_plain(config, o, "hidden_size", "num_attention_heads");
+  o.inner = config.whole("intermediate_size", 24576);
+  o.epsilon = config.number("layer_norm_eps", 1e-5);
+  o.place = config.flag("use_parallel_residual", true)
+              ? decoder_options::norm_place::parallel
+              : decoder_options::norm_place::before;
+  o.fused = decoder_options::fusion::heads;
+  o.query_bias = o.output_bias = config.flag("attention_bias", true);
+  o.activation = config.text("hidden_act", "gelu");
+  o.tied = config.flag("tie_word_embeddings", false);
+  o.deviation = o.residual_deviation = config.number("initializer_range", 0.02);
+  const auto share = config.number("rotary_pct", 0.25);
+  o.rotary = read_rotary(config, o.head_size,
+                         config.number("rotary_emb_base", 10'000), share);
+  require_no_dropout(config,
+                     {"attention_dropout", "hidden_dropout",
+                      "attention_probs_dropout_prob", "hidden_dropout_prob"});
+  config.ignore({"classifier_dropout"});
+  return o;
+}
+
+void read_experts(model_config& config, decoder_options& o) {
+  o.experts.chosen = config.whole("num_experts_per_tok");
+  if (o.experts.count > 0 && o.experts.chosen > o.experts.count)
+    config.refuse("num_experts_per_tok", "is more than there are experts");
+  config.require("router_jitter_noise", {0, 0.0});
+  const auto factor = config.number("router_aux_loss_coef", 0.001);
+  const bool any =
+    std::ranges::find(o.experts.layers, true) != o.experts.layers.end();
+  if (config.flag("output_router_logits", false) && any)
+    o.experts.balance = factor;
+}
+
+/// Mixtral 8x7B (Jiang et al., 2024): Mistral with experts in every layer.
+decoder_options read_mixtral(model_config& config) {
+  require_key_heads(config);
+  auto o = read_gated(config, 0, 1e6);
+  o.windows.assign(static_cast<std::size_t>(o.layers),
+                   config.whole("sliding_window", 0, 0));
+  o.names.mlp = "block_sparse_moe";
+  o.experts.count =
+    config.whole("num_local_experts", config.whole("num_experts", 8));
+  o.experts.inner = o.inner;
+  o.experts.normalised = true;
+  o.experts.names = {.gate = "w1", .up = "w3", .down = "w2"};
+  o.experts.layers.assign(static_cast<std::size_t>(o.layers), true);
+  read_experts(config, o);
+  return o;
+}
+
+/// Qwen 3's mixtures of experts (Yang et al., 2025), with dense MLPs in some
+/// layers.
+decoder_options read_qwen3_moe(model_config& config) {
+  using wholes = std::vector<std::int64_t>;
+  auto o = read_gated(config);
+  o.query_norms = decoder_options::query_norm::head;
+  o.query_bias = o.output_bias = config.flag("attention_bias", false);
+  const bool slides = config.flag("use_sliding_window", false);
+  const auto window = config.whole("sliding_window", 4096);
+  o.windows.assign(static_cast<std::size_t>(o.layers), slides ? window : 0);
+  config.ignore({"max_window_layers"});
+  o.experts.count =
+    config.whole("num_local_experts", config.whole("num_experts", 128, 0), 0);
+  o.experts.inner = config.whole("moe_intermediate_size", 768);
+  o.experts.normalised = config.flag("norm_topk_prob", false);
+  const auto step = config.whole("decoder_sparse_step", 1);
+  o.experts.layers.assign(static_cast<std::size_t>(o.layers), false);
+  for (std::int64_t i = 0; i < o.layers; ++i)
+    o.experts.layers[static_cast<std::size_t>(i)] =
+      o.experts.count > 0 && (i + 1) % step == 0;
+  for (const auto i : config.read<wholes>("mlp_only_layers", wholes{}))
+    if (i >= 0 && i < o.layers)
+      o.experts.layers[static_cast<std::size_t>(i)] = false;
+  read_experts(config, o);
+  return o;
+}
+
 }  // namespace
 
 const std::vector<decoder_type>& decoder_types() {
@@ -175,76 +308,6 @@ decoder_options read_decoder(model_config& config) {
   auto options = found->read(config);
   config.finish();
   return options;
-}
-
-rotary_options read_rotary(model_config& config, std::int64_t head_size,
-                           double base, double share) {
-  rotary_options r;
-  r.length = config.whole("max_position_embeddings");
-  r.base = config.number("rope_theta", base);
-  share = config.number("partial_rotary_factor", share);
-  const auto original =
-    config.whole("original_max_position_embeddings", 0, 0);  // as Phi 3 has it
-  r.original_length = original > 0 ? original : r.length;
-  const auto* name =
-    config.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
-  config.ignore({"rope_parameters", "rope_scaling"});
-  const auto rotate = [&](double part) {
-    r.dimensions =
-      static_cast<std::int64_t>(static_cast<double>(head_size) * part);
-  };
-  rotate(share);
-  if (!config.has(name))
-    return r;
-  auto inner = config.inner(name);
-  r.base = inner.number("rope_theta", r.base);
-  rotate(inner.number("partial_rotary_factor", share));
-  const auto told =
-    inner.whole("original_max_position_embeddings", r.original_length);
-  r.original_length = original > 0 ? original : told;
-  const auto older = inner.text("type", "default");
-  r.kind = scaling_of(inner, inner.text("rope_type", older));
-  read_scaling(inner, r);
-  inner.finish();
-  return r;
-}
-
-void require_no_dropout(model_config& config,
-                        std::initializer_list<const char*> names) {
-  for (const auto* name : names)
-    if (const auto share = config.number(name, 0); share != 0)
-      config.refuse(name, fmt::format("is {}: troupe trains without dropout; "
-                                      "set it to 0 to accept that",
-                                      share));
-}
-
-decoder_options read_gated(model_config& config, std::int64_t head_size,
-                           double base) {
-  decoder_options o;
-  o.vocabulary = config.whole("vocab_size");
-  o.width = config.whole("hidden_size");
-  o.inner = config.whole("intermediate_size");
-  o.layers = config.whole("num_hidden_layers", {}, 1, most_layers);
-  o.heads = config.whole("num_attention_heads");
-  o.key_heads = config.whole("num_key_value_heads", o.heads);
-  if (head_size == 0)
-    head_size = std::max(o.width / o.heads, std::int64_t{1});
-  o.head_size = config.whole("head_dim", head_size);
-  o.epsilon = config.number("rms_norm_eps", 1e-6);
-  o.activation = config.text("hidden_act", "silu");
-  o.deviation = o.residual_deviation = config.number("initializer_range", 0.02);
-  o.tied = config.flag("tie_word_embeddings", false);
-  o.padding = config.whole("pad_token_id", -1, -1);
-  o.rotary = read_rotary(config, o.head_size, base);
-  if (o.rotary.dimensions != o.head_size)
-    config.refuse("partial_rotary_factor", "must be 1 in this type of model");
-  require_no_dropout(config, {"attention_dropout"});
-  return o;
-}
-
-void require_key_heads(const model_config& config) {
-  if (!config.lists("num_key_value_heads"))
-    config.refuse("num_key_value_heads", "is missing");
 }
 
 }  // namespace troupe

@@ -8,9 +8,16 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/where.h>
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
+#include <ranges>
+#include <utility>
+
+#include "troupe/engine/models/decoders/model_config.hpp"
 
 namespace troupe {
 
@@ -81,6 +88,68 @@ at::Tensor longrope_frequencies(const rotary_options& o, std::int64_t length) {
   return 1 / (at::tensor(factors, at::kFloat) * powers(o.base, o.dimensions));
 }
 
+rotary_options::scaling scaling_of(model_config& config,
+                                   const std::string& kind) {
+  using enum rotary_options::scaling;
+  constexpr std::array<std::pair<const char*, rotary_options::scaling>, 6>
+    kinds{{{"default", none},
+           {"linear", linear},
+           {"dynamic", dynamic},
+           {"llama3", llama3},
+           {"yarn", yarn},
+           {"longrope", longrope}}};
+  for (const auto& [name, value] : kinds)
+    if (kind == name)
+      return value;
+  config.refuse("rope_type",
+                fmt::format("is '{}'; supported: {}", kind,
+                            fmt::join(kinds | std::views::keys, ", ")));
+}
+
+std::vector<double> factors_of(model_config& config, const std::string& name,
+                               std::int64_t dimensions) {
+  auto factors = config.read<std::vector<double>>(name);
+  if (const auto needed = (dimensions + 1) / 2; std::ssize(factors) != needed)
+    config.refuse(
+      name, fmt::format("has {} numbers, not {}", factors.size(), needed));
+  return factors;
+}
+
+/// What the kind of scaling needs; `config`: the object that names it.
+void read_scaling(model_config& config, rotary_options& r) {
+  using enum rotary_options::scaling;
+  if (r.kind == none)
+    return;
+  const auto usual = r.kind == yarn || r.kind == longrope
+                       ? std::optional(static_cast<double>(r.length)
+                                       / static_cast<double>(r.original_length))
+                       : std::nullopt;
+  r.factor = config.number("factor", usual);
+  if (!(r.factor >= 1))
+    config.refuse("factor", fmt::format("is {}, and less than 1", r.factor));
+  if (r.kind == llama3) {
+    r.low_frequency = config.number("low_freq_factor");
+    r.high_frequency = config.number("high_freq_factor");
+    if (!(r.low_frequency > 0 && r.high_frequency > r.low_frequency))
+      config.refuse("high_freq_factor", "is not above low_freq_factor");
+  }
+  if (r.kind == yarn || r.kind == longrope)
+    r.attention_factor = config.optional_number("attention_factor");
+  if (r.kind == yarn) {
+    r.beta_fast = config.number("beta_fast", 32);
+    r.beta_slow = config.number("beta_slow", 1);
+    r.mscale = config.optional_number("mscale");
+    r.mscale_all_dim = config.optional_number("mscale_all_dim");
+    r.truncate = config.flag("truncate", true);
+    if (!(r.beta_slow > 0 && r.beta_fast > r.beta_slow))
+      config.refuse("beta_fast", "is not above beta_slow");
+  }
+  if (r.kind == longrope) {
+    r.short_factor = factors_of(config, "short_factor", r.dimensions);
+    r.long_factor = factors_of(config, "long_factor", r.dimensions);
+  }
+}
+
 }  // namespace
 
 at::Tensor rotary_frequencies(const rotary_options& options,
@@ -139,6 +208,38 @@ at::Tensor rotated(const at::Tensor& x, const rotation& by) {
   if (x.size(-1) > 2 * half)
     parts.push_back(x.narrow(-1, 2 * half, x.size(-1) - 2 * half));
   return at::cat(parts, -1);
+}
+
+rotary_options read_rotary(model_config& config, std::int64_t head_size,
+                           double base, double share) {
+  rotary_options r;
+  r.length = config.whole("max_position_embeddings");
+  r.base = config.number("rope_theta", base);
+  share = config.number("partial_rotary_factor", share);
+  const auto original =
+    config.whole("original_max_position_embeddings", 0, 0);  // as Phi 3 has it
+  r.original_length = original > 0 ? original : r.length;
+  const auto* name =
+    config.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
+  config.ignore({"rope_parameters", "rope_scaling"});
+  const auto rotate = [&](double part) {
+    r.dimensions =
+      static_cast<std::int64_t>(static_cast<double>(head_size) * part);
+  };
+  rotate(share);
+  if (!config.has(name))
+    return r;
+  auto inner = config.inner(name);
+  r.base = inner.number("rope_theta", r.base);
+  rotate(inner.number("partial_rotary_factor", share));
+  const auto told =
+    inner.whole("original_max_position_embeddings", r.original_length);
+  r.original_length = original > 0 ? original : told;
+  const auto older = inner.text("type", "default");
+  r.kind = scaling_of(inner, inner.text("rope_type", older));
+  read_scaling(inner, r);
+  inner.finish();
+  return r;
 }
 
 }  // namespace troupe

@@ -8,6 +8,8 @@
 
 namespace troupe {
 
+class model_config;
+
 /// How queries and keys are rotated by their positions (RoFormer, Su et al.,
 /// 2021), and how that is stretched to sequences longer than the model was
 /// trained on. Fields have the meaning of those of Hugging Face configurations
@@ -57,5 +59,10 @@ rotation rotation_of(const rotary_options& options, std::int64_t first,
 /// Rotates `x` [..., positions, head size]: its first dimensions, of which the
 /// first half is paired with the second.
 at::Tensor rotated(const at::Tensor& x, const rotation& by);
+
+/// `rope_parameters`, or the older `rope_theta` and `rope_scaling`; `share`: of
+/// each head's dimensions that are rotated, unless the fields say.
+rotary_options read_rotary(model_config& config, std::int64_t head_size,
+                           double base, double share = 1);
 
 }  // namespace troupe

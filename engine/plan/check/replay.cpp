@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/names.hpp"
 
 namespace troupe {
 
@@ -240,13 +240,7 @@ std::string verdict::text() const {
 }
 
 transport_kind parse_transport(std::string_view name) {
-  for (const auto kind : {transport_kind::buffered, transport_kind::credited,
-                          transport_kind::rendezvous})
-    if (to_text(kind) == name)
-      return kind;
-  fail(error_code::invalid_argument,
-       "unknown transport '{}': known transports are {}", name,
-       fmt::join(names, ", "));
+  return parse_named<transport_kind>(name, names, "transport");
 }
 
 std::string_view to_text(transport_kind kind) {

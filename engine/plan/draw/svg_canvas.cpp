@@ -1,9 +1,8 @@
 #include "troupe/engine/plan/draw/svg_canvas.hpp"
 
-#include <algorithm>
 #include <array>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/names.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 
@@ -43,12 +42,8 @@ std::string dark_style() {
 }  // namespace
 
 svg_theme parse_theme(std::string_view name) {
-  constexpr std::array names{"auto", "light", "dark"};
-  if (const auto* found = std::ranges::find(names, name); found != names.end())
-    return static_cast<svg_theme>(found - names.begin());
-  fail(error_code::invalid_argument,
-       "unknown theme '{}': known themes are auto, light, dark",
-       printable(name));
+  constexpr std::string_view names[]{"auto", "light", "dark"};
+  return parse_named<svg_theme>(name, names, "theme");
 }
 
 svg_paint paint_of(plan_op_kind kind, std::size_t chunk, std::size_t chunks) {

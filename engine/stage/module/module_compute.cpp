@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/alias.h>
-#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/variable.h>
@@ -304,9 +303,7 @@ void module_compute::count_losses(const std::vector<loss_term>& terms) {
   for (const auto& term : terms) {
     observer_.loss(term.name, term.value);
     if (options_.device)
-      on_device_.push_back(
-        {term.name, term.value.detach().to(at::kDouble), term.count, 0,
-         term.counted.defined() ? term.counted.to(at::kDouble) : at::Tensor{}});
+      on_device_.push_back(kept_loss(term));
     else
       count_loss(term.name, term.value.item<double>(), count_of(term));
   }
@@ -325,19 +322,9 @@ void module_compute::count_loss(const std::string& name, double value,
 void module_compute::take_losses() {
   if (on_device_.empty())
     return;
-  tensor_list values;
-  for (const auto& term : on_device_) {
-    values.push_back(term.value);
-    if (term.counted.defined())
-      values.push_back(term.counted);
-  }
-  const auto copy = to_host(at::stack(values), options_.device->compute());
-  copy.ready->wait();
-  const auto* next = copy.tensor.const_data_ptr<double>();
-  for (const auto& term : std::exchange(on_device_, {})) {
-    const auto value = *next++;
-    count_loss(term.name, value, term.counted.defined() ? *next++ : term.count);
-  }
+  for (const auto& [name, value, count] :
+       read_losses(std::exchange(on_device_, {}), options_.device.get()))
+    count_loss(name, value, count);
 }
 
 void module_compute::show_parameters() {

@@ -7,6 +7,7 @@
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/module/generation_step.hpp"
 #include "troupe/engine/stage/module/module_compute.hpp"
+#include "troupe/engine/stage/update/gradient_lists.hpp"
 
 namespace troupe {
 
@@ -48,13 +49,8 @@ at::Tensor module_compute::choose(std::int64_t batch,
          "the model's output has {} dimensions; tokens are generated from "
          "logits [rows, positions, vocabulary]",
          logits.dim());
-  auto last = logits.select(1, -1);
-  if (options_.device) {
-    const auto copy = to_host(last, options_.device->compute());
-    copy.ready->wait();
-    last = copy.tensor;
-  }
-  return settings_.generation->choose(batch, last);
+  return settings_.generation->choose(
+    batch, read_on_host(logits.select(1, -1), options_.device.get()));
 }
 
 /// Runs the given positions of a batch behind those that are kept. Without any,

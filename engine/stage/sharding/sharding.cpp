@@ -1,25 +1,23 @@
 #include "troupe/engine/stage/sharding/sharding.hpp"
 
 #include "troupe/base/error.hpp"
-#include "troupe/base/printable.hpp"
+#include "troupe/base/names.hpp"
 #include "troupe/engine/stage/sharding/shard_layout.hpp"
 
 namespace troupe {
 
+namespace {
+
+constexpr std::string_view names[]{"replicate", "gradients", "all"};
+
+}  // namespace
+
 std::string_view to_text(shard_mode mode) {
-  return mode == shard_mode::replicate   ? "replicate"
-         : mode == shard_mode::gradients ? "gradients"
-                                         : "all";
+  return names[static_cast<std::size_t>(mode)];
 }
 
 shard_mode parse_shard_mode(std::string_view name) {
-  for (const auto mode :
-       {shard_mode::replicate, shard_mode::gradients, shard_mode::all})
-    if (name == to_text(mode))
-      return mode;
-  fail(error_code::invalid_argument,
-       "'{}' can't be sharded; known are replicate, gradients and all",
-       printable(name));
+  return parse_named<shard_mode>(name, names, "sharding");
 }
 
 void require_legal(const sharding_options& options, std::int32_t replicas) {

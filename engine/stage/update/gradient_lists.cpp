@@ -9,7 +9,7 @@ namespace troupe {
 namespace {
 
 void remove_absent(tensor_list& gradients, rank_device* device) {
-  const auto present = presence(std::move(gradients.back()), device);
+  const auto present = presence(gradients.back(), device);
   gradients.pop_back();
   for (std::size_t i = 0; i < gradients.size(); ++i)
     if (!present[i])
@@ -18,13 +18,16 @@ void remove_absent(tensor_list& gradients, rank_device* device) {
 
 }  // namespace
 
-std::vector<bool> presence(at::Tensor row, rank_device* device) {
-  if (device) {
-    const auto copy = to_host(row, device->compute());
-    copy.ready->wait();
-    row = copy.tensor;
-  }
-  row = row.to(at::kFloat).contiguous();
+at::Tensor read_on_host(const at::Tensor& tensor, rank_device* device) {
+  if (!device)
+    return tensor;
+  const auto copy = to_host(tensor, device->compute());
+  copy.ready->wait();
+  return copy.tensor;
+}
+
+std::vector<bool> presence(const at::Tensor& given, rank_device* device) {
+  const auto row = read_on_host(given, device).to(at::kFloat).contiguous();
   const auto* values = row.const_data_ptr<float>();
   std::vector<bool> present;
   for (std::int64_t i = 0; i < row.numel(); ++i)

@@ -9,6 +9,10 @@ namespace troupe {
 // The gradients of a stage's parameters on their way to the reducer and back:
 // one for each parameter, undefined where there is none.
 
+/// The tensor in the host's memory: where it is on a device, once that device's
+/// compute stream has made it. `device`: null: it is on the host.
+at::Tensor read_on_host(const at::Tensor& tensor, rank_device* device);
+
 /// The tensors, without their names.
 tensor_list values_of(const parameter_list& parameters);
 
@@ -22,7 +26,7 @@ tensor_list take_gradients(const tensor_list& parameters);
 /// Whether there is a gradient of each parameter, from a row of numbers (not
 /// 0) on the host or, with `device`, there, for whose compute stream the host
 /// waits.
-std::vector<bool> presence(at::Tensor row, rank_device* device);
+std::vector<bool> presence(const at::Tensor& row, rank_device* device);
 
 /// Moves them back. One tensor more than there are parameters tells, by
 /// parameter, whether there is a gradient (not 0), where others were completed

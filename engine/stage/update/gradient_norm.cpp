@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "troupe/engine/stage/update/gradient_lists.hpp"
+
 namespace troupe {
 
 namespace {
@@ -64,11 +66,9 @@ std::vector<double> powers_on_device(const tensor_list& parameters,
   std::vector<double> powers(parameters.size());
   if (gradients.empty())
     return powers;
-  auto& stream = device.compute();
   const auto sums =
-    to_host(device.on()->kernels().norm_powers(gradients, type), stream);
-  sums.ready->wait();
-  const auto* next = sums.tensor.const_data_ptr<double>();
+    read_on_host(device.on()->kernels().norm_powers(gradients, type), &device);
+  const auto* next = sums.const_data_ptr<double>();
   for (std::size_t i = 0; i < parameters.size(); ++i)
     powers[i] = parameters[i].grad().defined() ? *next++ : 0.0;
   return powers;

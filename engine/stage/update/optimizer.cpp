@@ -101,12 +101,7 @@ bool optimizer::needs_master(const member& of) const {
 }
 
 at::Tensor optimizer::fresh_master(const member& of) const {
-  auto value = of.parameter.detach();
-  if (offload_from_) {
-    const auto copy = to_host(value, offload_from_->compute());
-    copy.ready->wait();
-    value = copy.tensor;
-  }
+  const auto value = read_on_host(of.parameter.detach(), offload_from_.get());
   return at::isReducedFloatingType(value.scalar_type()) ? value.to(at::kFloat)
                                                         : value;
 }

@@ -73,7 +73,7 @@ asio::awaitable<std::size_t> awaited_stream::write_some(std::string_view what) {
     if (progress.what == state::moved)
       co_return progress.bytes;
     if (progress.what == state::ended)
-      fail(error_code::transport, "the other side has ended");
+      co_return 0;
     co_await wait(progress.what);
   }
 }

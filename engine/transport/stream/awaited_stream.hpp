@@ -28,7 +28,7 @@ class awaited_stream {
   awaited_stream(const awaited_stream&) = delete;
   awaited_stream& operator=(const awaited_stream&) = delete;
 
-  /// At least one byte; 0: the other side has ended.
+  /// Both at least one byte; 0: the other side has ended.
   boost::asio::awaitable<std::size_t> read_some(char* buffer, std::size_t size);
   boost::asio::awaitable<std::size_t> write_some(std::string_view bytes);
   /// No more is written.

@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 
-#include "troupe/engine/transport/introduction.hpp"
 #include "troupe/engine/transport/stream/awaited_stream.hpp"
 #include "troupe/engine/transport/trust/token_proof.hpp"
 #include "troupe/engine/transport/trust/trust.hpp"
@@ -23,13 +22,15 @@ struct refusal {
 /// the trust wants that.
 stream_pointer stream_over(int socket, const trust& trusted, link_side own);
 
-/// Exchanges an introduction; false: the other side has ended. Throws
-/// `transport`, saying why the other side isn't trusted.
-boost::asio::awaitable<bool> introduce(awaited_stream& over,
-                                       introduction& shown);
+/// Exchanges the bytes that two ends of a `stream_over` say first, to
+/// authenticate. None: the other side is trusted.
+boost::asio::awaitable<std::optional<refusal>> introduce(awaited_stream& over,
+                                                         link_side own,
+                                                         const trust& trusted);
 
-/// Authenticates two ends of a `stream_over`; uses bounded memory and no
-/// further file descriptor. A refusal closes the stream.
+/// The same for links of a job, of which both ends introduce themselves, within
+/// a time; uses bounded memory and no further file descriptor. A refusal closes
+/// the stream.
 boost::asio::awaitable<std::optional<refusal>> authenticate(
   std::shared_ptr<awaited_stream> over, link_side own, const trust& trusted,
   std::chrono::milliseconds within);

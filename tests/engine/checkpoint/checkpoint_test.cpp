@@ -283,7 +283,7 @@ TEST_CASE("a damaged checkpoint is refused by name, the one before is taken") {
        }},
       {"/manifest.json", "lacks the field 'run'",
        [](auto& bytes) { bytes.replace(bytes.find("\"run\""), 5, "\"ran\""); }},
-      {"/manifest.json", "'step' is not a whole number",
+      {"/manifest.json", "step must be a whole number",
        [](auto& bytes) {
          bytes.replace(bytes.find("\"step\": 2"), 9,
                        "\"step\": 9999999999999999");

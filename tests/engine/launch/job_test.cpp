@@ -13,7 +13,7 @@
 #include "../../temporary_folder.hpp"
 #include "joined_processes.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/launch/agent_store.hpp"
+#include "troupe/engine/launch/meeting_point.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

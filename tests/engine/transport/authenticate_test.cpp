@@ -105,6 +105,19 @@ TEST_CASE("another token is refused, and neither side sees the token") {
                 "another token", "another token");
 }
 
+TEST_CASE("a client that is sent its own bytes back refuses them") {
+  const auto ends = unix_sockets();
+  io_loop loop;
+  link_outcome client;
+  authenticate(loop, ends[0], link_side::client, by_token(), 20s, client.done(),
+               client.failed());
+  std::string hello(token_hello_bytes, 0);
+  ::recv(ends[1], hello.data(), hello.size(), MSG_WAITALL);
+  ::send(ends[1], hello.data(), hello.size(), MSG_NOSIGNAL);
+  CHECK_THAT(client.wait().reason, ContainsSubstring("wrong end of the link"));
+  ::close(ends[1]);
+}
+
 TEST_CASE("another key is refused by an alert") {
   check_refused(meet(tcp_sockets(), by_key("wrong-token"), by_key()),
                 "same token", "another token");

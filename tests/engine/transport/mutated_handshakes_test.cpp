@@ -74,7 +74,7 @@ void mutate_handshakes(int count) {
         trust{trust_kind::pre_shared_key, {}, tls_context::of_token(token)},
         trust{trust_kind::certificates, {}, context_in(folder / "set")}}) {
     const auto words = first_words(by);
-    REQUIRE(words.size() >= token_proof::hello_bytes);
+    REQUIRE(words.size() >= token_hello_bytes);
     io_loop loop;
     say(loop, by, mutated(words, random));
     const auto descriptors = open_descriptors();

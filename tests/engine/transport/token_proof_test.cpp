@@ -5,6 +5,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "troupe/base/error.hpp"
+#include "troupe/engine/transport/trust/keys.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;
@@ -23,9 +24,9 @@ std::string text(const secret_key& key) {
   return {key.begin(), key.end()};
 }
 
-[[gnu::noinline]] void check_refused(token_proof& by, const std::string& bytes,
-                                     const std::string& because) {
-  CHECK_THROWS_MATCHES(by.take(bytes), error,
+[[gnu::noinline]] void check_hello_refused(const std::string& hello,
+                                           const std::string& because) {
+  CHECK_THROWS_MATCHES(require_token_hello(hello, link_side::client), error,
                        MessageMatches(ContainsSubstring(because)));
 }
 
@@ -50,50 +51,33 @@ TEST_CASE("keys and hashes match the standards") {
   CHECK(random_bytes(32) != random_bytes(32));
 }
 
-TEST_CASE("two sides that know the token prove it to each other") {
-  token_proof client(link_side::client, "token");
-  token_proof server(link_side::server, "token");
-  CHECK(server.to_send().empty());
-  const auto hello = client.to_send();
-  CHECK(hello.size() == token_proof::hello_bytes);
-  CHECK(client.to_send().empty());
-  server.take(hello);
-  client.take(server.to_send());
-  const auto proof = client.to_send();
-  CHECK(proof.size() == token_proof::proof_bytes);
-  CHECK(client.wanted() == token_proof::proof_bytes);
-  server.take(proof);
-  CHECK(server.wanted() == 0);
-  client.take(server.to_send());
-  CHECK(client.wanted() == 0);
-}
-
-TEST_CASE("no token, another token, and proofs of others are refused") {
-  token_proof client(link_side::client, "token");
-  token_proof server(link_side::server, "another");
-  const auto hello = client.to_send();
-  server.take(hello);
-  client.take(server.to_send());
-  const auto proof = client.to_send();
-  check_refused(server, proof, "another token");
-  CHECK(server.to_send().empty());
-
-  // A client that is sent its own bytes back.
-  token_proof alone(link_side::client, "token");
-  check_refused(alone, alone.to_send(), "wrong end of the link");
-  // A proof that was right for other random bytes.
-  token_proof later(link_side::server, "token");
-  later.take(hello);
-  check_refused(later, proof, "another token");
+TEST_CASE("a proof depends on the token, the side and both hellos") {
+  const auto client = token_hello(link_side::client);
+  const auto server = token_hello(link_side::server);
+  CHECK(client.size() == token_hello_bytes);
+  require_token_hello(client, link_side::client);
+  require_token_hello(server, link_side::server);
+  const auto proof = token_proof("token", link_side::client, client, server);
+  CHECK(proof.size() == token_proof_bytes);
+  CHECK(proof == token_proof("token", link_side::client, client, server));
+  CHECK(proof != token_proof("another", link_side::client, client, server));
+  CHECK(proof != token_proof("token", link_side::server, client, server));
+  // Of other random bytes.
+  CHECK(proof
+        != token_proof("token", link_side::client, client,
+                       token_hello(link_side::server)));
 }
 
 TEST_CASE("hellos that are none say what to do") {
-  const auto good = token_proof(link_side::client, "token").to_send();
-  token_proof server(link_side::server, "token");
-  check_refused(server, "GET / HTTP/1.1" + std::string(26, ' '),
-                "not a process of a troupe job");
-  check_refused(server, '\x16' + std::string(39, ' '), "uses TLS");
+  const auto good = token_hello(link_side::client);
+  require_token_hello(good.substr(0, 3), link_side::client);
+  check_hello_refused("G", "not a process of a troupe job");
+  check_hello_refused("GET / HTTP/1.1" + std::string(26, ' '),
+                      "not a process of a troupe job");
+  check_hello_refused('\x16' + std::string(39, ' '), "uses TLS");
   auto newer = good;
   newer[4] = 9;
-  check_refused(server, newer, "with version 9, this program with 1");
+  check_hello_refused(newer, "with version 9, this program with 1");
+  // A side that is sent its own bytes back.
+  check_hello_refused(token_hello(link_side::server), "wrong end of the link");
 }
