@@ -1,9 +1,7 @@
 // Who there is, what each does, and who talks to whom.
 const node_of = (name, state, doing) => {
-  const node = make("div", "node " + state);
-  const title = make("div", "name");
-  title.append(make("span", "dot " + state), name);
-  node.append(title, make("div", "doing", doing));
+  const node = make("div", "node " + state,
+    make("div", "name", make("span", "dot " + state), name), make("div", "doing", doing));
   node.title = doing;
   node.dataset.actor = name;
   return node;
@@ -30,13 +28,10 @@ const rank_node = (rank, state, dense) => {
 
 const replica_box = (replica, state, nodes) => {
   const ranks = state.actors.ranks.filter(r => r.replica === replica);
-  const box = make("div", "replica"), grid = make("div", "ranks");
-  if (state.facts.replicas > 1) box.append(make("div", "note", "replica " + replica));
   const dense = state.actors.ranks.length > 16;
   nodes.ranks[replica] = ranks.map(rank => rank_node(rank, state, dense));
-  grid.append(...nodes.ranks[replica]);
-  box.append(grid);
-  return box;
+  const note = state.facts.replicas > 1 ? [make("div", "note", "replica " + replica)] : [];
+  return make("div", "replica", ...note, make("div", "ranks", ...nodes.ranks[replica]));
 };
 
 const waiting_for = (state, what) =>
@@ -60,24 +55,21 @@ const coordinator_node = state => {
 };
 
 const monitor_line = (monitor, over) => {
-  const parts = [], line = make("div", "monitor");
+  const parts = [];
   if (over) parts.push("ended");
   if (!over && monitor.waiting) parts.push(`${monitor.waiting} waiting`);
   if (monitor.dropped) parts.push(`${monitor.dropped} dropped`);
   if (monitor.trouble) parts.push("detached: " + monitor.trouble);
   const state = monitor.trouble ? "failed" : over ? "ended" : monitor.dropped ? "waiting" : "running";
-  line.append(make("span", "dot " + state), monitor.name, make("span", "doing", parts.join(", ")));
+  const line = make("div", "monitor", make("span", "dot " + state), monitor.name,
+    make("span", "doing", parts.join(", ")));
   line.title = parts.join(", ");
   line.dataset.actor = monitor.name;
   return line;
 };
 
-const monitors_node = state => {
-  const node = make("div", "node list");
-  node.append(make("div", "name", "monitors"),
-    ...state.actors.monitors.map(m => monitor_line(m, state.over)));
-  return node;
-};
+const monitors_node = state => make("div", "node list", make("div", "name", "monitors"),
+  ...state.actors.monitors.map(m => monitor_line(m, state.over)));
 
 const reducer_line = state => {
   const line = make("div", "reducers");
@@ -145,12 +137,8 @@ const draw_edges = (place, nodes) => {
 };
 
 const draw_actor_legend = () => {
-  const legend = by_id("actors-legend");
-  legend.replaceChildren();
-  for (const [text, name] of [["working", "running"], ["waits, or is waited for", "waiting"],
-    ["idle, or ended", ""], ["failed", "failed"]]) {
-    const key = make("span", "key");
-    key.append(make("span", "dot " + name), text);
-    legend.append(key);
-  }
+  const keys = [["working", "running"], ["waits, or is waited for", "waiting"],
+    ["idle, or ended", ""], ["failed", "failed"]];
+  by_id("actors-legend").replaceChildren(...keys.map(
+    ([text, name]) => make("span", "key", make("span", "dot " + name), text)));
 };
