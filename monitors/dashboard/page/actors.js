@@ -72,39 +72,33 @@ const monitors_node = state => make("div", "node list", make("div", "name", "mon
   ...state.actors.monitors.map(m => monitor_line(m, state.over)));
 
 const reducer_line = state => {
-  const line = make("div", "reducers");
   const awaited = !state.over && waiting_for(state, "reducer");
   const {stages} = state.facts, few = stages <= 24;
-  for (let stage = 0; stage < (few ? stages : 1); ++stage)
-    line.append(make("span", "chip" + (awaited ? " on waiting" : ""),
-      few ? "reducer " + stage : `reducers 0 to ${stages - 1}`));
-  line.append(make("span", "note", state.facts.replicas < 2
-    ? "nothing to reduce: one replica" : awaited ? "are waited for" : "gradients over replicas"));
-  return line;
+  const names = few ? state.facts.rank_of_stage.map((_, stage) => "reducer " + stage)
+    : [`reducers 0 to ${stages - 1}`];
+  return make("div", "reducers",
+    ...names.map(name => make("span", "chip" + (awaited ? " on waiting" : ""), name)),
+    make("span", "note", state.facts.replicas < 2
+      ? "nothing to reduce: one replica" : awaited ? "are waited for" : "gradients over replicas"));
 };
 
 const draw_actors = state => {
   const place = by_id("actors"), nodes = {ranks: []};
-  const left = make("div", "column"), centre = make("div", "column"), right = make("div", "column");
+  const replicas = [...Array(state.facts.replicas).keys()];
   nodes.coordinator = coordinator_node(state);
-  nodes.loaders = [];
-  left.append(nodes.coordinator);
-  for (let replica = 0; replica < state.facts.replicas; ++replica) {
-    nodes.loaders.push(loader_node(replica, state));
-    centre.append(replica_box(replica, state, nodes));
-  }
-  left.append(...nodes.loaders);
-  nodes.reducers = reducer_line(state);
-  centre.append(nodes.reducers);
+  nodes.loaders = replicas.map(replica => loader_node(replica, state));
+  const boxes = replicas.map(replica => replica_box(replica, state, nodes));
   const dropped = state.actors.monitors.reduce((sum, m) => sum + m.dropped, 0);
   nodes.hub = node_of("event hub", state.over ? "ended" : "running",
     state.over ? "ended" : `${state.actors.monitors.length} monitors` + (dropped ? `, ${dropped} events dropped` : ""));
   nodes.monitors = monitors_node(state);
-  right.append(nodes.hub, nodes.monitors);
   place.classList.toggle("dense", state.actors.ranks.length > 16);
   place.dataset.actors = 2 + nodes.loaders.length + state.actors.ranks.length
     + state.facts.stages * (1 + state.facts.replicas) + state.actors.monitors.length;
-  place.replaceChildren(left, centre, right);
+  place.replaceChildren(
+    make("div", "column", nodes.coordinator, ...nodes.loaders),
+    make("div", "column", ...boxes, reducer_line(state)),
+    make("div", "column", nodes.hub, nodes.monitors));
   draw_edges(place, nodes);
 };
 
