@@ -144,10 +144,6 @@ bool shows_anything(const std::string& glob, const stage_modules& stages) {
   });
 }
 
-}  // namespace
-
-namespace {
-
 /// Each layer belongs to one stage, in the model's order.
 void require_cover(const stage_split& ranges, std::int32_t layers) {
   std::int32_t next = 0;

@@ -55,6 +55,12 @@ def peer(script, *words):
     return report([sys.executable, script, *words], os.path.join(HERE, "peers"))
 
 
+def peer_step(script, *words):
+    """A peer's step in seconds, and the memory of its processes in MiB."""
+    out = peer(script, *words)
+    return {"step": out["step_s"], "memory": sum(out["rss_peak_mib"])}
+
+
 def train(a, *words, processes=1):
     """The steps that `troupe train` logs."""
     launch = ["launch", "--processes", processes, "--"] if processes > 1 else []
@@ -91,6 +97,13 @@ def alternated(pairs, theirs, ours):
                 for key in rows[0][which]}
 
     return middle(0), middle(1)
+
+
+def compared(theirs, ours):
+    """Cells: the steps in ms, how much faster ours is, and the memory in MiB."""
+    return (f"{theirs['step'] * 1e3:.1f}", f"{ours['step'] * 1e3:.1f}",
+            f"{theirs['step'] / ours['step']:.2f} x",
+            f"{theirs['memory']:.0f}", f"{ours['memory']:.0f}")
 
 
 def heading(*columns):

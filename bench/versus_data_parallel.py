@@ -9,7 +9,7 @@ troupe (unless --processes 2); one thread a replica in both. Prints a Markdown
 table.
 """
 
-from runs import MEDIUM, SMALL, alternated, flags, heading, parser, peer, row
+from runs import MEDIUM, SMALL, alternated, compared, flags, heading, parser, peer_step, row
 from versus_torch import of_troupe
 
 # name: shape, the peer, our schedule and flags, steps
@@ -23,9 +23,8 @@ CASES = {
 
 
 def of_peer(a, shape, kind, steps):
-    out = peer("peer_data_parallel.py", *flags(shape), "--kind", kind, "--text", a.text,
-               "--steps", steps)
-    return {"step": out["step_s"], "memory": sum(out["rss_peak_mib"])}
+    return peer_step("peer_data_parallel.py", *flags(shape), "--kind", kind, "--text", a.text,
+                     "--steps", steps)
 
 
 def main():
@@ -41,9 +40,7 @@ def main():
             a.pairs, lambda: of_peer(a, shape, kind, steps),
             lambda: of_troupe(a, shape, schedule, steps, "--ranks", 1, "--data-parallel", 2,
                               *ours))
-        row(name, f"{theirs['step'] * 1e3:.1f}", f"{own['step'] * 1e3:.1f}",
-            f"{theirs['step'] / own['step']:.2f} x", f"{theirs['memory']:.0f}",
-            f"{own['memory']:.0f}")
+        row(name, *compared(theirs, own))
 
 
 if __name__ == "__main__":

@@ -8,11 +8,10 @@ ratios are those of the medians. One process a rank for the peer, one process
 for troupe (unless --processes 2); one thread a rank in both. Prints a Markdown table.
 """
 
-import json
 import statistics
 
-from runs import (MANY, MEDIUM, SMALL, WARMUP, alternated, flags, heading, parser, peer,
-                  plain_rate, row, run, step_times, train)
+from runs import (MANY, MEDIUM, SMALL, WARMUP, alternated, compared, flags, heading, parser,
+                  peer_step, plain_rate, row, run, step_times, train)
 
 # name: shape, the peer's schedule, ours, stages a rank, steps
 CASES = {
@@ -37,10 +36,7 @@ def of_peer(a, case):
         words += ["--plain", "--threads", 2]
     else:
         words += ["--schedule", schedule, "--stages-per-rank", per_rank]
-        # gloo refuses the messages that V placements send a rank from itself.
-        words += ["--skip-self-p2p"] if schedule in ("zbv", "dualpipev") else []
-    out = peer("peer_torch_pipelining.py", *words)
-    return {"step": out["step_s"], "memory": sum(out["rss_peak_mib"])}
+    return peer_step("peer_torch_pipelining.py", *words)
 
 
 def of_troupe(a, shape, schedule, steps, *more):
@@ -66,17 +62,8 @@ def measure(a, case):
     theirs, ours = alternated(
         a.pairs, lambda: of_peer(a, case),
         lambda: of_troupe(a, shape, schedule, steps, "--ranks", 2, "--stages-per-rank", per_rank))
-    return {
-        "case": case,
-        "peer_ms": theirs["step"] * 1e3,
-        "troupe_ms": ours["step"] * 1e3,
-        "speed": theirs["step"] / ours["step"],
-        "peer_mib": theirs["memory"],
-        "troupe_mib": ours["memory"],
-        "memory": ours["memory"] / theirs["memory"],
-        "paper": ours["paper"],
-        "step_paper": ours["step_paper"],
-    }
+    row(case, *compared(theirs, ours), f"{ours['memory'] / theirs['memory']:.0%}",
+        f"{ours['paper']:.3f}", f"{ours['step_paper']:.3f}")
 
 
 def main():
@@ -84,20 +71,11 @@ def main():
     ap.add_argument("--cases", default=",".join(CASES))
     ap.add_argument("--processes", type=int, default=1, help="of troupe")
     ap.add_argument("--link", default="socket", help="between them: socket or shared")
-    ap.add_argument("--json", help="also write the figures here")
     a = ap.parse_args()
     heading("case", "peer ms", "troupe ms", "speed", "peer MiB", "troupe MiB", "memory",
             "lanes / paper", "step / paper")
-    rows = []
     for case in a.cases.split(","):
-        r = measure(a, case)
-        rows.append(r)
-        row(case, f"{r['peer_ms']:.1f}", f"{r['troupe_ms']:.1f}", f"{r['speed']:.2f} x",
-            f"{r['peer_mib']:.0f}", f"{r['troupe_mib']:.0f}", f"{r['memory']:.0%}",
-            f"{r['paper']:.3f}", f"{r['step_paper']:.3f}")
-    if a.json:
-        with open(a.json, "w") as f:
-            json.dump(rows, f, indent=1)
+        measure(a, case)
 
 
 if __name__ == "__main__":

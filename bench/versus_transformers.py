@@ -12,7 +12,8 @@ import os
 import statistics
 import tempfile
 
-from runs import WARMUP, alternated, flags, heading, parser, peer, row, step_times, train
+from runs import (WARMUP, alternated, compared, flags, heading, parser, peer_step, row,
+                  step_times, train)
 
 SHAPE = dict(microbatches=8, microbatch_size=4, seq=128)
 STEPS = 4
@@ -41,9 +42,8 @@ def make_tokens(path, vocabulary):
 
 
 def of_peer(folder, vocabulary):
-    out = peer("peer_transformers.py", "--model", folder, "--vocabulary", vocabulary,
-               *flags(SHAPE), "--steps", STEPS, "--warmup", WARMUP)
-    return {"step": out["step_s"], "memory": sum(out["rss_peak_mib"])}
+    return peer_step("peer_transformers.py", "--model", folder, "--vocabulary", vocabulary,
+                     *flags(SHAPE), "--steps", STEPS, "--warmup", WARMUP)
 
 
 def of_troupe(a, folder, tokens):
@@ -63,9 +63,7 @@ def main():
             make_tokens(tokens, fields["vocab_size"])
             theirs, own = alternated(a.pairs, lambda: of_peer(folder, fields["vocab_size"]),
                                      lambda: of_troupe(a, folder, tokens))
-        row(name, f"{theirs['step'] * 1e3:.1f}", f"{own['step'] * 1e3:.1f}",
-            f"{theirs['step'] / own['step']:.2f} x", f"{theirs['memory']:.0f}",
-            f"{own['memory']:.0f}", f"{own['memory'] / theirs['memory'] * 100:.0f} %")
+        row(name, *compared(theirs, own), f"{own['memory'] / theirs['memory']:.0%}")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ void add_detach_command(CLI::App* command);
 void add_events_command(CLI::App* command);
 void add_top_command(CLI::App* command);
 void add_replan_command(CLI::App* command);
-/// Throws `stopped_by_signal` with the exit code of the first process that
+/// Throws `process_end` with the exit code of the first process that
 /// fails.
 void add_launch_command(CLI::App* command);
 void add_checkpoint_command(CLI::App* command);

@@ -90,12 +90,12 @@ void launch(const CLI::App& app, const launch_settings& settings) {
   });
   const auto outcome = launch_locally(what);
   if (signals.exit_code() != 0)
-    throw stopped_by_signal("the processes were stopped by a signal",
-                            signals.exit_code());
+    throw process_end("the processes were stopped by a signal",
+                      signals.exit_code());
   if (outcome.exit_code != 0)
-    throw stopped_by_signal(fmt::format("process {} was the first to fail: {}",
-                                        outcome.first_to_fail, outcome.how),
-                            outcome.exit_code);
+    throw process_end(fmt::format("process {} was the first to fail: {}",
+                                  outcome.first_to_fail, outcome.how),
+                      outcome.exit_code);
 }
 
 }  // namespace

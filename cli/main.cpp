@@ -52,10 +52,10 @@ int run(const argument_list& arguments) {
 int run_told(const std::function<int()>& work) {
   try {
     return work();
-  } catch (const told_failure& reason) {
-    return reason.exit_code();
-  } catch (const stopped_by_signal& reason) {
-    return complain("", reason.what(), reason.exit_code());
+  } catch (const process_end& reason) {
+    const std::string text = reason.what();
+    return text.empty() ? reason.exit_code()
+                        : complain("", text.c_str(), reason.exit_code());
   } catch (const troupe::error&) {
     throw;
   } catch (const std::filesystem::filesystem_error&) {

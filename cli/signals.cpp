@@ -133,4 +133,9 @@ void signal_watch::require_none(const char* during) const {
     fail(error_code::interrupted, "{} during {}", name(), during);
 }
 
+void signal_watch::end_process(const std::string& text) const {
+  end_soon(exit_code());
+  throw process_end(text, exit_code());
+}
+
 }  // namespace troupe::cli

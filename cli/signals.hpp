@@ -11,7 +11,8 @@
 
 namespace troupe::cli {
 
-/// Ends the process with an exit code.
+/// Ends the process with an exit code: stopped by a signal, or by another
+/// process. Without a text the reason has been printed.
 class process_end : public std::runtime_error {
  public:
   process_end(const std::string& what, int code)
@@ -20,16 +21,6 @@ class process_end : public std::runtime_error {
 
  private:
   int code_;
-};
-
-/// A run ended by a signal, or by another process.
-class stopped_by_signal : public process_end {
-  using process_end::process_end;
-};
-
-/// A failure that was reported already.
-class told_failure : public process_end {
-  using process_end::process_end;
 };
 
 /// Ends this process with that code after a while, in any case: a running op
@@ -69,6 +60,9 @@ class signal_watch {
   std::string name() const;
   /// Throws `interrupted`, naming the activity, if there was a signal.
   void require_none(const char* during) const;
+  /// Throws the end of the process by the received signal; the process ends
+  /// soon in any case, as a reader of its output may be stuck.
+  [[noreturn]] void end_process(const std::string& text) const;
 
  private:
   struct state;

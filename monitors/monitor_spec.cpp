@@ -23,9 +23,12 @@
 namespace troupe {
 
 TROUPE_FIELDS(gap_options, interval, match, histogram)
+TROUPE_FIELDS(gradient_dump_options, folder, start, end, every, save_first_n,
+              match)
 TROUPE_FIELDS(overflow_options, frames, trace, abort_after, underflow_share,
               stop, every, match)
 TROUPE_FIELDS(stability_options, window, rolling, sigmas)
+TROUPE_FIELDS(timeline_files, svg, trace, steps, anomalies)
 TROUPE_FIELDS(throughput_options, interval, peak_flops, straggler)
 TROUPE_FIELDS(retro_options, folder, steps, match, tensors, nonfinite, max_abs,
               loss_factor, dumps)
@@ -50,14 +53,8 @@ monitor make_gradient_dump(settings& given, const monitor_context& context) {
   options.held_bytes =
     std::max(options.held_bytes, bytes_of_gradients(context));
   auto held_gib = static_cast<double>(options.held_bytes) / gib;
-  given("folder", options.folder);
-  given("start", options.start);
-  given("end", options.end);
-  given("every", options.every);
-  given("save_first_n", options.save_first_n);
-  given("match", options.match);
   given("held_gib", held_gib);
-  given.require_all_read();
+  options = given.all(options);
   if (!(held_gib > 0 && held_gib < 1e6))
     fail(error_code::invalid_argument,
          "gradient_dump: held_gib is {}; use a size above 0", held_gib);
@@ -83,12 +80,7 @@ monitor make_throughput(settings& given, const monitor_context& context) {
 }
 
 monitor make_timeline(settings& given, const monitor_context&) {
-  timeline_files files;
-  given("svg", files.svg);
-  given("trace", files.trace);
-  given("steps", files.trace_steps);
-  given("anomalies", files.anomalies);
-  given.require_all_read();
+  const auto files = given.all<timeline_files>();
   if (files.svg.empty() && files.trace.empty())
     throw error(error_code::invalid_argument,
                 "monitor timeline: nothing to write; give svg=FILE or "

@@ -27,24 +27,15 @@ void job_plans::add(const plan& further) {
   for (const auto& channel : further.channels)
     credits += channel.credits;
   const std::scoped_lock lock(mutex_);
-  messages_ = std::max<std::int64_t>(messages_, std::ssize(further.messages));
-  microbatches_ = std::max<std::int64_t>(microbatches_, further.microbatches);
-  credits_ = std::max(credits_, credits);
+  auto& [messages, microbatches, most_credits] = most_;
+  messages = std::max<std::int64_t>(messages, std::ssize(further.messages));
+  microbatches = std::max<std::int64_t>(microbatches, further.microbatches);
+  most_credits = std::max(most_credits, credits);
 }
 
-bool job_plans::has_message(std::int32_t message) const {
+job_plans::limits job_plans::most() const {
   const std::scoped_lock lock(mutex_);
-  return message >= 0 && message < messages_;
-}
-
-bool job_plans::has_microbatch(std::int32_t microbatch) const {
-  const std::scoped_lock lock(mutex_);
-  return microbatch >= 0 && microbatch < microbatches_;
-}
-
-std::int64_t job_plans::most_credits() const {
-  const std::scoped_lock lock(mutex_);
-  return credits_;
+  return most_;
 }
 
 void admission::begin(const step_pointer& step) {
@@ -69,7 +60,7 @@ void admission::check(std::int32_t sender, const frame_head& announced) {
 void admission::count(std::int32_t sender) {
   const std::scoped_lock lock(mutex_);
   const auto held = ++held_[static_cast<std::size_t>(sender)];
-  const auto most = plans_->most_credits() * layout_.data_ranks;
+  const auto most = plans_->most().credits * layout_.data_ranks;
   if (held > most)
     fail(error_code::mismatch,
          "process {} has {} tensors in flight, but the plan's credits allow {}",
@@ -107,7 +98,7 @@ void admission::require_place(std::int32_t sender,
          "process {} sent a tensor from stage {} to stage {} of replica {}, "
          "which are not stages of that process and this one",
          sender, header.from_stage, header.to_stage, header.data_rank);
-  if (!plans_->has_message(header.message))
+  if (!is_below(header.message, plans_->most().messages))
     fail(error_code::mismatch,
          "process {} sent message {}, which the plan does not have", sender,
          header.message);
@@ -169,7 +160,8 @@ void admission::check(std::int32_t sender, const event& told) const {
     && is_below(place.data_rank, layout_.data_ranks)
     && (place.rank == none || is_below(place.rank, plans_->places().ranks))
     && (is_load || is_below(place.stage, plans_->places().stages()))
-    && (place.microbatch == none || plans_->has_microbatch(place.microbatch));
+    && (place.microbatch == none
+        || is_below(place.microbatch, plans_->most().microbatches));
   if (!is_known)
     fail(error_code::mismatch,
          "process {} names rank {}, stage {}, microbatch {} of replica {}, "

@@ -24,15 +24,17 @@ class job_plans {
   void add(const plan& further);
 
   const placement& places() const { return placement_; }
-  bool has_message(std::int32_t message) const;
-  bool has_microbatch(std::int32_t microbatch) const;
-  /// Most messages of one replica that may be sent and not consumed.
-  std::int64_t most_credits() const;
+  /// Of any plan; credits: messages of one replica that may be sent and not
+  /// consumed.
+  struct limits {
+    std::int64_t messages = 0, microbatches = 0, credits = 0;
+  };
+  limits most() const;
 
  private:
   placement placement_;
   mutable std::mutex mutex_;
-  std::int64_t messages_ = 0, microbatches_ = 0, credits_ = 0;  // at most
+  limits most_;
 };
 
 /// Holds what other processes send against the plans: tensors before memory is

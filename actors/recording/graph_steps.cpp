@@ -44,34 +44,6 @@ std::int64_t tokens_of(const std::vector<microbatch_data>& step) {
 
 }  // namespace
 
-graph_inputs::graph_inputs(const std::vector<microbatch_data>& first,
-                           device_stream& stream) {
-  for (const auto& data : first)
-    held_.push_back(to_device(data, stream));
-}
-
-bool graph_inputs::fit(const std::vector<microbatch_data>& step) const {
-  return std::ranges::equal(step, held_, fits);
-}
-
-void graph_inputs::copy(const std::vector<microbatch_data>& step,
-                        device_stream& stream) {
-  for (std::size_t i = 0; i < step.size(); ++i) {
-    const auto source = tensors_of(step[i]);
-    const auto target = tensors_of(held_[i]);
-    for (std::size_t t = 0; t < source.size(); ++t)
-      copy_to_device(source[t], target[t], stream);
-  }
-}
-
-std::shared_ptr<const microbatch_source> graph_inputs::source() const {
-  return make_source(
-    [held = held_](std::int64_t index) {
-      return held[static_cast<std::size_t>(index)];
-    },
-    std::ssize(held_));
-}
-
 graph_steps::graph_steps(graph_steps_setup setup)
   : setup_(std::move(setup)),
     gradients_(std::make_shared<const plan>(gradients_of(*setup_.whole))),
@@ -169,13 +141,23 @@ step_report graph_steps::run_as_usual(const step_settings& settings,
 /// Lets there be a graph that reads this step's microbatches.
 bool graph_steps::prepare(const step_settings& settings,
                           const std::vector<microbatch_data>& step) {
-  if (inputs_ && !inputs_->fit(step))
-    return false;
-  if (inputs_)
-    inputs_->copy(step, *origin_);
+  if (inputs_.empty())
+    for (const auto& data : step)
+      inputs_.push_back(to_device(data, *origin_));
+  else if (std::ranges::equal(step, inputs_, fits))
+    copy_to_inputs(step);
   else
-    inputs_.emplace(step, *origin_);
+    return false;
   return (graph_ && recorded_scale_ == settings.loss_scale) || record(settings);
+}
+
+void graph_steps::copy_to_inputs(const std::vector<microbatch_data>& step) {
+  for (std::size_t i = 0; i < step.size(); ++i) {
+    const auto source = tensors_of(step[i]);
+    const auto target = tensors_of(inputs_[i]);
+    for (std::size_t t = 0; t < source.size(); ++t)
+      copy_to_device(source[t], target[t], *origin_);
+  }
 }
 
 bool graph_steps::record(const step_settings& settings) {
@@ -201,13 +183,17 @@ void graph_steps::run_recorded(const step_settings& settings, bool& ended) {
   part.first_microbatch = 0;
   part.tells_memory = false;
   const auto recorded = std::make_shared<recording>();
+  const auto source = make_source(
+    [held = inputs_](std::int64_t index) {
+      return held[static_cast<std::size_t>(index)];
+    },
+    std::ssize(inputs_));
   std::vector<event_handle> reduced;
   const auto begin = origin_->record();
   each_device([&](rank_device& rank) { rank.wait_for(*begin); });
   try {
     reduced =
-      setup_.actors->run_part(part, gradients_, inputs_->source(), recorded)
-        .reduced;
+      setup_.actors->run_part(part, gradients_, source, recorded).reduced;
   } catch (...) {
     recorded->fail("the run has ended");
     throw;
@@ -242,7 +228,7 @@ void graph_steps::give_up(const std::string& why) {
     "steps can't be recorded as graphs, so all run op by op from here on: {}",
     why);
   forget();
-  inputs_.reset();
+  inputs_.clear();
   off_ = true;
 }
 

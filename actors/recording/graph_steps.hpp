@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "troupe/actors/pipeline.hpp"
@@ -10,25 +9,6 @@
 namespace troupe {
 
 class loader_core;
-
-/// The microbatches of a step, those of all replicas, in memory of a device
-/// that stays where it is: what a recorded step reads. One thread at a time.
-class graph_inputs {
- public:
-  /// Copies of these, on the stream.
-  graph_inputs(const std::vector<microbatch_data>& first,
-               device_stream& stream);
-
-  /// Whether another step's have the same names, shapes and dtypes.
-  bool fit(const std::vector<microbatch_data>& step) const;
-  /// Copies another step's, which fit, behind what the stream was given.
-  void copy(const std::vector<microbatch_data>& step, device_stream& stream);
-  /// They, as data: microbatch 0 is the first of the first replica.
-  std::shared_ptr<const microbatch_source> source() const;
-
- private:
-  std::vector<microbatch_data> held_;
-};
 
 struct graph_steps_setup {
   pipeline* actors = nullptr;
@@ -67,6 +47,7 @@ class graph_steps {
   void load_ahead();
   bool prepare(const step_settings& settings,
                const std::vector<microbatch_data>& step);
+  void copy_to_inputs(const std::vector<microbatch_data>& step);
   bool record(const step_settings& settings);
   void run_recorded(const step_settings& settings, bool& ended);
   void join(const std::vector<event_handle>& reduced);
@@ -81,7 +62,9 @@ class graph_steps {
   event_source now_;
   std::vector<loader_core> loaders_;  // by replica
   std::unique_ptr<device_stream> origin_;
-  std::optional<graph_inputs> inputs_;
+  /// The microbatches of a step, those of all replicas, in memory of the device
+  /// that stays where it is: what a recorded step reads. Empty before it.
+  std::vector<microbatch_data> inputs_;
   std::unique_ptr<device_graph> graph_;
   double recorded_scale_ = 0;
   std::int64_t launches_ = 0;

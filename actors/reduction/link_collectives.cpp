@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "troupe/base/error.hpp"
+#include "troupe/engine/stage/sharding/ties.hpp"
 
 namespace troupe {
 
@@ -61,23 +62,22 @@ void copy_row(const at::Tensor& row, tensor_list& tensors) {
 
 }  // namespace
 
-link_collectives::link_collectives(std::vector<std::int32_t> owners,
-                                   gradient_mean mean, std::int32_t process,
+link_collectives::link_collectives(collective_group group, std::int32_t process,
                                    sender send)
-  : owners_(std::move(owners)),
-    mean_(mean),
-    copies_(std::max(1, count() / std::max(1, mean.replicas()))),
+  : group_(std::move(group)),
+    copies_(std::max(1, static_cast<std::int32_t>(group_.owners.size())
+                          / std::max(1, group_.mean.replicas()))),
     process_(process),
-    send_(std::move(send)) {}
-
-link_collectives::link_collectives(tied_group group, std::int32_t process,
-                                   sender send)
-  : link_collectives({}, 1, process, std::move(send)) {
-  tied_ = std::move(group);
-  for (std::size_t t = 0; t < tied_->stages.size(); ++t)
-    for (const auto stage : tied_->stages[t]) {
+    send_(std::move(send)) {
+  if (group_.ties.empty())
+    owners_ = group_.owners;
+  const auto stages = joined(group_.ties);
+  for (std::size_t t = 0; t < group_.ties.size(); ++t)
+    for (const auto stage : group_.ties[t]) {
+      const auto member = std::ranges::lower_bound(stages, stage);
       holders_.push_back({static_cast<std::int32_t>(t), stage});
-      owners_.push_back(tied_->owners.at(static_cast<std::size_t>(stage)));
+      owners_.push_back(
+        group_.owners.at(static_cast<std::size_t>(member - stages.begin())));
     }
 }
 
@@ -128,38 +128,32 @@ bool link_collectives::run(std::int64_t call,
   members_ = &members;
   const auto& first = members.front();
   shards_ = first.work.layouts.empty() ? 1 : first.work.layouts[0]->shards();
-  auto& state = calls_[call];
-  if (state.kind && *state.kind != first.work.kind)
-    fail(error_code::mismatch,
-         "collective {} of stage {} is {} here (process {}), and {} in another "
-         "process",
-         call, first.owner.stage, to_text(first.work.kind), process_,
-         to_text(*state.kind));
-  state.kind = first.work.kind;
-  if (tied_)
-    for (const auto& each : members)
-      give_tied(each);
-  auto member = members.begin();
-  for (std::int32_t m = 0; m < count() && !tied_; ++m) {
-    if (owner(m) != process_)
-      continue;
-    if (first.work.kind == collective_kind::all_gather)
-      give_shards(m, *member++);
-    else
-      give_gradients(m, *member++);
-  }
+  auto& kind = calls_[call].kind;
+  require_same(call, first.owner.stage, first.work.kind,
+               kind.value_or(first.work.kind));
+  kind = first.work.kind;
+  for (const auto& each : members)
+    give(each);
   return finish();
 }
 
-void link_collectives::give_gradients(std::int32_t member,
-                                      const collective_request& from) {
+void link_collectives::give(const collective_request& from) {
+  if (from.work.kind == collective_kind::tied_sum)
+    give_tied(from);
+  else if (from.work.kind == collective_kind::all_gather)
+    give_shards(from);
+  else
+    give_gradients(from);
+}
+
+void link_collectives::give_gradients(const collective_request& from) {
   const auto& work = from.work;
   const bool scatters = work.kind == collective_kind::reduce_scatter;
   const auto pieces = scatters ? shards_ : count();
   const auto row =
     scatters ? at::Tensor{} : row_of(work.tensors, from.owner.stage);
   for (std::int32_t p = 0; p < pieces; ++p) {
-    collective_part part{from.serial, from.owner.stage, member, p, {},
+    collective_part part{from.serial, from.owner.stage, member_of(from), p, {},
                          call_,       work.kind};
     if (scatters) {
       part.values = row_of(pieces_with_presence(work, p), from.owner.stage);
@@ -176,15 +170,14 @@ void link_collectives::give_gradients(std::int32_t member,
 }
 
 /// Without the padding.
-void link_collectives::give_shards(std::int32_t member,
-                                   const collective_request& from) {
+void link_collectives::give_shards(const collective_request& from) {
   const auto& work = from.work;
   tensor_list contents;
   for (std::size_t row = 0; row < work.tensors.size(); ++row)
     contents.push_back(work.tensors[row].narrow(
       0, 0, work.layouts[row]->content(from.data_rank % shards_)));
-  const collective_part part{from.serial, from.owner.stage,  none,
-                             member,      at::cat(contents), call_,
+  const collective_part part{from.serial,     from.owner.stage,  none,
+                             member_of(from), at::cat(contents), call_,
                              work.kind};
   hand_out(part);
 }
@@ -202,7 +195,7 @@ void link_collectives::give_tied(const collective_request& from) {
     hand_out(
       {from.serial, from.owner.stage, none, holder,
        gradient.defined() ? gradient.reshape(-1).clone() : at::empty({0}),
-       call_, collective_kind::tied_sum, tied_->data_rank, tied_->copy});
+       call_, collective_kind::tied_sum, group_.data_rank, group_.copy});
   }
 }
 
@@ -216,12 +209,13 @@ void link_collectives::hand_out(const collective_part& result) {
 }
 
 void link_collectives::require_legal(const collective_part& part) const {
-  const auto pieces =
-    part.kind == collective_kind::reduce_scatter ? mean_.replicas() : count();
+  const auto pieces = part.kind == collective_kind::reduce_scatter
+                        ? group_.mean.replicas()
+                        : count();
   const bool is_result = part.member == none;
   const bool is_sum = part.kind == collective_kind::tied_sum;
   if (part.piece < 0 || part.piece >= pieces || part.member < none
-      || part.member >= count() || is_sum != tied_.has_value()
+      || part.member >= count() || is_sum == group_.ties.empty()
       || (is_sum && owner(part.piece) == process_)
       || ((is_sum || part.kind == collective_kind::all_gather) && !is_result)
       || (!is_result && owner(reducer(part.kind, part.piece)) != process_))
@@ -239,17 +233,22 @@ void link_collectives::require_legal(const collective_part& part) const {
       part.call, part.stage, next);
 }
 
-bool link_collectives::on(collective_part part) {
-  const at::NoGradGuard no_grad;
-  require_legal(part);
-  auto& state = calls_[part.call];
-  if (state.kind && *state.kind != part.kind)
+void link_collectives::require_same(std::int64_t call, std::int32_t stage,
+                                    collective_kind here,
+                                    collective_kind there) const {
+  if (here != there)
     fail(error_code::mismatch,
          "collective {} of stage {} is {} here (process {}), and {} in another "
          "process",
-         part.call, part.stage, to_text(*state.kind), process_,
-         to_text(part.kind));
-  state.kind = part.kind;
+         call, stage, to_text(here), process_, to_text(there));
+}
+
+bool link_collectives::on(collective_part part) {
+  const at::NoGradGuard no_grad;
+  require_legal(part);
+  auto& kind = calls_[part.call].kind;
+  require_same(part.call, part.stage, kind.value_or(part.kind), part.kind);
+  kind = part.kind;
   if (part.member != none)
     add(part);
   else
@@ -277,7 +276,7 @@ void link_collectives::add(const collective_part& part) {
            part.stage, describe(parts[0]), describe(each));
   collective_part result{part.serial, part.stage, none,     part.piece,
                          {},          part.call,  part.kind};
-  result.values = mean_.of(parts);
+  result.values = group_.mean.of(parts);
   parts.clear();
   hand_out(result);
 }
@@ -299,7 +298,7 @@ bool link_collectives::finish() {
     if (needs(kind, p) && !state.results.contains(p))
       return false;
   for (auto& each : *members_)
-    if (tied_)
+    if (kind == collective_kind::tied_sum)
       take_sums(each, state);
     else
       take_results(each, state);
@@ -327,7 +326,7 @@ void link_collectives::take_sums(collective_request& into,
       gradients.push_back(is_there ? values.view(like.sizes()).clone()
                                    : at::Tensor{});
     }
-    into.work.tensors[each.position] = mean_.of(gradients);
+    into.work.tensors[each.position] = group_.mean.of(gradients);
   }
 }
 

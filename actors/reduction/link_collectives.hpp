@@ -11,13 +11,16 @@
 
 namespace troupe {
 
-/// The stages of one replica and copy that hold tied parameters.
-struct tied_group {
-  std::int32_t data_rank = 0;
-  std::int8_t copy = 0;
+/// The members that make collectives together: the instances of a stage or,
+/// with `ties`, the stages of one replica and copy that hold tied parameters.
+struct collective_group {
+  /// The members' processes: by replica, then copy; of ties, by stage.
+  std::vector<std::int32_t> owners{};
+  gradient_mean mean = 1;  // over replicas
   /// By tie: the stages of its holders, in model order.
-  std::vector<std::vector<std::int32_t>> stages{};
-  std::vector<std::int32_t> owners{};  // by stage: its process
+  std::vector<std::vector<std::int32_t>> ties{};
+  std::int32_t data_rank = 0;  // of ties
+  std::int8_t copy = 0;
 };
 
 /// Over the links between processes. A reduction cuts the tensors of a member,
@@ -33,11 +36,8 @@ class link_collectives final : public collectives {
   using sender =
     std::function<void(std::int32_t process, collective_part part)>;
 
-  /// `owners`: the process of each member; `process`: this one.
-  link_collectives(std::vector<std::int32_t> owners, gradient_mean mean,
-                   std::int32_t process, sender send);
-  /// Of tied gradients: a member holds some, or none.
-  link_collectives(tied_group group, std::int32_t process, sender send);
+  /// `process`: this one.
+  link_collectives(collective_group group, std::int32_t process, sender send);
 
   bool spans_processes() const override { return true; }
   bool run(std::int64_t call,
@@ -64,13 +64,19 @@ class link_collectives final : public collectives {
     return static_cast<std::int32_t>(owners_.size());
   }
   std::int32_t data_rank(std::int32_t member) const { return member / copies_; }
+  std::int32_t member_of(const collective_request& request) const {
+    return request.data_rank * copies_ + request.owner.copy;
+  }
   std::int32_t reducer(collective_kind kind, std::int32_t piece) const;
   std::set<std::int32_t> readers(collective_kind kind,
                                  std::int32_t piece) const;
   bool needs(collective_kind kind, std::int32_t piece) const;
   void require_legal(const collective_part& part) const;
-  void give_gradients(std::int32_t member, const collective_request& from);
-  void give_shards(std::int32_t member, const collective_request& from);
+  void require_same(std::int64_t call, std::int32_t stage, collective_kind here,
+                    collective_kind there) const;
+  void give(const collective_request& from);
+  void give_gradients(const collective_request& from);
+  void give_shards(const collective_request& from);
   void give_tied(const collective_request& from);
   void hand_out(const collective_part& result);
   void add(const collective_part& part);
@@ -79,10 +85,9 @@ class link_collectives final : public collectives {
   void take_results(collective_request& into, call_state& from) const;
   void take_sums(collective_request& into, const call_state& from) const;
 
+  collective_group group_;
   std::vector<std::int32_t> owners_;  // by member; of tied ones, by holder
-  gradient_mean mean_;
-  std::optional<tied_group> tied_;
-  std::vector<holder> holders_;  // by tie, then in model order
+  std::vector<holder> holders_;       // by tie, then in model order
   std::int32_t copies_;
   std::int32_t process_;
   sender send_;

@@ -284,10 +284,6 @@ struct coordinator_state : step_supervisor {
   }
 
   void on(const watchdog_tick&) { look(core.step()); }
-
-  void handle(const std::function<void()>& work) {
-    guard(work, [this](const op_failure& failure) { on(failure); });
-  }
 };
 
 }  // namespace
@@ -297,18 +293,11 @@ caf::behavior coordinator_actor(caf::event_based_actor* self,
                                 const supervision& watch,
                                 const address_book_pointer& book,
                                 const handler_hook& hook) {
-  auto state = std::make_shared<coordinator_state>(
-    coordinator_state{{self, watch, book, hook}, coordinator_core{setup}});
-  const auto on = [state](auto& message) {
-    state->handle([&] { state->on(message); });
-  };
-  return behavior_by<coordinator_handle, stage_powers, rank_done, op_failure,
-                     peer_lost, stop_run, finish_run, interrupt_run,
-                     watchdog_tick>(on, [state](const run_step& request) {
-    state->asked = state->self->make_response_promise<step_outcome>();
-    state->handle([&] { state->begin(request); });
-    return state->asked;
-  });
+  return behavior_of_supervisor<coordinator_handle, stage_powers, rank_done,
+                                op_failure, peer_lost, stop_run, finish_run,
+                                interrupt_run, watchdog_tick>(
+    std::make_shared<coordinator_state>(
+      coordinator_state{{self, watch, book, hook}, coordinator_core{setup}}));
 }
 
 }  // namespace troupe

@@ -157,10 +157,6 @@ struct follower_state : step_supervisor {
     if (ends_with(lost, running))
       end();
   }
-
-  void handle(const std::function<void()>& work) {
-    guard(work, [this](const op_failure& failure) { on(failure); });
-  }
 };
 
 }  // namespace
@@ -169,19 +165,12 @@ caf::behavior follower_actor(caf::event_based_actor* self,
                              const supervision& watch,
                              const address_book_pointer& book,
                              const handler_hook& hook) {
-  auto state =
-    std::make_shared<follower_state>(follower_state{{self, watch, book, hook}});
-  const auto on = [state](auto& message) {
-    state->handle([&] { state->on(message); });
-  };
-  return behavior_by<follower_handle, remote_begin, stage_powers, rank_done,
-                     norm_known, remote_outcome, peer_lost, op_failure,
-                     stop_run, interrupt_run, finish_run, watchdog_tick>(
-    on, [state](const run_step& request) {
-      state->asked = state->self->make_response_promise<step_outcome>();
-      state->handle([&] { state->begin(request); });
-      return state->asked;
-    });
+  return behavior_of_supervisor<follower_handle, remote_begin, stage_powers,
+                                rank_done, norm_known, remote_outcome,
+                                peer_lost, op_failure, stop_run, interrupt_run,
+                                finish_run, watchdog_tick>(
+    std::make_shared<follower_state>(
+      follower_state{{self, watch, book, hook}}));
 }
 
 }  // namespace troupe

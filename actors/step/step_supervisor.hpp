@@ -3,7 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
-#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -119,18 +119,31 @@ struct step_supervisor {
     failed = to_text(failure);
     return true;
   }
+};
 
-  /// Passes exceptions of `work` to `fail_with`.
-  template <class Work, class Fail>
-  void guard(Work&& work, Fail&& fail_with) {
+/// The behavior of such a coordinator: `begin` of its state gets the steps,
+/// `on` all other messages, and the failures of both.
+template <class Handle, class... Messages, class State>
+caf::behavior behavior_of_supervisor(std::shared_ptr<State> state) {
+  const auto handle = [state](const auto& work) {
     try {
-      if (hook)
-        hook();
+      if (state->hook)
+        state->hook();
       work();
     } catch (...) {
-      fail_with(op_failure{{}, {}, thrown_text()});
+      state->on(op_failure{{}, {}, thrown_text()});
     }
-  }
-};
+  };
+  const auto on = [state, handle](auto& message) {
+    handle([&] { state->on(message); });
+  };
+  return behavior_by<Handle, Messages...>(
+    on, [state, handle](const run_step& request) {
+      state->asked =
+        state->self->template make_response_promise<step_outcome>();
+      handle([&] { state->begin(request); });
+      return state->asked;
+    });
+}
 
 }  // namespace troupe

@@ -16,6 +16,7 @@
 #include "troupe/actors/system/strand.hpp"
 #include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/stage/sharding/sharded_parameters.hpp"
+#include "troupe/engine/stage/sharding/ties.hpp"
 
 namespace troupe {
 
@@ -219,26 +220,22 @@ struct actor_spawner {
     const auto copies = static_cast<std::int8_t>(options.placement.copies());
     const gradient_mean mean(data_ranks(), options.numerics.division);
     for (std::int32_t s = 0; s < stages(); ++s) {
-      std::vector<std::int32_t> owners;
+      collective_group group{.mean = mean};
       for (std::int32_t d = 0; d < data_ranks(); ++d)
         for (std::int8_t copy = 0; copy < copies; ++copy)
-          owners.push_back(book->process_of(d, {s, copy}));
-      book->reducers.push_back(
-        spawn<reducer_handle>(reducer_actor, stage_group{owners, mean}));
+          group.owners.push_back(book->process_of(d, {s, copy}));
+      book->reducers.push_back(spawn<reducer_handle>(reducer_actor, group));
     }
-  }
-
-  void spawn_tied_reducers() {
-    const auto copies = static_cast<std::int8_t>(options.placement.copies());
     if (options.ties.empty())
       return;
     for (std::int32_t d = 0; d < data_ranks(); ++d)
       for (std::int8_t copy = 0; copy < copies; ++copy) {
-        tied_group group{d, copy, options.ties, {}};
-        for (std::int32_t s = 0; s < stages(); ++s)
-          group.owners.push_back(book->process_of(d, {s, copy}));
+        collective_group group{
+          .ties = options.ties, .data_rank = d, .copy = copy};
+        for (const auto stage : joined(options.ties))
+          group.owners.push_back(book->process_of(d, {stage, copy}));
         book->tied_reducers.push_back(
-          spawn<reducer_handle>(tied_reducer_actor, group));
+          spawn<reducer_handle>(reducer_actor, group));
       }
   }
 
@@ -265,7 +262,6 @@ struct actor_spawner {
       system.spawn(event_hub_actor, watch.events));
     spawn_coordinator();
     spawn_reducers();
-    spawn_tied_reducers();
     for (std::int32_t d = 0; d < data_ranks(); ++d)
       spawn_replica(d);
   }

@@ -7,14 +7,13 @@ one. The last line printed is one JSON object.
 
 import contextlib
 import json
-import statistics
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
 import gpt
 import measure
-from peer_torch_pipelining import rank_of_group, run_ranks
+from peer_torch_pipelining import rank_of_group, result_of, run_ranks
 
 
 def shard(model):
@@ -59,7 +58,7 @@ def rank_main(rank, ranks, store, a):
         for batch in batches:
             torch.distributed.barrier()
             times += measure.timed(step, [batch])
-        return {"step_s": statistics.median(times[1:]), "rss_peak_mib": measure.peak_mib()}
+        return result_of(times[1:], [])
 
 
 def main():

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 import measure
-from peer_torch_pipelining import build_schedule, make_stage, rank_of_group, run_ranks
+from peer_torch_pipelining import build_schedule, make_stage, rank_of_group, result_of, run_ranks
 
 
 class LlamaStage(torch.nn.Module):
@@ -49,7 +49,7 @@ def rank_main(rank, ranks, store, a):
         model = AutoModelForCausalLM.from_pretrained(a.model, attn_implementation="sdpa")
         part = LlamaStage(model, rank, ranks)
         del model
-        stage = make_stage(part, rank, ranks, False)
+        stage = make_stage(part, rank, ranks)
         sched = build_schedule(a.schedule, [stage], a.microbatches, loss_of)
         opt = torch.optim.AdamW(part.parameters(), lr=3e-4)
         random = torch.Generator().manual_seed(1)
@@ -71,8 +71,7 @@ def rank_main(rank, ranks, store, a):
                 losses.append(statistics.mean(x.item() for x in found))
 
         times = measure.timed(step, batches)
-        return {"step_s": statistics.median(times[a.warmup:]), "losses": losses,
-                "rss_peak_mib": measure.peak_mib()}
+        return result_of(times[a.warmup:], losses)
 
 
 def main():

@@ -303,8 +303,7 @@ void generate(const CLI::App& command, generate_options& o) {
   } catch (const error& reason) {
     if (signals.exit_code() == 0)
       throw;
-    end_soon(signals.exit_code());
-    throw stopped_by_signal(reason.what(), signals.exit_code());
+    signals.end_process(reason.what());
   }
 }
 

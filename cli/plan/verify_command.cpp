@@ -52,49 +52,41 @@ void warn(const verify_options& options) {
                  options.costs);
 }
 
-/// Of a channel.
-struct credit_row {
-  std::int32_t makespan = 0, progress = 0;  // the least to keep it
-};
-
-std::vector<credit_row> credit_rows(const plan& plan,
-                                    const verify_options& options) {
-  const auto costs = load_costs(options.costs);
-  const auto fast = least_credits(plan, credit_goal::makespan, costs);
-  const auto alive = least_credits(plan, credit_goal::progress);
-  std::vector<credit_row> rows;
-  for (std::size_t c = 0; c < plan.channels.size(); ++c)
-    rows.push_back({fast[c], alive[c]});
-  return rows;
+using credit_counts = std::vector<std::int32_t>;
+/// Of each channel: the least credits that keep the makespan, and the progress.
+std::pair<credit_counts, credit_counts> needed_credits(
+  const plan& plan, const verify_options& options) {
+  return {least_credits(plan, credit_goal::makespan, load_costs(options.costs)),
+          least_credits(plan, credit_goal::progress)};
 }
 
 std::string credits_table(const plan& plan, const verify_options& options) {
   auto text = fmt::format("\n{:<10} {:<10} {:>8} {:>7} {:>16} {:>14}\n", "edge",
                           "carries", "messages", "credits", "for the makespan",
                           "for progress");
-  const auto rows = credit_rows(plan, options);
-  for (std::size_t c = 0; c < rows.size(); ++c) {
+  const auto [fast, alive] = needed_credits(plan, options);
+  for (std::size_t c = 0; c < plan.channels.size(); ++c) {
     const auto& channel = plan.channels[c];
     text +=
       fmt::format("{:<10} {:<10} {:>8} {:>7} {:>16} {:>14}\n",
                   fmt::format("{}->{}", channel.from_rank, channel.to_rank),
                   channel.backward ? "gradients" : "outputs", channel.messages,
-                  channel.bound, rows[c].makespan, rows[c].progress);
+                  channel.bound, fast[c], alive[c]);
   }
   return text;
 }
 
 json credits_json(const plan& plan, const verify_options& options) {
   auto all = json::array();
-  const auto rows = credit_rows(plan, options);
-  for (std::size_t c = 0; c < rows.size(); ++c)
+  const auto [fast, alive] = needed_credits(plan, options);
+  for (std::size_t c = 0; c < plan.channels.size(); ++c)
     all.push_back({{"from_rank", plan.channels[c].from_rank},
                    {"to_rank", plan.channels[c].to_rank},
                    {"backward", plan.channels[c].backward},
                    {"messages", plan.channels[c].messages},
                    {"bound", plan.channels[c].bound},
-                   {"least_for_makespan", rows[c].makespan},
-                   {"least_for_progress", rows[c].progress}});
+                   {"least_for_makespan", fast[c]},
+                   {"least_for_progress", alive[c]}});
   return all;
 }
 

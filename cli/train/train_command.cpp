@@ -86,7 +86,7 @@ void finish_after_failure(trainer& run) {
   std::fputs(plain_text(text).c_str(), stderr);
   finish_after_failure(run);
   end_soon(code);
-  throw told_failure(reason.what(), code);
+  throw process_end({}, code);
 }
 
 /// Saves the whole model in the leading process; all processes take part.
@@ -153,10 +153,8 @@ void conclude_early(trainer& run, const train_options& options,
   }
   finish_after_failure(run);
   end_together(setup.trainer.job);
-  if (end->why == run_end::kind::asked && signals.exit_code() != 0) {
-    end_soon(signals.exit_code());  // a reader of our output may be stuck
-    throw stopped_by_signal(text, signals.exit_code());
-  }
+  if (end->why == run_end::kind::asked && signals.exit_code() != 0)
+    signals.end_process(text);
   throw error(error_code::op_failed, text);
 }
 
@@ -344,14 +342,10 @@ void train(const CLI::App& command, train_options options) {
   } catch (const error& reason) {
     if (reason.code() != error_code::interrupted)
       throw;
-    end_soon(signals.exit_code());
-    throw stopped_by_signal(reason.what(), signals.exit_code());
+    signals.end_process(reason.what());
   }
-  if (signals.exit_code() != 0) {
-    end_soon(signals.exit_code());
-    throw stopped_by_signal("stopped by a signal after the last step",
-                            signals.exit_code());
-  }
+  if (signals.exit_code() != 0)
+    signals.end_process("stopped by a signal after the last step");
 }
 
 }  // namespace

@@ -68,24 +68,9 @@ std::vector<std::shared_ptr<const token_source>> open_texts(
   return parts;
 }
 
-/// A text's tokens, and how many of them are for training.
-struct split_text {
-  std::shared_ptr<const token_source> tokens;
-  std::int64_t kept = 0;
-
-  std::int64_t held_out() const { return tokens->size() - kept; }
-};
-
-split_text split_off(std::shared_ptr<const token_source> tokens,
-                     double held_out) {
-  const auto size = tokens->size();
-  return {
-    std::move(tokens),
-    size - static_cast<std::int64_t>(static_cast<double>(size) * held_out)};
-}
-
 /// The texts of a mixture; without one all of them as one.
-std::vector<split_text> texts_of(const data_options& o) {
+std::vector<std::shared_ptr<const token_source>> texts_of(
+  const data_options& o) {
   auto files = open_texts(o);
   if (!o.mix.empty() && o.mix.size() != files.size())
     fail(error_code::invalid_argument,
@@ -93,10 +78,7 @@ std::vector<split_text> texts_of(const data_options& o) {
          o.mix.size(), files.size());
   if (o.mix.empty())
     files = {join_tokens(std::move(files))};
-  std::vector<split_text> texts;
-  for (auto& file : files)
-    texts.push_back(split_off(std::move(file), o.validation_fraction));
-  return texts;
+  return files;
 }
 
 }  // namespace
@@ -115,10 +97,13 @@ void add_data(train_setup& setup, const data_options& o) {
   for (const auto& path : o.loss_mask)
     content += ", mask " + content_of_text(path, {});
   for (const auto& text : texts_of(o)) {
+    const auto held_out = static_cast<std::int64_t>(
+      static_cast<double>(text->size()) * o.validation_fraction);
+    const auto kept = text->size() - held_out;
     const auto weight = o.mix.empty() ? 1 : o.mix[training.size()];
-    training.push_back({part_of(text.tokens, 0, text.kept), weight});
-    held_out_parts.push_back(part_of(text.tokens, text.kept, text.held_out()));
-    sizes += fmt::format("{}{}", sizes.empty() ? "" : ",", text.kept);
+    training.push_back({part_of(text, 0, kept), weight});
+    held_out_parts.push_back(part_of(text, kept, held_out));
+    sizes += fmt::format("{}{}", sizes.empty() ? "" : ",", kept);
     if (!o.mix.empty())
       sizes += fmt::format("*{}", weight);
   }

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <map>
 #include <sstream>
 
 #include "troupe/base/error.hpp"
@@ -109,23 +110,21 @@ overlap_options overlap_of(const device_options& options) {
          "--overlap '{}': write all, none, or some of "
          "data,reduce,transfers,pairs,copies",
          printable(options.overlap));
+  static const std::map<std::string, bool overlap_options::*> kinds{
+    {"data", &overlap_options::data},
+    {"reduce", &overlap_options::reduce},
+    {"transfers", &overlap_options::transfers},
+    {"pairs", &overlap_options::pairs},
+    {"copies", &overlap_options::copies}};
   std::istringstream list(options.overlap);
   for (std::string part; std::getline(list, part, ',');) {
-    if (part == "data")
-      made.data = true;
-    else if (part == "reduce")
-      made.reduce = true;
-    else if (part == "transfers")
-      made.transfers = true;
-    else if (part == "pairs")
-      made.pairs = true;
-    else if (part == "copies")
-      made.copies = true;
-    else
+    const auto kind = kinds.find(part);
+    if (kind == kinds.end())
       fail(error_code::invalid_argument,
            "--overlap: unknown kind of work '{}'; give all, none, or some of "
            "data,reduce,transfers,pairs,copies",
            printable(part));
+    made.*kind->second = true;
   }
   return made;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "troupe/base/printable.hpp"
+#include "troupe/engine/device/thrown.hpp"
 #include "troupe/monitors/live/event_json.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 
@@ -19,39 +20,14 @@ constexpr std::size_t monitors_in_all = 64;
 constexpr std::size_t longest_spec = 4096;
 constexpr std::size_t longest_plan = std::size_t{900} << 10;
 
-struct leaving_monitor {
-  std::int64_t id, as;
-  bool ended;
-};
-
 template <class Make>
 json answer_of(const Make& make) {
   try {
     return make();
   } catch (const error& reason) {
     return {{"error", reason.what()}, {"usage", exit_code(reason.code()) == 2}};
-  } catch (const std::exception& reason) {
-    return {{"error", reason.what()}, {"usage", false}};
   } catch (...) {
-    return {{"error", "the request failed without a message"},
-            {"usage", false}};
-  }
-}
-
-void detach_all_of(const job_operations& operations,
-                   const std::vector<leaving_monitor>& all) {
-  for (const auto& [id, as, ended] : all) {
-    const auto warn = [&](const char* reason) {
-      if (!ended)  // else its client was told
-        spdlog::warn("detaching monitor {} of the endpoint: {}", id, reason);
-    };
-    try {
-      operations.detach(as);
-    } catch (const std::exception& reason) {
-      warn(reason.what());
-    } catch (...) {
-      warn("no reason given");
-    }
+    return {{"error", thrown_text()}, {"usage", false}};
   }
 }
 
@@ -77,11 +53,15 @@ request_reply attached_monitors::answer(std::int64_t client,
 }
 
 request_reply attached_monitors::detach(const json& request) {
-  auto detached = take(field<std::int64_t>(request, "id"));
+  const auto id = field<std::int64_t>(request, "id");
+  const auto found = entries_.extract(id);
+  if (found.empty())
+    fail(error_code::invalid_argument,
+         "no monitor {} is attached over this endpoint", id);
   request_reply made;
-  made.slow = [detached = std::move(detached)] {
+  made.slow = [operations = operations_, as = found.mapped().attached_as] {
     return answer_of([&] {
-      detached();
+      operations->detach(as);
       return json::object();
     });
   };
@@ -184,28 +164,25 @@ void attached_monitors::require_room(std::int64_t client) const {
          monitors_of_a_client, monitors_in_all);
 }
 
-std::function<void()> attached_monitors::take(std::int64_t id) {
-  const auto found = entries_.extract(id);
-  if (found.empty())
-    fail(error_code::invalid_argument,
-         "no monitor {} is attached over this endpoint", id);
-  return [operations = operations_, as = found.mapped().attached_as] {
-    operations->detach(as);
-  };
-}
-
 std::function<void()> attached_monitors::take_where(
   const std::function<bool(const entry&)>& which) {
-  std::vector<leaving_monitor> all;
-  for (const auto& [id, each] : entries_)
-    if (which(each))
-      all.push_back({id, each.attached_as, each.ended->load()});
-  for (const auto& each : all)
-    entries_.erase(each.id);
-  if (all.empty())
+  std::map<std::int64_t, entry> taken;
+  std::erase_if(entries_, [&](const auto& item) {
+    return which(item.second) && taken.insert(item).second;
+  });
+  if (taken.empty())
     return {};
-  return [operations = operations_, all = std::move(all)] {
-    detach_all_of(*operations, all);
+  return [operations = operations_, taken = std::move(taken)] {
+    for (const auto& [id, each] : taken) {
+      const bool was_told = each.ended->load();  // the client
+      try {
+        operations->detach(each.attached_as);
+      } catch (...) {
+        if (!was_told)
+          spdlog::warn("detaching monitor {} of the endpoint: {}", id,
+                       thrown_text());
+      }
+    }
   };
 }
 

@@ -86,9 +86,8 @@ class attached_monitors {
   void require_room(std::int64_t client) const;
   request_reply detach(const nlohmann::json& request);
   request_reply replan(const nlohmann::json& request) const;
-  /// Removes an entry; what it returns detaches the monitor.
-  std::function<void()> take(std::int64_t id);
-  /// The same for all of them; empty where there are none.
+  /// Removes such entries; what it returns detaches the monitors: empty where
+  /// there are none.
   std::function<void()> take_where(
     const std::function<bool(const entry&)>& which);
 

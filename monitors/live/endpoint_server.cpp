@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <boost/asio/async_result.hpp>
 #include <boost/asio/basic_socket_acceptor.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -50,6 +49,7 @@ class workers {
   }
   /// From any thread. A job's exceptions are logged.
   void post(std::function<void()> job) { asio::post(jobs_, std::move(job)); }
+  auto executor() { return jobs_.get_executor(); }
   /// Returns once all jobs have ended, those included that jobs post.
   void join() {
     keep_running_.reset();
@@ -146,33 +146,24 @@ struct endpoint_server::impl {
   asio::awaitable<json> answer(session_pointer who, json request) {
     if (closing)
       co_return json{{"error", "the run is over"}, {"usage", false}};
-    auto begin = [this, &who, &request](auto handler) {
-      using handler_type = decltype(handler);
-      const auto resume = [this, to = std::make_shared<handler_type>(
-                                   std::move(handler))](json answer) {
-        asio::post(io, [to, answer = std::move(answer)]() mutable {
-          std::move (*to)(std::move(answer));
-        });
-      };
-      work.post([this, who, request, resume] { serve(*who, request, resume); });
-    };
-    co_return co_await asio::async_initiate<const asio::use_awaitable_t<>,
-                                            void(json)>(begin,
-                                                        asio::use_awaitable);
+    co_return co_await asio::co_spawn(work.executor(),
+                                      serve(std::move(who), std::move(request)),
+                                      asio::use_awaitable);
   }
 
   /// On the thread of `work`. Nothing passes through the thread of `io` before
   /// the answer is there: once the pools are joined, every request has its
   /// answer.
-  void serve(const session& who, const json& request,
-             const std::function<void(json)>& resume) {
-    auto reply = attached.answer(who.id(), who.out(), request);
-    if (reply.slow)
-      (reply.searches ? replans : ends)
-        .post([slow = std::move(reply.slow), resume] { resume(slow()); });
-    else
-      resume(std::move(reply.answer));
+  asio::awaitable<json> serve(session_pointer who, json request) {
+    auto reply = attached.answer(who->id(), who->out(), request);
     end(std::move(reply.tidy));
+    if (!reply.slow)
+      co_return std::move(reply.answer);
+    const auto slow = [&reply]() -> asio::awaitable<json> {
+      co_return reply.slow();
+    };
+    co_return co_await asio::co_spawn(
+      (reply.searches ? replans : ends).executor(), slow, asio::use_awaitable);
   }
 
   void end(std::function<void()> part) {

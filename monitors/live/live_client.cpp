@@ -26,20 +26,16 @@ using state = stream_progress::state;
 stream_socket::stream_socket(const endpoint& address, const deadline& until,
                              const trust& trusted)
   : wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!connect_any(address, until))
+  const auto reached =
+    std::ranges::any_of(addresses_of(address),
+                        [&](const auto& each) { return connect(each, until); });
+  if (!reached)
     fail(error_code::transport,
          "no answer at {}: {}; is the job still running?", to_text(address),
          std::strerror(errno));
   stream_ = stream_over(handle_, trusted, link_side::client);
   if (introduces(trusted))
     introduce(address, trusted, until);
-}
-
-bool stream_socket::connect_any(const endpoint& address,
-                                const deadline& until) {
-  return std::ranges::any_of(addresses_of(address), [&](const auto& each) {
-    return connect(each, until);
-  });
 }
 
 void stream_socket::introduce(const endpoint& address, const trust& trusted,
@@ -84,12 +80,6 @@ bool stream_socket::connect(const socket_address& target,
   return false;
 }
 
-void stream_socket::check_interrupt() const {
-  pollfd wake{wake_.get(), POLLIN, 0};
-  if (::poll(&wake, 1, 0) > 0)
-    fail(error_code::interrupted, "interrupted");
-}
-
 /// False: the deadline has come.
 bool stream_socket::wait_for(short what, const deadline& until) {
   for (;;) {
@@ -110,8 +100,8 @@ bool stream_socket::wait_for(state need, const deadline& until) {
 stream_socket::outcome stream_socket::read(std::string& target,
                                            const deadline& until) {
   std::array<char, 64 * 1024> chunk;
-  check_interrupt();
   try {
+    wait_for(short{0}, deadline(0));  // only to see an interrupt
     for (;;) {
       const auto progress = stream_->read(chunk.data(), chunk.size());
       if (progress.what == state::ended)
@@ -169,32 +159,28 @@ bool is_streamed(live_type type) {
 
 live_client::live_client(const std::string& endpoint, const std::string& token,
                          double patience)
-  : live_client(endpoint, token, patience, deadline(patience)) {}
-
-live_client::live_client(const std::string& endpoint, const std::string& token,
-                         double patience, const deadline& connected)
   : endpoint_(endpoint),
     patience_(patience),
-    socket_(parse_endpoint(endpoint), connected,
+    until_(patience),
+    socket_(parse_endpoint(endpoint), until_,
             live_trust(parse_endpoint(endpoint), token)),
     parser_(welcome_limit) {
   try {
-    socket_.write(frame_bytes(live_type::hello, "{}"), connected);
+    socket_.write(frame_bytes(live_type::hello, "{}"), until_);
   } catch (const error& reason) {
     if (reason.code() == error_code::interrupted)
       throw;  // else there may be a refusal to read
   }
-  const auto welcome =
-    parse_json(read_answer(live_type::welcome, connected).payload);
-  field<std::uint16_t>(welcome, "version");
+  field<std::uint16_t>(parse_json(read_answer(live_type::welcome).payload),
+                       "version");
   welcomed_ = true;
   parser_.set_limit(live_payload_limit);
 }
 
 json live_client::request(const json& what) {
-  const deadline until(patience_);
-  socket_.write(frame_bytes(live_type::request, json_text(what)), until);
-  auto answer = parse_json(read_answer(live_type::answer, until).payload);
+  until_ = deadline(patience_);
+  socket_.write(frame_bytes(live_type::request, json_text(what)), until_);
+  auto answer = parse_json(read_answer(live_type::answer).payload);
   if (answer.contains("error"))
     fail_as_answered(answer);
   return answer;
@@ -230,8 +216,8 @@ std::optional<live_frame> live_client::read(const deadline& until) {
   }
 }
 
-live_frame live_client::read_answer(live_type wanted, const deadline& until) {
-  while (const auto frame = read(until)) {
+live_frame live_client::read_answer(live_type wanted) {
+  while (const auto frame = read(until_)) {
     if (frame->type == wanted)
       return *frame;
     if (frame->type == live_type::refusal)

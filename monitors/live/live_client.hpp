@@ -34,11 +34,9 @@ class stream_socket {
   void interrupt();
 
  private:
-  bool connect_any(const endpoint& address, const deadline& until);
   bool connect(const socket_address& target, const deadline& until);
   void introduce(const endpoint& address, const trust& trusted,
                  const deadline& until);
-  void check_interrupt() const;
   bool wait_for(short what, const deadline& until);
   bool wait_for(stream_progress::state need, const deadline& until);
 
@@ -86,14 +84,13 @@ class live_client {
   void interrupt() { socket_.interrupt(); }
 
  private:
-  live_client(const std::string& endpoint, const std::string& token,
-              double patience, const deadline& connected);
   std::optional<live_frame> read(const deadline& until);
-  live_frame read_answer(live_type wanted, const deadline& until);
+  live_frame read_answer(live_type wanted);
   void keep(const live_frame& frame);
 
   std::string endpoint_;
   double patience_;
+  deadline until_;  // for the answer that is waited for
   stream_socket socket_;
   frame_parser parser_;
   std::deque<live_message> waiting_;

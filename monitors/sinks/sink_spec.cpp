@@ -38,10 +38,6 @@ sink_pointer make_terminal(const std::string& text) {
   return terminal_sink(terminal_of(text));
 }
 
-void require_terminal(const std::string& text) {
-  make_terminal(text);  // prints nothing by itself
-}
-
 prometheus_options prometheus_of(const std::string& text) {
   const auto comma = std::min(text.find(','), text.size());
   prometheus_options options;
@@ -54,15 +50,6 @@ prometheus_options prometheus_of(const std::string& text) {
   if (token_file)
     options.token = read_secret(*token_file);
   return options;
-}
-
-sink_pointer make_prometheus(const std::string& text) {
-  return prometheus_sink(prometheus_of(text));
-}
-
-void require_prometheus(const std::string& text) {
-  const auto options = prometheus_of(text);
-  require_servable(options.address, options.token);
 }
 
 /// Throws `io` unless files can be made in the folder, or the folder itself.
@@ -93,7 +80,8 @@ struct sink_kind {
 constexpr std::array kinds{
   sink_kind{"terminal", "terminal[:match=GLOBS,top=N]",
             "alerts, and of matching metrics the N largest (10)", false,
-            make_terminal, require_terminal},
+            make_terminal,
+            [](const std::string& text) { make_terminal(text); }},
   sink_kind{"json", "json:FILE", "JSON lines of metrics and alerts", true,
             json_lines_sink, require_writable},
   sink_kind{"csv", "csv:FILE", "metrics as step,phase,name,value", true,
@@ -102,7 +90,13 @@ constexpr std::array kinds{
             tensorboard_sink, require_folder},
   sink_kind{"prometheus", "prometheus:HOST:PORT[,token_file=FILE]",
             "the latest values and counts of alerts at /metrics", true,
-            make_prometheus, require_prometheus},
+            [](const std::string& text) {
+              return prometheus_sink(prometheus_of(text));
+            },
+            [](const std::string& text) {
+              const auto options = prometheus_of(text);
+              require_servable(options.address, options.token);
+            }},
 };
 
 struct chosen_sink {

@@ -232,7 +232,7 @@ struct timeline_state {
     if (!steps.empty() && plan_of(steps.back().ops) != plan_of(*ops))
       steps.clear();
     steps.push_back({*ops, std::exchange(anomalies, {})});
-    if (steps.size() > (files.trace.empty() ? 1 : files.trace_steps))
+    if (steps.size() > (files.trace.empty() ? 1 : files.steps))
       steps.pop_front();
   }
 
@@ -282,7 +282,7 @@ timeline measured_timeline(const plan& plan,
 }
 
 monitor timeline_monitor(const timeline_files& files) {
-  if (files.trace_steps < 1)
+  if (files.steps < 1)
     throw error(error_code::invalid_argument,
                 "timeline: steps is 0; use 1 or more");
   auto made = monitor_of(

@@ -13,7 +13,7 @@ namespace troupe {
 struct timeline_files {
   std::string svg{};    // picture of the last step; empty: none
   std::string trace{};  // Chrome/Perfetto trace of the last steps; empty: none
-  std::size_t trace_steps = 32;
+  std::size_t steps = 32;
   /// Marks ops in which a tensor was not finite, at the cost of statistics of
   /// all of them.
   bool anomalies = false;

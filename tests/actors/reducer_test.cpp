@@ -70,7 +70,7 @@ struct linked_processes {
     for (std::int32_t p = 0; p <= std::ranges::max(owners); ++p) {
       const auto here = static_cast<std::size_t>(std::ranges::count(owners, p));
       cores.emplace_back(std::make_unique<link_collectives>(
-                           owners, members / copies, p,
+                           collective_group{owners, members / copies}, p,
                            [this](std::int32_t receiver, collective_part part) {
                              part.values = part.values.clone();
                              flying.emplace_back(receiver, std::move(part));
@@ -379,7 +379,7 @@ TEST_CASE("a member that makes another collective is named, with both sides") {
 TEST_CASE(
   "a part of gradients that belongs elsewhere, or comes twice, is "
   "refused") {
-  link_collectives calls({0, 1}, 2, 0,
+  link_collectives calls({{0, 1}, 2}, 0,
                          [](std::int32_t, const collective_part&) {});
   const auto part = [](std::int32_t data_rank, std::int32_t piece) {
     return collective_part{1, 0, data_rank, piece, at::zeros({1})};

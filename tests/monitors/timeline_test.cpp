@@ -186,8 +186,7 @@ TEST_CASE("transfers that overlap are drawn behind one another") {
 }
 
 TEST_CASE("a trace's events nest, its arrows pair up, and nothing overlaps") {
-  const auto events =
-    traced(options_g(2, 2, 1), {.trace_steps = 3}, source_g(2), 5);
+  const auto events = traced(options_g(2, 2, 1), {.steps = 3}, source_g(2), 5);
   std::map<int, double> end_by_row;
   std::map<int, std::string> open_flows;
   std::map<std::string, int> counts;

@@ -1,9 +1,7 @@
 // Who there is, what each does, and who talks to whom.
 const node_of = (name, state, doing) => {
-  const node = make("div", "node " + state);
-  const title = make("div", "name");
-  title.append(make("span", "dot " + state), name);
-  node.append(title, make("div", "doing", doing));
+  const node = make("div", "node " + state,
+    make("div", "name", make("span", "dot " + state), name), make("div", "doing", doing));
   node.title = doing;
   node.dataset.actor = name;
   return node;
@@ -30,13 +28,10 @@ const rank_node = (rank, state, dense) => {
 
 const replica_box = (replica, state, nodes) => {
   const ranks = state.actors.ranks.filter(r => r.replica === replica);
-  const box = make("div", "replica"), grid = make("div", "ranks");
-  if (state.facts.replicas > 1) box.append(make("div", "note", "replica " + replica));
   const dense = state.actors.ranks.length > 16;
   nodes.ranks[replica] = ranks.map(rank => rank_node(rank, state, dense));
-  grid.append(...nodes.ranks[replica]);
-  box.append(grid);
-  return box;
+  const note = state.facts.replicas > 1 ? [make("div", "note", "replica " + replica)] : [];
+  return make("div", "replica", ...note, make("div", "ranks", ...nodes.ranks[replica]));
 };
 
 const waiting_for = (state, what) =>
@@ -60,59 +55,50 @@ const coordinator_node = state => {
 };
 
 const monitor_line = (monitor, over) => {
-  const parts = [], line = make("div", "monitor");
+  const parts = [];
   if (over) parts.push("ended");
   if (!over && monitor.waiting) parts.push(`${monitor.waiting} waiting`);
   if (monitor.dropped) parts.push(`${monitor.dropped} dropped`);
   if (monitor.trouble) parts.push("detached: " + monitor.trouble);
   const state = monitor.trouble ? "failed" : over ? "ended" : monitor.dropped ? "waiting" : "running";
-  line.append(make("span", "dot " + state), monitor.name, make("span", "doing", parts.join(", ")));
+  const line = make("div", "monitor", make("span", "dot " + state), monitor.name,
+    make("span", "doing", parts.join(", ")));
   line.title = parts.join(", ");
   line.dataset.actor = monitor.name;
   return line;
 };
 
-const monitors_node = state => {
-  const node = make("div", "node list");
-  node.append(make("div", "name", "monitors"),
-    ...state.actors.monitors.map(m => monitor_line(m, state.over)));
-  return node;
-};
+const monitors_node = state => make("div", "node list", make("div", "name", "monitors"),
+  ...state.actors.monitors.map(m => monitor_line(m, state.over)));
 
 const reducer_line = state => {
-  const line = make("div", "reducers");
   const awaited = !state.over && waiting_for(state, "reducer");
   const {stages} = state.facts, few = stages <= 24;
-  for (let stage = 0; stage < (few ? stages : 1); ++stage)
-    line.append(make("span", "chip" + (awaited ? " on waiting" : ""),
-      few ? "reducer " + stage : `reducers 0 to ${stages - 1}`));
-  line.append(make("span", "note", state.facts.replicas < 2
-    ? "nothing to reduce: one replica" : awaited ? "are waited for" : "gradients over replicas"));
-  return line;
+  const names = few ? state.facts.rank_of_stage.map((_, stage) => "reducer " + stage)
+    : [`reducers 0 to ${stages - 1}`];
+  return make("div", "reducers",
+    ...names.map(name => make("span", "chip" + (awaited ? " on waiting" : ""), name)),
+    make("span", "note", state.facts.replicas < 2
+      ? "nothing to reduce: one replica" : awaited ? "are waited for" : "gradients over replicas"));
 };
 
 const draw_actors = state => {
   const place = by_id("actors"), nodes = {ranks: []};
-  const left = make("div", "column"), centre = make("div", "column"), right = make("div", "column");
+  const replicas = [...Array(state.facts.replicas).keys()];
   nodes.coordinator = coordinator_node(state);
-  nodes.loaders = [];
-  left.append(nodes.coordinator);
-  for (let replica = 0; replica < state.facts.replicas; ++replica) {
-    nodes.loaders.push(loader_node(replica, state));
-    centre.append(replica_box(replica, state, nodes));
-  }
-  left.append(...nodes.loaders);
-  nodes.reducers = reducer_line(state);
-  centre.append(nodes.reducers);
+  nodes.loaders = replicas.map(replica => loader_node(replica, state));
+  const boxes = replicas.map(replica => replica_box(replica, state, nodes));
   const dropped = state.actors.monitors.reduce((sum, m) => sum + m.dropped, 0);
   nodes.hub = node_of("event hub", state.over ? "ended" : "running",
     state.over ? "ended" : `${state.actors.monitors.length} monitors` + (dropped ? `, ${dropped} events dropped` : ""));
   nodes.monitors = monitors_node(state);
-  right.append(nodes.hub, nodes.monitors);
   place.classList.toggle("dense", state.actors.ranks.length > 16);
   place.dataset.actors = 2 + nodes.loaders.length + state.actors.ranks.length
     + state.facts.stages * (1 + state.facts.replicas) + state.actors.monitors.length;
-  place.replaceChildren(left, centre, right);
+  place.replaceChildren(
+    make("div", "column", nodes.coordinator, ...nodes.loaders),
+    make("div", "column", ...boxes, reducer_line(state)),
+    make("div", "column", nodes.hub, nodes.monitors));
   draw_edges(place, nodes);
 };
 
@@ -145,12 +131,8 @@ const draw_edges = (place, nodes) => {
 };
 
 const draw_actor_legend = () => {
-  const legend = by_id("actors-legend");
-  legend.replaceChildren();
-  for (const [text, name] of [["working", "running"], ["waits, or is waited for", "waiting"],
-    ["idle, or ended", ""], ["failed", "failed"]]) {
-    const key = make("span", "key");
-    key.append(make("span", "dot " + name), text);
-    legend.append(key);
-  }
+  const keys = [["working", "running"], ["waits, or is waited for", "waiting"],
+    ["idle, or ended", ""], ["failed", "failed"]];
+  by_id("actors-legend").replaceChildren(...keys.map(
+    ([text, name]) => make("span", "key", make("span", "dot " + name), text)));
 };

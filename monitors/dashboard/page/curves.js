@@ -39,9 +39,9 @@ const draw_curves = (svg, series) => {
   const width = svg.clientWidth, height = svg.clientHeight;
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   const drawn = [];
-  const steps = series.flatMap(s => s.points.map(p => p[0]));
-  const first = steps.length ? Math.min(...[steps[0], ...series.filter(s => s.points.length).map(s => s.points[0][0])]) : 0;
-  const last = Math.max(first + 1, ...series.filter(s => s.points.length).map(s => s.points.at(-1)[0]));
+  const known = series.map(s => s.points).filter(points => points.length);
+  const first = known.length ? Math.min(...known.map(points => points[0][0])) : 0;
+  const last = Math.max(first + 1, ...known.map(points => points.at(-1)[0]));
   const [low, high] = y_range(series);
   const x = step => left + (step - first) / (last - first) * (width - left - right);
   const y = value => height - bottom - (value - low) / (high - low) * (height - top - bottom);

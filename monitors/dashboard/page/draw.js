@@ -1,6 +1,6 @@
 // What the dashboard's pictures share.
-const make = (tag, className, textContent = "") =>
-  element(tag, {textContent, ...(className && {className})});
+const make = (tag, className, ...children) =>
+  element(tag, className ? {className} : {}, ...children);
 
 const svg_of = (tag, attributes, text) => {
   const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -36,11 +36,9 @@ const add_tip = (element, text_at) => {
 };
 
 const add_key = (legend, text, style, name = "") => {
-  const key = make("span", "key");
   const swatch = make("span", "swatch " + name);
   if (style) swatch.style.background = style;
-  key.append(swatch, text);
-  legend.append(key);
+  legend.append(make("span", "key", swatch, text));
 };
 
 // The colours of drawn plans: a hue for each of a rank's stages.

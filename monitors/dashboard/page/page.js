@@ -39,11 +39,8 @@ const duration_text = seconds => {
 const draw_facts = ({facts}) => {
   const parts = [["schedule", facts.schedule], ["ranks", facts.ranks], ["stages", facts.stages],
     ["microbatches", facts.microbatches], ["replicas", facts.replicas], ["process", facts.pid]];
-  by_id("facts").replaceChildren(...parts.map(([name, value]) => {
-    const part = make("span", "", name + " ");
-    part.append(make("b", "", value));
-    return part;
-  }));
+  by_id("facts").replaceChildren(...parts.map(
+    ([name, value]) => make("span", "", name + " ", make("b", "", value))));
 };
 
 const state_text = state => {
@@ -60,12 +57,9 @@ const draw_state = ([name, text]) => {
   by_id("state").title = text;
 };
 
-const tile = (name, value, unit, more, is_bad) => {
-  const made = make("div", "card tile" + (is_bad ? " bad" : "")), number = make("div", "value", value);
-  if (unit) number.append(make("small", "", " " + unit));
-  made.append(make("div", "name", name), number, make("div", "more", more ?? "\u00a0"));
-  return made;
-};
+const tile = (name, value, unit, more, is_bad) => make("div", "card tile" + (is_bad ? " bad" : ""),
+  make("div", "name", name), make("div", "value", value, ...(unit ? [make("small", "", " " + unit)] : [])),
+  make("div", "more", more ?? "\u00a0"));
 
 const step_tile = (state, s) => {
   const made = tile("Step", String(state.step), state.steps ? `of ${state.steps}` : "");
@@ -106,24 +100,18 @@ const draw_alerts = () => {
   const list = by_id("alerts"), total = shown.state.alerted;
   by_id("alerts-note").textContent = total > shown.alerts.length
     ? `the last ${shown.alerts.length} of ${total}` : total ? String(total) : "";
-  list.replaceChildren(...shown.alerts.slice().reverse().map(alert => {
-    const item = make("li");
-    item.append(make("span", "dot " + alert.kind),
-      make("span", "where", `step ${alert.step}, ${alert.from}` + (alert.kind === "alert" ? "" : `, ${alert.kind}`)),
-      make("pre", "", alert.text));
-    return item;
-  }));
+  list.replaceChildren(...shown.alerts.slice().reverse().map(alert => make("li", "",
+    make("span", "dot " + alert.kind),
+    make("span", "where", `step ${alert.step}, ${alert.from}` + (alert.kind === "alert" ? "" : `, ${alert.kind}`)),
+    make("pre", "", alert.text))));
   if (!shown.alerts.length) list.append(make("li", "empty", "none"));
 };
 
 const draw_metrics = () => {
   by_id("metrics-card").hidden = shown.metrics.size === 0;
   by_id("metrics-note").textContent = shown.state.unkept_metrics ? "the first 200 names" : "";
-  const row = (cells, tag) => {
-    const made = make("tr");
-    made.append(...cells.map((text, i) => make(tag, i ? "number" : "", text)));
-    return made;
-  };
+  const row = (cells, tag) =>
+    make("tr", "", ...cells.map((text, i) => make(tag, i ? "number" : "", text)));
   by_id("metrics").replaceChildren(row(["name", "value", "step"], "th"),
     ...[...shown.metrics].sort(([a], [b]) => (a < b ? -1 : 1)).map(
       ([name, [value, step]]) => row([name, short(value), String(step)], "td")));
