@@ -38,23 +38,32 @@ bool takes(const CLI::Option& option, std::string_view type) {
 bool takes_whole(const CLI::Option& option) {
   return takes(option, "INT") || takes(option, "UINT");
 }
-bool takes_text(const CLI::Option& option) {
-  return !is_flag(option) && !takes_whole(option) && !takes(option, "FLOAT");
+/// Its help names what it takes, such as N, STEP, or SIZE for a number with a
+/// unit: not whether that is a number or text.
+bool takes_named(const CLI::Option& option) {
+  return takes(option, "UINT:SIZE")
+         || !(is_flag(option) || takes_whole(option) || takes(option, "FLOAT")
+              || takes(option, "TEXT"));
 }
 
 bool fits(const CLI::Option& option, const toml::node& value) {
   return is_flag(option)          ? value.is_boolean()
+         : takes_named(option)    ? value.is_string() || value.is_number()
          : takes_whole(option)    ? value.is_integer()
          : takes(option, "FLOAT") ? value.is_number()
                                   : value.is_string();
 }
 
 std::string_view expected(const CLI::Option& option) {
-  return is_flag(option)                       ? "true or false"
-         : takes_whole(option)                 ? "a whole number"
-         : takes(option, "FLOAT")              ? "a number"
-         : option.get_items_expected_max() > 1 ? "a string or a list of strings"
-                                               : "a string";
+  const auto is_list = option.get_items_expected_max() > 1;
+  return is_flag(option)          ? "true or false"
+         : takes_named(option)    ? is_list
+                                      ? "a string, a number or a list of them"
+                                      : "a string or a number"
+         : takes_whole(option)    ? "a whole number"
+         : takes(option, "FLOAT") ? "a number"
+         : is_list                ? "a string or a list of strings"
+                                  : "a string";
 }
 
 std::string toml_text(const toml::node& value) {
@@ -176,9 +185,12 @@ std::string toml_value(const CLI::Option& option,
   std::vector<std::string> parts;
   for (const auto& value : values) {
     std::ostringstream quoted;
+    const auto is_text = takes_named(option)
+                           ? !parse_number<std::int64_t>(value)
+                           : takes(option, "TEXT");
     const auto number =
       takes(option, "FLOAT") ? parse_number<double>(value) : std::nullopt;
-    if (takes_text(option))
+    if (is_text)
       quoted << toml::value<std::string>(value);
     else if (number)  // as printed once it was read
       quoted << fmt::format("{}", *number);

@@ -177,7 +177,7 @@ void add_search_command(CLI::App& app) {
   add_value(*command, "--effort N", options->problem.effort,
             "schedules to simulate per placement, besides the catalogue",
             whole_number(0, 1 << 30))
-    ->default_str("3000, for large jobs fewer");
+    ->default_str("(3000, for large jobs fewer)");
   add_value(
     *command, "--time-limit S", options->time_limit,
     "seconds after which the best schedule so far is taken; 0: no limit",

@@ -52,7 +52,7 @@ void stream_socket::introduce(const endpoint& address, const trust& trusted,
   woken.async_wait(asio::posix::descriptor_base::wait_read,
                    [&](const auto&) { here.stop(); });
   here.run_until(until.when());
-  check_interrupt();
+  wait_for(short{0}, deadline(0));  // only to see an interrupt
   if (why)
     fail(error_code::transport,
          "{}: this client and the job do not have the same token: {}",

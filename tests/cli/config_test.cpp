@@ -53,6 +53,43 @@ TEST_CASE("every printed configuration can be read") {
              !ContainsSubstring("schedule =") && !ContainsSubstring("ranks ="));
 }
 
+TEST_CASE("flags whose help names their value take numbers and text") {
+  const temporary_folder folder;
+  const auto read = [&](const std::string& settings) {
+    return run_troupe(
+      "train", "--print-config --config " + folder.write("c.toml", settings));
+  };
+  const auto numbers = read(
+    "checkpoint-every = 5\nclip-norm-type = 1\nmax-shard-size = 5000\n"
+    "memory-limit = 7\noffload-activations = 0.5\n");
+  INFO(numbers.output);
+  CHECK(numbers.exit_code == 0);
+  CHECK_THAT(numbers.output, ContainsSubstring("checkpoint-every = 5\n")
+                               && ContainsSubstring("clip-norm-type = 1\n")
+                               && ContainsSubstring("keep = 2\n")
+                               && ContainsSubstring("memory-limit = 7\n"));
+  const auto texts = read(
+    "checkpoint-every = '5'\nclip-norm-type = 'inf'\n"
+    "max-shard-size = '5kb'\n");
+  INFO(texts.output);
+  CHECK(texts.exit_code == 0);
+  CHECK_THAT(texts.output, ContainsSubstring("clip-norm-type = 'inf'\n"));
+  const auto wrong = read("checkpoint-every = 'often'\n");
+  CHECK(wrong.exit_code == 2);
+  CHECK_THAT(wrong.output, ContainsSubstring("c.toml:1: checkpoint-every: "));
+}
+
+TEST_CASE("a printed configuration names no schedule that there is not") {
+  const temporary_folder folder;
+  const auto text = folder.write("book.txt", std::string(20'000, 'a'));
+  const auto printed = run_troupe("train", "--print-config --text " + text);
+  const auto run =
+    run_troupe("train", "--dry-run --config "
+                          + folder.write("printed.toml", printed.output));
+  INFO(run.output);
+  CHECK(run.exit_code == 0);
+}
+
 TEST_CASE("a switch takes true and false") {
   const temporary_folder folder;
   const auto read = [&](const std::string& setting) {
