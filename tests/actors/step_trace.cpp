@@ -103,7 +103,7 @@ bool is_launch(const step_trace& trace, const op_record& op) {
 
 step_trace trace_step(
   const small_case& what, const device_pointer& on, double seconds,
-  const std::function<trainer_options(trainer_options)>& change) {
+  const std::function<trainer_options(trainer_options)>& change, int warm_up) {
   const auto device =
     std::make_shared<disturbed_accelerator>(on, disturbance{});
   const auto once = std::make_shared<std::atomic<double>>(0);
@@ -116,8 +116,8 @@ step_trace trace_step(
   options.split = more_at_first(static_cast<std::int32_t>(layers.size()),
                                 options.schedule.stages());
   trainer run(layers, change ? change(std::move(options)) : options);
-  run.step(small_text());
-  run.step(small_text());
+  for (int i = 0; i < warm_up; ++i)
+    run.step(small_text());
   host_reads reads;
   device->take_waits();
   *once = seconds;
@@ -192,9 +192,9 @@ std::vector<std::string> disordered_ops(const step_trace& trace) {
 }
 
 void check_host_goes_on(const small_case& what, const device_pointer& on,
-                        double seconds) {
+                        double seconds, int warm_up) {
   INFO(describe(what));
-  const auto trace = trace_step(what, on, seconds);
+  const auto trace = trace_step(what, on, seconds, {}, warm_up);
   REQUIRE(trace.ops.size() == static_cast<std::size_t>(what.ranks));
   CHECK(trace.reads == std::vector<std::string>{});
   for (std::size_t rank = 0; rank < trace.ops.size(); ++rank) {

@@ -23,12 +23,13 @@ struct step_trace {
   int streams_each = streams_of_rank;
 };
 
-/// The third step of a run on a device whose first forward takes so many
-/// seconds longer. Ranks take their streams in turn, all of a rank's kinds:
-/// the first `streams_each` are rank 0's. `change` may change the run.
+/// The step after `warm_up` ones of a run on a device whose first forward takes
+/// so many seconds longer. Ranks take their streams in turn, all of a rank's
+/// kinds: the first `streams_each` are rank 0's. `change` may change the run.
 step_trace trace_step(
   const small_case& what, const device_pointer& on, double seconds,
-  const std::function<trainer_options(trainer_options)>& change = {});
+  const std::function<trainer_options(trainer_options)>& change = {},
+  int warm_up = 2);
 
 /// When the host gave a rank's forwards and backwards to the device.
 struct launch_window {
@@ -55,7 +56,7 @@ std::vector<std::string> disordered_ops(const step_trace& trace);
 /// Checks that the host gives a whole step's forwards and backwards while the
 /// device still has its first one to do, and waits for nothing meanwhile.
 void check_host_goes_on(const small_case& what, const device_pointer& on,
-                        double seconds);
+                        double seconds, int warm_up = 2);
 /// Checks that it waits once it is 64 ops ahead, and not before; on one rank.
 void check_throttle(const device_pointer& on, double seconds,
                     const small_case& what = {.ranks = 1, .microbatches = 64});
