@@ -38,8 +38,8 @@ bool takes(const CLI::Option& option, std::string_view type) {
 bool takes_whole(const CLI::Option& option) {
   return takes(option, "INT") || takes(option, "UINT");
 }
-/// Its help names what it takes, such as N, STEP, or SIZE for a number with a
-/// unit: not whether that is a number or text.
+/// The help names what the flag takes, such as N, STEP, or SIZE for a number
+/// with a unit: not whether that is a number or text.
 bool takes_named(const CLI::Option& option) {
   return takes(option, "UINT:SIZE")
          || !(is_flag(option) || takes_whole(option) || takes(option, "FLOAT")

@@ -5,7 +5,7 @@
 
 namespace troupe::testing {
 
-/// Reached once somebody has waited for it, or as it is told.
+/// Reached after the first wait, or once a test sets `done`.
 struct slow_event final : device_event {
   bool reached() const override { return done; }
   void wait() const override {
