@@ -86,14 +86,16 @@ std::string receipt_path(const std::string& folder, std::int32_t part) {
 std::optional<checkpoint_file> receipt(const std::string& folder,
                                        std::int32_t part) {
   const auto path = receipt_path(folder, part);
+  std::error_code trouble;
+  if (!fs::exists(path, trouble))
+    return std::nullopt;  // not yet
   std::string text;
   try {
     text = read_file(path);
   } catch (const error&) {
-    std::error_code trouble;
     if (fs::exists(path, trouble))
       throw;
-    return std::nullopt;  // not yet, or discarded meanwhile
+    return std::nullopt;  // discarded meanwhile
   }
   const auto space = text.find(' ');
   const auto bytes = parse_number<std::uint64_t>(text.substr(0, space));

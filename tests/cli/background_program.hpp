@@ -1,12 +1,15 @@
 #pragma once
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -34,8 +37,10 @@ class background_program {
   background_program(const background_program&) = delete;
   background_program& operator=(const background_program&) = delete;
   ~background_program() {
-    if (child_ > 0)
-      end(SIGKILL);
+    if (child_ > 0) {
+      ::kill(child_, SIGKILL);
+      ::waitpid(child_, nullptr, 0);
+    }
   }
 
   pid_t pid() const { return child_; }
@@ -64,9 +69,17 @@ class background_program {
     return {};
   }
   /// Its exit code, after a signal (0: none); 128 + the signal that ended it.
+  /// Throws what it has written if it runs for four more minutes: before CTest
+  /// ends the test without a word.
   int end(int signal) {
     int status = 0;
     ::kill(child_, signal);
+    pollfd ended{static_cast<int>(::syscall(SYS_pidfd_open, child_, 0)), POLLIN,
+                 0};
+    const auto count = ended.fd < 0 ? 1 : ::poll(&ended, 1, 240'000);
+    ::close(ended.fd);
+    if (count == 0)
+      throw std::runtime_error("runs for more than four minutes:\n" + output());
     ::waitpid(child_, &status, 0);
     child_ = -1;
     return exit_code(status);

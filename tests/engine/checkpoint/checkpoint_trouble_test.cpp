@@ -3,14 +3,20 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/fsuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
+#include <future>
+#include <random>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 
 #include "../../says.hpp"
 #include "prepared_folder.hpp"
@@ -106,6 +112,39 @@ TEST_CASE("a checkpoint that another process gave up is nobody's any more") {
                        says("could not write its part"));
   CHECK(save(folder, 7).empty());
   CHECK(entries_in(at / "all") == 1);
+}
+
+// The receipt of the last part appears at a random moment around the second
+// look for it, which follows the question whether to give up by 1 ms.
+TEST_CASE("a part is seen whenever another process completes it") {
+  const prepared_folder made;
+  const auto& folder = made.folder;
+  std::mt19937 random(1);
+  for (std::int64_t step = 1; step <= 300; ++step) {
+    folder.write_part(step, 0, part_of(step, 0));
+    const auto at =
+      fmt::format("{}/.step-{:08}.one.partial/part-00000", folder.path(), step);
+    const auto receipt = at + ".safetensors.written";
+    std::filesystem::rename(receipt, at);
+    std::promise<void> looked;
+    std::jthread other(
+      [&, delay = std::chrono::microseconds(900 + random() % 400)] {
+        looked.get_future().wait();
+        const auto until = std::chrono::steady_clock::now() + delay;
+        while (std::chrono::steady_clock::now() < until) {
+        }
+        std::filesystem::rename(at, receipt);
+      });
+    bool first = true;
+    REQUIRE(folder
+              .complete(manifest_of(step), 1, {.last = 1},
+                        [&] {
+                          if (std::exchange(first, false))
+                            looked.set_value();
+                          return false;
+                        })
+              .empty());
+  }
 }
 
 TEST_CASE("a folder of checkpoints that can't be read is named") {
