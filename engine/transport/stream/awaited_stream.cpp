@@ -3,7 +3,6 @@
 #include <sys/socket.h>
 
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
@@ -16,10 +15,6 @@ namespace troupe {
 
 namespace asio = boost::asio;
 using state = stream_progress::state;
-
-asio::any_io_executor executor_of(io_loop& loop) {
-  return loop.context().get_executor();
-}
 
 void spawn(const asio::any_io_executor& on,
            std::function<asio::awaitable<void>()> work) {
@@ -76,6 +71,27 @@ asio::awaitable<std::size_t> awaited_stream::write_some(std::string_view what) {
       co_return 0;
     co_await wait(progress.what);
   }
+}
+
+asio::awaitable<bool> awaited_stream::read_all(std::string& bytes) {
+  for (std::size_t done = 0; done < bytes.size();) {
+    const auto got =
+      co_await read_some(bytes.data() + done, bytes.size() - done);
+    if (got == 0)
+      co_return false;
+    done += got;
+  }
+  co_return true;
+}
+
+asio::awaitable<bool> awaited_stream::write_all(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const auto sent = co_await write_some(bytes);
+    if (sent == 0)
+      co_return false;
+    bytes.remove_prefix(sent);
+  }
+  co_return true;
 }
 
 asio::awaitable<void> awaited_stream::finish_writing() {
