@@ -336,6 +336,26 @@ frame mesh::take(std::int32_t sender) {
   return impl_->take(sender, &impl::peer::mail);
 }
 
+std::vector<frame> mesh::gather(frame mine) {
+  if (!place().leads()) {
+    mail(0, std::move(mine));
+    return {};
+  }
+  std::vector<frame> all;
+  all.push_back(std::move(mine));
+  for (std::int32_t p = 1; p < place().processes; ++p)
+    all.push_back(take(p));
+  return all;
+}
+
+frame mesh::share(frame of_leader) {
+  if (!place().leads())
+    return take(0);
+  for (std::int32_t p = 1; p < place().processes; ++p)
+    mail(p, of_leader);
+  return of_leader;
+}
+
 void mesh::note(std::int32_t receiver, std::string text) {
   impl_->send(receiver, line::control, {frame_type::note, std::move(text), {}});
 }

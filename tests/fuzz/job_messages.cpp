@@ -32,6 +32,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
     else if (kind == 2)
       to_frame(read_collective_part(std::move(what)));
     else
-      to_frame(read_credit(what));
+      to_frame(from_wire<credit_back>(what.head));
   });
 }
