@@ -49,10 +49,10 @@ asio::awaitable<void> awaited_stream::wait(state need) {
   bytes();
 }
 
-asio::awaitable<std::size_t> awaited_stream::read_some(char* buffer,
-                                                       std::size_t size) {
+template <class Attempt>
+asio::awaitable<std::size_t> awaited_stream::repeat(Attempt attempt) {
   for (;;) {
-    const auto progress = bytes().read(buffer, size);
+    const stream_progress progress = attempt();
     if (progress.what == state::moved)
       co_return progress.bytes;
     if (progress.what == state::ended)
@@ -61,16 +61,16 @@ asio::awaitable<std::size_t> awaited_stream::read_some(char* buffer,
   }
 }
 
+asio::awaitable<std::size_t> awaited_stream::read_some(char* buffer,
+                                                       std::size_t size) {
+  return repeat([this, buffer, size] { return bytes().read(buffer, size); });
+}
+
 asio::awaitable<std::size_t> awaited_stream::write_some(std::string_view what) {
-  for (;;) {
+  return repeat([this, what] {
     const iovec part{const_cast<char*>(what.data()), what.size()};
-    const auto progress = bytes().write({&part, 1});
-    if (progress.what == state::moved)
-      co_return progress.bytes;
-    if (progress.what == state::ended)
-      co_return 0;
-    co_await wait(progress.what);
-  }
+    return bytes().write({&part, 1});
+  });
 }
 
 asio::awaitable<bool> awaited_stream::read_all(std::string& bytes) {
@@ -95,12 +95,7 @@ asio::awaitable<bool> awaited_stream::write_all(std::string_view bytes) {
 }
 
 asio::awaitable<void> awaited_stream::finish_writing() {
-  for (;;) {
-    const auto progress = bytes().finish_writing();
-    if (progress.what == state::moved || progress.what == state::ended)
-      co_return;
-    co_await wait(progress.what);
-  }
+  co_await repeat([this] { return bytes().finish_writing(); });
 }
 
 stream_pointer awaited_stream::take() {

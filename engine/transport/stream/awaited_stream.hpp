@@ -34,8 +34,6 @@ class awaited_stream {
   boost::asio::awaitable<bool> write_all(std::string_view bytes);
   /// No more is written.
   boost::asio::awaitable<void> finish_writing();
-  /// Until what a read or write said that it needs is there.
-  boost::asio::awaitable<void> wait(stream_progress::state need);
 
   bool is_open() const { return stream_ != nullptr; }
   byte_stream& bytes();
@@ -47,6 +45,12 @@ class awaited_stream {
   void close_gently();
 
  private:
+  /// Until it moves something, or the other side has ended: 0.
+  template <class Attempt>
+  boost::asio::awaitable<std::size_t> repeat(Attempt attempt);
+  /// Until what a read or write said that it needs is there.
+  boost::asio::awaitable<void> wait(stream_progress::state need);
+
   boost::asio::posix::stream_descriptor waiting_;  // borrows the stream's
   stream_pointer stream_;
 };
