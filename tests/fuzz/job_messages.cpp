@@ -2,6 +2,7 @@
 // parts of reductions, credits.
 #include "parse.hpp"
 #include "troupe/actors/job/wire_messages.hpp"
+#include "troupe/engine/transport/wire.hpp"
 
 #include <ATen/ops/zeros.h>
 
