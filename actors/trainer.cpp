@@ -225,10 +225,6 @@ void trainer::set_position(std::int64_t microbatches) {
   impl_->position = microbatches;
 }
 
-void trainer::replan(const schedule& order) {
-  impl_->replan(order);
-}
-
 const plan& trainer::plan() const {
   return *impl_->training;
 }

@@ -82,7 +82,9 @@ trainer::impl::impl(const model& layers, trainer_options given)
   start_actors(layers);  // from here on processes exchange mail
   require_same_split(options.job.get(), ranges);
   require_matching(options.job.get(), held(), settings);
-  prepare_graphs();
+  if (options.cuda_graphs)
+    graphs = std::make_unique<graph_steps>(graph_steps_setup{
+      actors.get(), training, devices, stages, options.execution.loading});
   parameter_count = count_parameters(options.job.get(), held());
 }
 
@@ -223,27 +225,21 @@ void trainer::impl::start_actors(const model& layers) {
     links->connect(*options.job);
 }
 
-void trainer::impl::prepare_graphs() {
-  if (options.cuda_graphs)
-    graphs = std::make_unique<graph_steps>(graph_steps_setup{
-      actors.get(), training, devices, stages, options.execution.loading});
-}
-
-void trainer::impl::replan(const schedule& order) {
-  std::unique_lock lock(planning);
-  const auto now = training;
-  lock.unlock();  // steps go on while this compiles
+void trainer::replan(const schedule& order) {
+  const auto& options = impl_->options;
+  const auto now = shared_plan();  // steps go on while this compiles
   require_replannable(order, options, *now);
   auto wanted = options;
   if (order != options.schedule)  // else the plan that was given, as it is
     wanted.plan = nullptr;
   wanted.schedule = order;
   auto made = training_plan(wanted, now->graph, tied_stages(*now));
-  lock.lock();
-  next = std::move(made);
-  lock.unlock();
+  {
+    const std::scoped_lock lock(impl_->planning);
+    impl_->next = std::move(made);
+  }
   if (options.job)
-    actors->announce_plan();
+    impl_->actors->announce_plan();
 }
 
 /// The leading process's plan, which all know before any of them runs it.

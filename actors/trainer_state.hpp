@@ -53,9 +53,7 @@ struct trainer::impl {
                           const generation_listener& told);
   void forget_sequences();
   void start_actors(const model& layers);
-  void prepare_graphs();
   step_settings next_settings() const;
-  void replan(const schedule& order);
   /// Shards of a stage's parameters; 1: they are whole.
   std::int32_t shards() const;
   tensor_list shared(tensor_list own, stage_instance which,

@@ -238,14 +238,7 @@ schedule make_lanes(const job& job) {
 }
 
 plan make_plan(const job& job) {
-  auto made = [&] {
-    if (job.source == schedule_source::text) {
-      require_text(job);
-      if (has_plan_text(job))
-        return plan_of_text(job);
-    }
-    return compile(make_lanes(job));
-  }();
+  auto made = has_plan_text(job) ? plan_of_text(job) : compile(make_lanes(job));
   for (auto& channel : made.channels)
     if (job.credits > 0)
       channel.credits = std::min(channel.bound, job.credits);

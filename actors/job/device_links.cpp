@@ -12,12 +12,6 @@
 
 namespace troupe {
 
-namespace {
-
-using steady = std::chrono::steady_clock;
-
-}  // namespace
-
 device_links::device_links(job_layout layout, placement stages,
                            std::vector<stage_edge> edges,
                            const std::vector<std::vector<std::int32_t>>& ties,
@@ -61,7 +55,8 @@ void device_links::enqueue(link& on, const transfer& what) {
   if (ended_)
     fail(error_code::transport, "{}: the run has ended", on.name);
   on.calls->enqueue({&what, 1}, *on.stream);
-  on.watch.note(describe(what), on.stream->record(), steady::now());
+  on.watch.note(describe(what), on.stream->record(),
+                std::chrono::steady_clock::now());
 }
 
 void device_links::send(const envelope& header, const tensor_list& tensors,
@@ -222,7 +217,7 @@ std::vector<std::string> device_links::stuck() {
   std::vector<std::string> all;
   for (auto& [link_key, each] : links_) {
     try {
-      if (const auto call = each->watch.look(steady::now()))
+      if (const auto call = each->watch.look(std::chrono::steady_clock::now()))
         all.push_back(describe(each->name, *call));
     } catch (const error& reason) {
       all.push_back(fmt::format("{}: {}", each->name, reason.what()));

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <concepts>
+
 #include "troupe/actors/step/run_texts.hpp"
 #include "troupe/actors/system/address_book.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
+#include "troupe/engine/transport/wire.hpp"
 
 namespace troupe {
 
@@ -65,14 +68,6 @@ void remote_links::on(const credit_back& credit) {
   auto [process, message] = std::move(channel.waiting.front());
   channel.waiting.pop_front();
   send_now(process, std::move(message));
-}
-
-void remote_links::send(std::int32_t process, collective_part part) {
-  mesh_->send(process, to_frame(std::move(part)));
-}
-
-void remote_links::send(std::int32_t process, chosen_tokens tokens) {
-  mesh_->send(process, to_frame(control_message(std::move(tokens))));
 }
 
 void remote_links::tell(const frame& control) {
@@ -151,7 +146,7 @@ class dispatcher {
         break;
       }
       case frame_type::credit:
-        book_->links->on(read_credit(what));
+        book_->links->on(from_wire<credit_back>(what.head));
         break;
       case frame_type::part: {
         auto part = read_collective_part(std::move(what));
@@ -189,17 +184,10 @@ class dispatcher {
   void hand_on(std::int32_t, Message message) const {
     caf::anon_send(book_->coordinator, std::move(message));
   }
-  void hand_on(std::int32_t, remote_begin message) const {
-    follow(std::move(message));
-  }
-  void hand_on(std::int32_t, norm_known message) const {
-    follow(std::move(message));
-  }
-  void hand_on(std::int32_t, remote_outcome message) const {
-    follow(std::move(message));
-  }
-  template <class Message>
-  void follow(Message message) const {
+  template <class Command>
+  requires std::same_as<Command, remote_begin> || std::same_as<
+    Command, norm_known> || std::same_as<Command, remote_outcome>
+  void hand_on(std::int32_t, Command message) const {
     obey(*book_, [&] {
       if (!book_->follower)
         fail(error_code::mismatch,

@@ -38,8 +38,6 @@ class remote_links : public std::enable_shared_from_this<remote_links> {
   /// when one comes back.
   void deliver(std::int32_t process, stage_tensors message);
   void on(const credit_back& credit);
-  void send(std::int32_t process, collective_part part);
-  void send(std::int32_t process, chosen_tokens tokens);
   /// To all others, if this is the leader; else to the leader.
   void tell(const frame& control);
 

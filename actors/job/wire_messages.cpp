@@ -105,8 +105,4 @@ frame to_frame(const credit_back& message) {
   return {frame_type::credit, to_wire(message), {}};
 }
 
-credit_back read_credit(const frame& what) {
-  return from_wire<credit_back>(what.head);
-}
-
 }  // namespace troupe

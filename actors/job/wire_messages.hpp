@@ -41,6 +41,5 @@ struct credit_back {
 };
 TROUPE_FIELDS(credit_back, serial, message)
 frame to_frame(const credit_back& message);
-credit_back read_credit(const frame& what);
 
 }  // namespace troupe

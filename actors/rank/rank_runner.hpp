@@ -157,7 +157,8 @@ class rank_members final : public rank_ports {
     if (const auto& target = book_->stage(data_rank_, {}))
       self_->send(target, std::move(tokens));
     else
-      book_->links->send(book_->process_of(data_rank_, {}), std::move(tokens));
+      book_->links->mesh().send(book_->process_of(data_rank_, {}),
+                                to_frame(control_message(std::move(tokens))));
   }
   void want(want_data request) override {
     self_->send(book_->loaders[static_cast<std::size_t>(data_rank_)],

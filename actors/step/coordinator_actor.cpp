@@ -67,12 +67,18 @@ std::optional<step_outcome> coordinator_core::on(rank_done report) {
   return conclude();
 }
 
+event_source coordinator_core::source() const {
+  event_source source;
+  source.step = step_->settings.step;
+  source.phase = step_->settings.phase;
+  source.epoch = step_->settings.epoch;
+  return source;
+}
+
 step_event coordinator_core::summary() const {
   step_event event;
   const auto& settings = step_->settings;
-  event.source.step = settings.step;
-  event.source.phase = settings.phase;
-  event.source.epoch = settings.epoch;
+  event.source = source();
   event.gradient_norm = norm_;
   event.learning_rate = settings.learning_rate;
   event.loss_scale = settings.loss_scale;
@@ -181,14 +187,14 @@ struct coordinator_state : step_supervisor {
 
   void publish_rank(const rank_done& report) {
     const auto& settings = core.step()->settings;
+    const auto source = on_rank(core.source(), report);
     if (watch.events->wants_ops() && settings.training())
-      publish(
-        ops_event{on_rank(source(), report), report.ops, core.step()->plan});
+      publish(ops_event{source, report.ops, core.step()->plan});
     if (settings.tells_messages)
-      publish(messages_event{on_rank(source(), report), report.messages});
+      publish(messages_event{source, report.messages});
     if (report.memory) {
       auto memory = *report.memory;
-      memory.source = on_rank(source(), report);
+      memory.source = source;
       publish(memory);
     }
   }
@@ -201,14 +207,6 @@ struct coordinator_state : step_supervisor {
         to_frame(remote_outcome{last_serial, outcome.event, outcome.failure,
                                 outcome.end, outcome.replans}));
     asked.deliver(std::move(outcome));
-  }
-
-  event_source source() const {
-    event_source source;
-    source.step = core.step()->settings.step;
-    source.phase = core.step()->settings.phase;
-    source.epoch = core.step()->settings.epoch;
-    return source;
   }
 
   bool current(std::int64_t serial) const {

@@ -34,6 +34,8 @@ class coordinator_core {
   void begin(step_pointer step);
   bool running() const { return step_ != nullptr; }
   const step_pointer& step() const { return step_; }
+  /// Of the running step.
+  event_source source() const;
 
   /// The verdict, once the powers of all stages are here.
   std::optional<norm_known> on(stage_powers message);

@@ -1,6 +1,7 @@
 #include "troupe/cli/train/train_output.hpp"
 
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -262,7 +263,8 @@ std::unique_ptr<endpoint_server> open_endpoint(trainer& run,
   if (!options.access.endpoint.empty())
     return serve(run, options.access.endpoint, options, setup, orders);
   try {
-    return serve(run, default_endpoint(), options, setup, orders);
+    return serve(run, own_socket(std::to_string(::getpid())), options, setup,
+                 orders);
   } catch (const error& reason) {
     spdlog::warn("clients cannot attach to this run: {}", reason.what());
     return nullptr;

@@ -78,8 +78,8 @@ const at::Tensor* find(const parameter_list& values, const std::string& name) {
   return found == values.end() ? nullptr : &found->second;
 }
 
-void require_same_names(const parameter_list& parameters,
-                        const parameter_list& values, const std::string& path) {
+void require_fit(const parameter_list& parameters, const parameter_list& values,
+                 const std::string& path) {
   for (const auto& [name, parameter] : parameters) {
     const auto* value = find(values, name);
     if (!value)
@@ -95,25 +95,18 @@ void require_same_names(const parameter_list& parameters,
         path, fmt::format("'{}' is {}, the model's is {}; check --d-model, "
                           "--layers and --seq",
                           name, describe(*value), describe(parameter)));
+    const auto dtype = parameter.scalar_type();
+    if (overflows(*value, dtype))
+      refuse_checkpoint(
+        path,
+        fmt::format("'{}' is {} with values beyond the range of {}, "
+                    "which the model has",
+                    printable(name), describe(*value), c10::toString(dtype)));
   }
   for (const auto& [name, value] : values)
     if (!find(parameters, name))
       refuse_checkpoint(path,
                         fmt::format("has '{}', which the model lacks", name));
-}
-
-void require_range(const parameter_list& parameters,
-                   const parameter_list& values, const std::string& path) {
-  for (const auto& [name, parameter] : parameters) {
-    const auto& value = *find(values, name);
-    const auto dtype = parameter.scalar_type();
-    if (overflows(value, dtype))
-      refuse_checkpoint(
-        path,
-        fmt::format("'{}' is {} with values beyond the range of {}, "
-                    "which the model has",
-                    printable(name), describe(value), c10::toString(dtype)));
-  }
 }
 
 }  // namespace
@@ -236,9 +229,8 @@ bool overflows(const at::Tensor& value, at::ScalarType to) {
 
 void load_parameters(const parameter_list& parameters,
                      const parameter_list& values, const std::string& path) {
-  require_same_names(parameters, values, path);
   const at::NoGradGuard no_grad;
-  require_range(parameters, values, path);
+  require_fit(parameters, values, path);
   for (const auto& [name, parameter] : parameters) {
     auto target = parameter;
     target.copy_(*find(values, name));

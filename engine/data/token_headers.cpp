@@ -183,7 +183,6 @@ megatron_index parse_megatron_index(const std::string& path,
     bad(path, fmt::format("announces {} sequences and {} documents; the "
                           "file has {} bytes",
                           sequences, documents, bytes.size()));
-  index.sequences = static_cast<std::int64_t>(sequences);
   const auto lengths = header_bytes, offsets = lengths + 4 * sequences;
   for (std::size_t i = 0; i < sequences; ++i) {
     const auto length = number_at<std::int32_t>(bytes, lengths + 4 * i);

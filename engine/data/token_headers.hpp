@@ -31,7 +31,6 @@ npy_header parse_npy_header(const std::string& path,
 /// says.
 struct megatron_index {
   std::int64_t tokens = 0;
-  std::int64_t sequences = 0;
   token_type type{};
 };
 

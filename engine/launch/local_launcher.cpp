@@ -27,7 +27,7 @@ namespace {
 /// The reading end of a pipe, split into lines.
 class output_pipe {
  public:
-  explicit output_pipe(int handle) : handle_(handle) {}
+  explicit output_pipe(owned_descriptor handle) : handle_(std::move(handle)) {}
 
   /// Below 0: closed.
   int handle() const { return handle_.get(); }
@@ -114,11 +114,11 @@ launch_outcome outcome_of(const std::vector<failed_child>& failed) {
                       first->status)};
 }
 
-std::array<int, 2> make_pipe() {
+std::array<owned_descriptor, 2> make_pipe() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0)
     fail(error_code::io, "no pipe could be made: {}", std::strerror(errno));
-  return ends;
+  return {owned_descriptor(ends[0]), owned_descriptor(ends[1])};
 }
 
 /// The common environment of all processes, without the variables that another
@@ -186,7 +186,7 @@ class launcher {
     std::ranges::copy(what_.arguments, std::back_inserter(words));
     const auto arguments = pointers_to(words);
     const auto environment = pointers_to(variables);
-    const auto out = make_pipe(), err = make_pipe(), trouble = make_pipe();
+    auto out = make_pipe(), err = make_pipe(), trouble = make_pipe();
     const auto parent = ::getpid();
     const auto pid = ::fork();
     if (pid == 0) {
@@ -194,8 +194,8 @@ class launcher {
       ::setpgid(0, 0);
       ::prctl(PR_SET_PDEATHSIG, SIGTERM);
       if (::getppid() == parent) {
-        ::dup2(out[1], STDOUT_FILENO);
-        ::dup2(err[1], STDERR_FILENO);
+        ::dup2(out[1].get(), STDOUT_FILENO);
+        ::dup2(err[1].get(), STDERR_FILENO);
         sigset_t none;
         ::sigemptyset(&none);
         ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -205,17 +205,18 @@ class launcher {
       }
       const int reason = errno;
       [[maybe_unused]] const auto told =
-        ::write(trouble[1], &reason, sizeof(reason));
+        ::write(trouble[1].get(), &reason, sizeof(reason));
       ::_exit(127);
     }
-    for (const auto end : {out[1], err[1], trouble[1]})
-      ::close(end);
+    trouble[1] = {};
     int reason = pid < 0 ? errno : 0;
     if (pid > 0)
       children_.push_back(
-        {process, pid, {output_pipe(out[0]), output_pipe(err[0])}});
-    const auto got = pid < 0 ? 0 : ::read(trouble[0], &reason, sizeof(reason));
-    ::close(trouble[0]);
+        {process,
+         pid,
+         {output_pipe(std::move(out[0])), output_pipe(std::move(err[0]))}});
+    const auto got =
+      pid < 0 ? 0 : ::read(trouble[0].get(), &reason, sizeof(reason));
     if (pid < 0 || got == sizeof(reason))
       fail(error_code::io, "process {} ({}) can't be started: {}", process,
            what_.program, std::strerror(reason));

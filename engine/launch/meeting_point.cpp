@@ -1,27 +1,27 @@
 #include "troupe/engine/launch/meeting_point.hpp"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include <array>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/udp.hpp>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/fnv_hash.hpp"
 #include "troupe/base/names.hpp"
-#include "troupe/base/owned_descriptor.hpp"
 #include "troupe/engine/transport/endpoint.hpp"
 #include "troupe/engine/transport/stream/listener.hpp"
 
 namespace troupe {
 
 namespace {
+
+using boost::asio::ip::udp;
 
 /// Agents serve one job after the other, and restart a failed job under another
 /// name.
@@ -86,25 +86,17 @@ std::string machine_name(const std::string& folder) {
 /// This machine's address on the route to another one; sends nothing.
 std::string address_towards(const endpoint& there) {
   const auto target = addresses_of(there).front();
-  const owned_descriptor handle(
-    ::socket(target.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  sockaddr_storage own{};
-  socklen_t size = sizeof(own);
-  const bool found =
-    ::connect(handle.get(), target.get(), target.size) == 0
-    && ::getsockname(handle.get(), reinterpret_cast<sockaddr*>(&own), &size)
-         == 0;
-  if (!found)
+  udp::endpoint to;
+  std::memcpy(to.data(), target.get(), target.size);
+  boost::asio::io_context here;
+  udp::socket probe(here);
+  boost::system::error_code trouble;
+  probe.connect(to, trouble);
+  if (trouble)
     fail(error_code::transport, "this machine has no route to {}",
          to_text(there));
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  const bool is_v6 = own.ss_family == AF_INET6;
-  const void* bytes =
-    is_v6 ? static_cast<const void*>(
-      &reinterpret_cast<const sockaddr_in6*>(&own)->sin6_addr)
-          : &reinterpret_cast<const sockaddr_in*>(&own)->sin_addr;
-  ::inet_ntop(own.ss_family, bytes, text.data(), text.size());
-  return is_v6 ? fmt::format("[{}]", text.data()) : std::string(text.data());
+  const auto own = probe.local_endpoint().address();
+  return own.is_v6() ? fmt::format("[{}]", own.to_string()) : own.to_string();
 }
 
 /// A host may resolve its own name to a loopback address (Debian does so):

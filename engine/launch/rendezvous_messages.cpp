@@ -55,15 +55,6 @@ std::string objection_to(const join_request& who,
                            in_words(who), differs);
 }
 
-bool may_say(const rendezvous_message& message, bool is_leader) {
-  if (std::holds_alternative<job_ready>(message))
-    return true;
-  return is_leader ? std::holds_alternative<join_welcome>(message)
-                       || std::holds_alternative<join_refusal>(message)
-                       || std::holds_alternative<clock_answer>(message)
-                   : std::holds_alternative<clock_question>(message);
-}
-
 frame to_frame(const rendezvous_message& message) {
   return {frame_type::control, to_wire(message), {}};
 }

@@ -101,10 +101,6 @@ using rendezvous_message =
   std::variant<join_request, join_welcome, join_refusal, line_hello,
                clock_question, clock_answer, job_ready>;
 
-/// Whether this message may come from process 0 (`is_leader`), or else from
-/// another process to it.
-bool may_say(const rendezvous_message& message, bool is_leader);
-
 frame to_frame(const rendezvous_message& message);
 /// Throws `transport` for any other frame.
 rendezvous_message read_rendezvous(const frame& what);

@@ -5,19 +5,21 @@
 #include <memory>
 #include <utility>
 
-#include "troupe/engine/transport/stream/dial.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/engine/launch/rendezvous_stream.hpp"
 #include "troupe/engine/transport/stream/shared_stream.hpp"
 
 namespace troupe {
 
-tensor_lines::tensor_lines(io_loop& loop, const job_options& options,
-                           const meeting_point& point, const loop_guard& guard,
-                           added then)
-  : loop_(loop),
+namespace asio = boost::asio;
+
+tensor_lines::tensor_lines(const asio::any_io_executor& on,
+                           const job_options& options,
+                           const meeting_point& point,
+                           std::function<asio::awaitable<void>()> complete)
+  : on_(on),
     options_(options),
-    guard_(guard),
-    then_(std::move(then)),
-    pending_(loop, guard),
+    complete_(std::move(complete)),
     acceptor_(accept_at(parse_endpoint(point.own_lines), options.shown)),
     own_{point.announced.empty() ? to_text(acceptor_->where())
                                  : point.announced} {
@@ -59,105 +61,74 @@ credentials tensor_lines::shown_near() const {
 std::unique_ptr<acceptor> tensor_lines::accept_at(const endpoint& address,
                                                   const credentials& shown) {
   return std::make_unique<acceptor>(
-    loop_, address, shown,
-    acceptor::events{guard_.over<stream_pointer>(
-      [this, is_unix = address.is_unix](stream_pointer stream) {
-        take(std::move(stream), is_unix);
-      })});
+    on_, address, shown,
+    acceptor::events{[this, is_unix = address.is_unix](stream_pointer stream) {
+      take(std::make_shared<awaited_stream>(on_, std::move(stream)), is_unix);
+    }});
 }
 
 void tensor_lines::begin(std::uint64_t run,
                          const std::vector<process_address>& all) {
   run_ = run;
   bool may_share = false;
-  for (std::int32_t p = 0; p < options_.place.processes; ++p)
-    if (p != options_.place.process)
-      may_share |= dial_to(p, all.at(static_cast<std::size_t>(p))).is_unix;
+  for (std::int32_t p = 0; p < options_.place.processes; ++p) {
+    if (p == options_.place.process)
+      continue;
+    const auto& there = all.at(static_cast<std::size_t>(p));
+    const auto& way = way_to(there, own_);
+    const auto address = parse_endpoint(way);
+    may_share |= address.is_unix;
+    spawn(on_, [this, p, address,
+                shown = way == there.near ? shown_near() : options_.shown] {
+      return go_to(p, address, shown);
+    });
+  }
   if (!may_share && options_.lines == line_kind::shared_memory
       && tells_for_machine())
     options_.news(
       "--link shared has no effect here: this process is connected to all "
       "others over TCP");
-  for (auto& [hello, peer] : std::exchange(early_, {}))
-    take(hello, peer);
+  for (const auto& [from, is_unix] : std::exchange(early_, {}))
+    take(from, is_unix);
 }
 
-endpoint tensor_lines::dial_to(std::int32_t process,
-                               const process_address& there) {
-  const auto& way = way_to(there, own_);
-  const auto address = parse_endpoint(way);
-  const auto shown = way == there.near ? shown_near() : options_.shown;
-  dial(loop_, address, shown, options_.patience,
-       guard_.over<stream_pointer>(
-         [this, process, is_unix = address.is_unix](stream_pointer stream) {
-           auto peer = connection::make(
-             loop_, as_line(std::move(stream), link_side::client, is_unix));
-           peer->send(to_frame(line_hello{run_, options_.place.process}));
-           ++count_;
-           then_(process, line::outgoing, peer);
-         }),
-       [guard = guard_, process](const std::string& reason) {
-         guard.fail(
-           error_code::transport,
-           fmt::format("process {} can't be reached: {}", process, reason));
-       });
-  return address;
+asio::awaitable<void> tensor_lines::go_to(std::int32_t process,
+                                          endpoint address, credentials shown) {
+  auto stream = co_await reach(process, address, shown, options_);
+  awaited_stream to(on_, std::move(stream));
+  co_await say(to, line_hello{run_, options_.place.process});
+  co_await add(process, line::outgoing, to.take(), address.is_unix);
 }
 
-stream_pointer tensor_lines::as_line(stream_pointer stream, link_side side,
-                                     bool is_unix) const {
-  const bool shared = is_unix && options_.lines == line_kind::shared_memory;
-  return shared ? shared_stream(std::move(stream), side) : std::move(stream);
+void tensor_lines::take(const std::shared_ptr<awaited_stream>& from,
+                        bool is_unix) {
+  if (run_ == 0)
+    early_.emplace_back(from, is_unix);
+  else
+    spawn(on_, [this, from, is_unix] { return identify(from, is_unix); });
 }
 
-void tensor_lines::take(stream_pointer stream, bool is_unix) {
-  auto peer = connection::make(
-    loop_, as_line(std::move(stream), link_side::server, is_unix));
-  pending_.listen(peer, [this, peer](const rendezvous_message& said) {
-    if (const auto* hello = std::get_if<line_hello>(&said))
-      take(*hello, peer);
-    else
-      peer->abort();
-  });
-}
-
-void tensor_lines::take(const line_hello& hello,
-                        const connection_pointer& peer) {
-  if (run_ == 0) {
-    early_.emplace_back(hello, peer);
-    return;
-  }
+asio::awaitable<void> tensor_lines::identify(
+  std::shared_ptr<awaited_stream> from, bool is_unix) {
+  const auto hello = co_await hear_first<line_hello>(*from);
   const auto& place = options_.place;
-  const bool expected =
-    hello.run == run_ && hello.process >= 0 && hello.process < place.processes
-    && hello.process != place.process && came_in_.insert(hello.process).second;
-  if (!expected)
-    return peer->abort();
-  ++count_;
-  then_(hello.process, line::incoming, peer);
+  const bool expected = hello && hello->run == run_ && hello->process >= 0
+                        && hello->process < place.processes
+                        && hello->process != place.process
+                        && came_in_.insert(hello->process).second;
+  if (expected)
+    co_await add(hello->process, line::incoming, from->take(), is_unix);
 }
 
-void pending_connections::listen(
-  const connection_pointer& peer,
-  std::function<void(const rendezvous_message&)> then) {
-  all_.insert(peer);
-  connection_events each;
-  each.limits = {.head_bytes = 1U << 20, .tensor_bytes = 0};
-  auto heard = std::make_shared<bool>(false);
-  each.arrived = [this, guard = guard_, peer, then = std::move(then),
-                  heard](frame what) {
-    if (guard.has_ended() || std::exchange(*heard, true))
-      return;
-    loop_.post(guard.over([this, peer, then, said = read_rendezvous(what)] {
-      all_.erase(peer);
-      then(said);
-    }));
-  };
-  each.lost = [this, guard = guard_, peer](const std::string&) {
-    if (!guard.has_ended())
-      all_.erase(peer);
-  };
-  peer->start(std::move(each));
+asio::awaitable<void> tensor_lines::add(std::int32_t process, line purpose,
+                                        stream_pointer stream, bool is_unix) {
+  if (is_unix && options_.lines == line_kind::shared_memory)
+    stream = shared_stream(std::move(stream), purpose == line::outgoing
+                                                ? link_side::client
+                                                : link_side::server);
+  lines_.push_back({process, purpose, std::move(stream)});
+  if (are_complete())
+    co_await complete_();
 }
 
 }  // namespace troupe

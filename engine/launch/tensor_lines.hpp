@@ -7,60 +7,44 @@
 #include <utility>
 #include <vector>
 
-#include "troupe/engine/launch/loop_guard.hpp"
 #include "troupe/engine/launch/meeting_point.hpp"
 #include "troupe/engine/launch/rendezvous_messages.hpp"
-#include "troupe/engine/transport/connection.hpp"
-#include "troupe/engine/transport/io_loop.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 #include "troupe/engine/transport/stream/acceptor.hpp"
-#include "troupe/engine/transport/trust/token_proof.hpp"
+#include "troupe/engine/transport/stream/awaited_stream.hpp"
 
 namespace troupe {
-
-/// Connections of authenticated processes that have not yet identified
-/// themselves. Used on the loop's thread.
-class pending_connections {
- public:
-  pending_connections(io_loop& loop, const loop_guard& guard)
-    : loop_(loop), guard_(guard) {}
-
-  /// `then` gets the first message, which has no tensors, and takes over the
-  /// connection. A process that leaves before is forgotten.
-  void listen(const connection_pointer& peer,
-              std::function<void(const rendezvous_message&)> then);
-
- private:
-  io_loop& loop_;
-  loop_guard guard_;
-  std::set<connection_pointer> all_;
-};
 
 /// A process's connections for tensors, two with each other process: one that
 /// it dialled, to send, and one that it accepted. They are unix sockets (or
 /// shared memory) if the processes meet over them, or share a machine and can;
-/// else TCP. Used on the loop's thread except for the constructor.
+/// else TCP. Used on one thread, which runs the executor. The executor's
+/// coroutines throw its errors, and must not run once this is destroyed.
 class tensor_lines {
  public:
-  using added = std::function<void(std::int32_t process, line purpose,
-                                   const connection_pointer& peer)>;
+  struct tensor_line {
+    std::int32_t process;
+    line purpose;
+    stream_pointer stream;
+  };
 
-  /// Starts to listen. Errors are reported to the guard, which must end before
-  /// this is destroyed. The options must outlive this. Throws as `acceptor`
-  /// does.
-  tensor_lines(io_loop& loop, const job_options& options,
-               const meeting_point& point, const loop_guard& guard, added then);
+  /// Starts to listen. `complete` runs when the last line has come. The options
+  /// must outlive this. Throws as `acceptor` does.
+  tensor_lines(const boost::asio::any_io_executor& on,
+               const job_options& options, const meeting_point& point,
+               std::function<boost::asio::awaitable<void>()> complete);
 
   /// Where the others reach this process.
   const process_address& own() const { return own_; }
 
-  /// Connects to the processes of that run at these addresses; `then` gets each
-  /// line.
+  /// Connects to the processes of that run at these addresses.
   void begin(std::uint64_t run, const std::vector<process_address>& all);
 
   bool are_complete() const {
-    return count_ == 2 * (options_.place.processes - 1);
+    return static_cast<std::int32_t>(lines_.size())
+           == 2 * (options_.place.processes - 1);
   }
+  std::vector<tensor_line> take() { return std::move(lines_); }
 
  private:
   bool tells_for_machine() const;
@@ -68,22 +52,22 @@ class tensor_lines {
   std::unique_ptr<acceptor> accept_at(const endpoint& address,
                                       const credentials& shown);
   credentials shown_near() const;
-  /// Returns the endpoint that is dialled.
-  endpoint dial_to(std::int32_t process, const process_address& there);
-  void take(stream_pointer stream, bool is_unix);
-  void take(const line_hello& hello, const connection_pointer& peer);
-  stream_pointer as_line(stream_pointer stream, link_side side,
-                         bool is_unix) const;
+  boost::asio::awaitable<void> go_to(std::int32_t process, endpoint address,
+                                     credentials shown);
+  /// Reads the hello of a connection once the run is known.
+  void take(const std::shared_ptr<awaited_stream>& from, bool is_unix);
+  boost::asio::awaitable<void> identify(std::shared_ptr<awaited_stream> from,
+                                        bool is_unix);
+  boost::asio::awaitable<void> add(std::int32_t process, line purpose,
+                                   stream_pointer stream, bool is_unix);
 
-  io_loop& loop_;
+  boost::asio::any_io_executor on_;
   const job_options& options_;
-  loop_guard guard_;
-  added then_;
-  pending_connections pending_;
+  std::function<boost::asio::awaitable<void>()> complete_;
   std::uint64_t run_ = 0;
-  std::int32_t count_ = 0;
   std::set<std::int32_t> came_in_;
-  std::vector<std::pair<line_hello, connection_pointer>> early_;
+  std::vector<std::pair<std::shared_ptr<awaited_stream>, bool>> early_;
+  std::vector<tensor_line> lines_;
   // These may use the members above, so they come last.
   std::unique_ptr<acceptor> acceptor_, near_acceptor_;
   process_address own_;

@@ -36,8 +36,7 @@ class connection : public std::enable_shared_from_this<connection> {
   static std::shared_ptr<connection> make(io_loop& loop, stream_pointer stream);
   virtual ~connection() = default;
 
-  /// Begins to read. A second call, on the loop's thread and outside events,
-  /// replaces the events.
+  /// Begins to read. Call once.
   virtual void start(connection_events events) = 0;
   /// From any thread; never waits. Tensors are kept until they are written, and
   /// must not change until then. Frames are dropped after the end.

@@ -106,10 +106,6 @@ std::string own_socket(const std::string& name) {
   return fmt::format("unix:{}/{}.sock", folder, name);
 }
 
-std::string default_endpoint() {
-  return own_socket(std::to_string(::getpid()));
-}
-
 std::vector<std::string> own_endpoints() {
   std::map<std::int64_t, std::string> found;
   std::error_code trouble;

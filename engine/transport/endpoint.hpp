@@ -28,11 +28,8 @@ std::string to_text(const endpoint& what);
 /// may enter. Removes sockets that killed jobs left there. Throws `io` if the
 /// folder belongs to another user or is open to others.
 std::string own_socket(const std::string& name);
-/// The same, named after the process's id.
-std::string default_endpoint();
-
-/// The default endpoints of this user's live processes, ordered by process id.
-/// Makes nothing; empty if the user has no folder.
+/// The sockets there that are named by their process's id, of this user's live
+/// processes, ordered by it. Makes nothing; empty if the user has no folder.
 std::vector<std::string> own_endpoints();
 
 /// A socket address in the system's form.

@@ -29,18 +29,14 @@ struct io_loop::impl {
   void run() noexcept {
     while (!context.stopped()) {
       try {
-        run_once();
+        if (looks.empty() && new_looks.empty())
+          context.run_one();
+        else
+          look_around();
       } catch (...) {
         tell(thrown_text());
       }
     }
-  }
-
-  void run_once() {
-    if (looks.empty() && new_looks.empty())
-      context.run_one();
-    else
-      look_around();
   }
 
   bool ran(const std::function<bool()>& look) noexcept {

@@ -42,7 +42,6 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
 
   struct peer {
     std::map<line, connection_pointer> lines;
-    std::vector<std::shared_ptr<early_frames>> early;
     std::deque<frame> mail, given, notes;
     std::optional<std::string> lost;  // why
     bool gives_no_more = false;       // the peer's tensor line has ended
@@ -160,12 +159,6 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
     });
     for (std::int32_t p = 0; p < place.processes; ++p) {
       auto& peer = at(p);
-      for (const auto& early : std::exchange(peer.early, {})) {
-        for (auto& each : early->frames)
-          arrived(p, std::move(each));
-        if (early->lost)
-          lose(p, *early->lost);
-      }
       for (const auto& [purpose, link] : peer.lines)
         listen(p, purpose, link);
       peer.heard = clock::now();
@@ -273,15 +266,8 @@ const job_place& mesh::place() const {
   return impl_->place;
 }
 
-void mesh::add(std::int32_t peer, line purpose, connection_pointer other,
-               std::shared_ptr<early_frames> early) {
+void mesh::add(std::int32_t peer, line purpose, connection_pointer other) {
   impl_->at(peer).lines[purpose] = std::move(other);
-  if (early)
-    impl_->at(peer).early.push_back(std::move(early));
-}
-
-void mesh::set_run(std::uint64_t run) {
-  impl_->place.run = run;
 }
 
 void mesh::set_clock_offsets(std::vector<std::int64_t> offsets) {
@@ -348,6 +334,26 @@ void mesh::mail(std::int32_t receiver, frame what) {
 
 frame mesh::take(std::int32_t sender) {
   return impl_->take(sender, &impl::peer::mail);
+}
+
+std::vector<frame> mesh::gather(frame mine) {
+  if (!place().leads()) {
+    mail(0, std::move(mine));
+    return {};
+  }
+  std::vector<frame> all;
+  all.push_back(std::move(mine));
+  for (std::int32_t p = 1; p < place().processes; ++p)
+    all.push_back(take(p));
+  return all;
+}
+
+frame mesh::share(frame of_leader) {
+  if (!place().leads())
+    return take(0);
+  for (std::int32_t p = 1; p < place().processes; ++p)
+    mail(p, of_leader);
+  return of_leader;
 }
 
 void mesh::note(std::int32_t receiver, std::string text) {

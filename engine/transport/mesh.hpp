@@ -28,12 +28,6 @@ struct job_place {
   bool leads() const { return process == 0; }
 };
 
-/// Frames that arrived on a connection before its mesh was started.
-struct early_frames {
-  std::vector<frame> frames;
-  std::optional<std::string> lost;  // why it ended
-};
-
 /// Callbacks of a mesh, on the loop's thread, one at a time.
 struct mesh_events {
   /// A frame with tensors is announced; throw to refuse it.
@@ -66,16 +60,13 @@ class mesh {
   mesh& operator=(const mesh&) = delete;
 
   const job_place& place() const;
-  /// Call before `start`, on the loop's thread or before the mesh is shared;
-  /// `early` may grow on that thread until `start`.
-  void add(std::int32_t peer, line purpose, connection_pointer other,
-           std::shared_ptr<early_frames> early = {});
-  void set_run(std::uint64_t run);
+  /// Call before `start`, which begins to read from it.
+  void add(std::int32_t peer, line purpose, connection_pointer other);
   /// By process: the offset from its clock to the leader's, in ns.
   void set_clock_offsets(std::vector<std::int64_t> offsets);
   /// The offset from another process's clock to this one's, in ns.
   std::int64_t clock_offset(std::int32_t process) const;
-  /// Call once. Events of earlier frames are called first.
+  /// Call once.
   void start(mesh_events events);
   /// No events are called afterwards; returns once none is running.
   void stop();

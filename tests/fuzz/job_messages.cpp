@@ -2,6 +2,7 @@
 // parts of reductions, credits.
 #include "parse.hpp"
 #include "troupe/actors/job/wire_messages.hpp"
+#include "troupe/engine/transport/wire.hpp"
 
 #include <ATen/ops/zeros.h>
 
@@ -32,6 +33,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
     else if (kind == 2)
       to_frame(read_collective_part(std::move(what)));
     else
-      to_frame(read_credit(what));
+      to_frame(from_wire<credit_back>(what.head));
   });
 }

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <boost/asio/as_tuple.hpp>
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
@@ -20,23 +19,21 @@ namespace troupe {
 
 namespace asio = boost::asio;
 
-/// Used on the loop's thread, except for its construction.
 class acceptor::impl : public std::enable_shared_from_this<impl> {
  public:
-  impl(io_loop& loop, const endpoint& address, const credentials& shown,
-       events then, const acceptor_options& options)
+  impl(const asio::any_io_executor& on, const endpoint& address,
+       const credentials& shown, events then, const acceptor_options& options)
     : trust_(make_trust(address, shown)),
       then_(std::move(then)),
       options_(options),
       listening_(std::in_place, address),
       where_(listening_->where()),
-      waiting_(loop.context()),
-      pause_(loop.context()) {}
+      waiting_(on, ::dup(listening_->handle())),
+      pause_(on) {}
 
   const endpoint& where() const { return where_; }
 
   void start() {
-    waiting_.assign(::dup(listening_->handle()));
     spawn(waiting_.get_executor(),
           [self = shared_from_this()] { return self->accept(); });
   }
@@ -90,8 +87,8 @@ class acceptor::impl : public std::enable_shared_from_this<impl> {
   }
 
   asio::awaitable<void> admit(std::shared_ptr<awaited_stream> stream) {
-    const auto refused =
-      co_await authenticate(stream, link_side::server, trust_, options_.within);
+    const auto refused = co_await authenticate(*stream, link_side::server,
+                                               trust_, options_.within);
     if (stopped_ || pending_.remove(stream) == 0)
       co_return;
     if (refused)
@@ -124,20 +121,16 @@ class acceptor::impl : public std::enable_shared_from_this<impl> {
   bool stopped_ = false;
 };
 
-acceptor::acceptor(io_loop& loop, const endpoint& address,
+acceptor::acceptor(const asio::any_io_executor& on, const endpoint& address,
                    const credentials& shown, events then,
                    const acceptor_options& options)
-  : loop_(loop),
-    impl_(
-      std::make_shared<impl>(loop, address, shown, std::move(then), options)) {
-  loop_.post([impl = impl_] { impl->start(); });
+  : impl_(
+    std::make_shared<impl>(on, address, shown, std::move(then), options)) {
+  impl_->start();
 }
 
 acceptor::~acceptor() {
-  if (loop_.is_own_thread())
-    impl_->stop();
-  else
-    loop_.run([this] { impl_->stop(); });
+  impl_->stop();
 }
 
 const endpoint& acceptor::where() const {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <boost/asio/any_io_executor.hpp>
+
 #include <chrono>
 #include <cstddef>
 #include <functional>
@@ -7,7 +9,6 @@
 #include <string>
 
 #include "troupe/engine/transport/endpoint.hpp"
-#include "troupe/engine/transport/io_loop.hpp"
 #include "troupe/engine/transport/stream/byte_stream.hpp"
 #include "troupe/engine/transport/trust/trust.hpp"
 
@@ -30,10 +31,11 @@ class acceptor {
     std::function<void(const std::string& reason)> refused = {};
   };
 
-  /// Events are called on the loop's thread; the loop must outlive the
-  /// acceptor. Throws as `listener` and `make_trust` do.
-  acceptor(io_loop& loop, const endpoint& address, const credentials& shown,
-           events then, const acceptor_options& options = {});
+  /// Used on the executor's thread, which calls the events. Throws as
+  /// `listener` and `make_trust` do.
+  acceptor(const boost::asio::any_io_executor& on, const endpoint& address,
+           const credentials& shown, events then,
+           const acceptor_options& options = {});
   /// Don't destroy within an event. No event is called afterwards.
   ~acceptor();
   acceptor(const acceptor&) = delete;
@@ -44,7 +46,6 @@ class acceptor {
 
  private:
   class impl;
-  io_loop& loop_;
   std::shared_ptr<impl> impl_;
 };
 

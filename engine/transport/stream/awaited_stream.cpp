@@ -3,7 +3,6 @@
 #include <sys/socket.h>
 
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
@@ -16,10 +15,6 @@ namespace troupe {
 
 namespace asio = boost::asio;
 using state = stream_progress::state;
-
-asio::any_io_executor executor_of(io_loop& loop) {
-  return loop.context().get_executor();
-}
 
 void spawn(const asio::any_io_executor& on,
            std::function<asio::awaitable<void>()> work) {
@@ -54,37 +49,53 @@ asio::awaitable<void> awaited_stream::wait(state need) {
   bytes();
 }
 
-asio::awaitable<std::size_t> awaited_stream::read_some(char* buffer,
-                                                       std::size_t size) {
+template <class Attempt>
+asio::awaitable<std::size_t> awaited_stream::repeat(Attempt attempt) {
   for (;;) {
-    const auto progress = bytes().read(buffer, size);
+    const stream_progress progress = attempt();
     if (progress.what == state::moved)
       co_return progress.bytes;
     if (progress.what == state::ended)
       co_return 0;
     co_await wait(progress.what);
   }
+}
+
+asio::awaitable<std::size_t> awaited_stream::read_some(char* buffer,
+                                                       std::size_t size) {
+  return repeat([this, buffer, size] { return bytes().read(buffer, size); });
 }
 
 asio::awaitable<std::size_t> awaited_stream::write_some(std::string_view what) {
-  for (;;) {
+  return repeat([this, what] {
     const iovec part{const_cast<char*>(what.data()), what.size()};
-    const auto progress = bytes().write({&part, 1});
-    if (progress.what == state::moved)
-      co_return progress.bytes;
-    if (progress.what == state::ended)
-      co_return 0;
-    co_await wait(progress.what);
+    return bytes().write({&part, 1});
+  });
+}
+
+asio::awaitable<bool> awaited_stream::read_all(std::string& bytes) {
+  for (std::size_t done = 0; done < bytes.size();) {
+    const auto got =
+      co_await read_some(bytes.data() + done, bytes.size() - done);
+    if (got == 0)
+      co_return false;
+    done += got;
   }
+  co_return true;
+}
+
+asio::awaitable<bool> awaited_stream::write_all(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const auto sent = co_await write_some(bytes);
+    if (sent == 0)
+      co_return false;
+    bytes.remove_prefix(sent);
+  }
+  co_return true;
 }
 
 asio::awaitable<void> awaited_stream::finish_writing() {
-  for (;;) {
-    const auto progress = bytes().finish_writing();
-    if (progress.what == state::moved || progress.what == state::ended)
-      co_return;
-    co_await wait(progress.what);
-  }
+  co_await repeat([this] { return bytes().finish_writing(); });
 }
 
 stream_pointer awaited_stream::take() {

@@ -5,14 +5,12 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 
 #include <functional>
+#include <string>
 #include <string_view>
 
-#include "troupe/engine/transport/io_loop.hpp"
 #include "troupe/engine/transport/stream/byte_stream.hpp"
 
 namespace troupe {
-
-boost::asio::any_io_executor executor_of(io_loop& loop);
 
 /// Starts a coroutine on an executor. The executor's loop throws its
 /// exceptions.
@@ -31,10 +29,11 @@ class awaited_stream {
   /// Both at least one byte; 0: the other side has ended.
   boost::asio::awaitable<std::size_t> read_some(char* buffer, std::size_t size);
   boost::asio::awaitable<std::size_t> write_some(std::string_view bytes);
+  /// Fills `bytes`, or writes all of them; false: the other side has ended.
+  boost::asio::awaitable<bool> read_all(std::string& bytes);
+  boost::asio::awaitable<bool> write_all(std::string_view bytes);
   /// No more is written.
   boost::asio::awaitable<void> finish_writing();
-  /// Until what a read or write said that it needs is there.
-  boost::asio::awaitable<void> wait(stream_progress::state need);
 
   bool is_open() const { return stream_ != nullptr; }
   byte_stream& bytes();
@@ -46,6 +45,12 @@ class awaited_stream {
   void close_gently();
 
  private:
+  /// Until it moves something, or the other side has ended: 0.
+  template <class Attempt>
+  boost::asio::awaitable<std::size_t> repeat(Attempt attempt);
+  /// Until what a read or write said that it needs is there.
+  boost::asio::awaitable<void> wait(stream_progress::state need);
+
   boost::asio::posix::stream_descriptor waiting_;  // borrows the stream's
   stream_pointer stream_;
 };

@@ -14,7 +14,6 @@
 #include <cstring>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/transport/trust/authenticate.hpp"
 
 namespace troupe {
@@ -83,14 +82,14 @@ struct dialling {
       co_await connect(target, std::min(left(), longest_attempt));
     if (found.socket < 0)
       co_return refusal{found.why};
-    const auto stream = std::make_shared<awaited_stream>(
+    awaited_stream stream(
       co_await asio::this_coro::executor,
       stream_over(found.socket, trusted, link_side::client));
     const auto refused = co_await authenticate(
       stream, link_side::client, trusted,
       std::min(left(), std::clamp(within / 4, least_authentication,
                                   most_authentication)));
-    made = stream->take();
+    made = stream.take();
     co_return refused.value_or(refusal{});
   }
 
@@ -123,23 +122,11 @@ struct dialling {
 
 }  // namespace
 
-void dial(io_loop& loop, const endpoint& address, const credentials& shown,
-          milliseconds within, std::function<void(stream_pointer)> done,
-          std::function<void(const std::string& reason)> failed) {
-  const auto made = std::make_shared<const dialling>(dialling{
-    address, make_trust(address, shown), addresses_of(address), within});
-  spawn(executor_of(loop),
-        [made, done = std::move(done),
-         failed = std::move(failed)]() -> asio::awaitable<void> {
-          stream_pointer stream;
-          std::string reason;
-          try {
-            stream = co_await made->run();
-          } catch (...) {
-            reason = thrown_text();
-          }
-          stream ? done(std::move(stream)) : failed(reason);
-        });
+asio::awaitable<stream_pointer> dial(endpoint address, credentials shown,
+                                     milliseconds within) {
+  const dialling made{address, make_trust(address, shown),
+                      addresses_of(address), within};
+  co_return co_await made.run();
 }
 
 }  // namespace troupe

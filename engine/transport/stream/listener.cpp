@@ -21,11 +21,9 @@ constexpr int stream = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
 
 /// Whether a process answers at a unix socket.
 bool is_alive(const socket_address& address) {
-  const auto handle = ::socket(AF_UNIX, stream, 0);
-  const auto code = ::connect(handle, address.get(), address.size);
-  const auto reason = errno;
-  ::close(handle);
-  return code == 0 || reason == EAGAIN;
+  const owned_descriptor handle(::socket(AF_UNIX, stream, 0));
+  return ::connect(handle.get(), address.get(), address.size) == 0
+         || errno == EAGAIN;
 }
 
 void replace_stale(const std::string& path, const socket_address& address) {
@@ -81,18 +79,13 @@ void remove_dead_sockets(const std::string& folder, std::string_view begins,
 }
 
 listener::listener(const endpoint& address) : where_(address) {
-  try {
-    address.is_unix ? bind_unix() : bind_tcp();
-    if (::listen(handle_, SOMAXCONN) != 0)
-      fail_with("be listened at");
-  } catch (...) {
-    ::close(handle_);
-    throw;
-  }
+  address.is_unix ? bind_unix() : bind_tcp();
+  if (::listen(handle(), SOMAXCONN) != 0)
+    fail_with("be listened at");
 }
 
 listener::~listener() {
-  ::close(handle_);
+  handle_ = {};
   struct stat found {};
   const auto* path = where_.path.c_str();
   if (where_.is_unix && ::lstat(path, &found) == 0 && found.st_dev == device_
@@ -105,10 +98,10 @@ void listener::bind_unix() {
   make_folder(where_.path);
   replace_stale(where_.path, address);
   family_ = address.family();
-  handle_ = ::socket(family_, stream, 0);
+  handle_ = owned_descriptor(::socket(family_, stream, 0));
   // Set before the socket has a name, so that nobody else can ever open it.
-  ::fchmod(handle_, 0600);
-  if (::bind(handle_, address.get(), address.size) != 0)
+  ::fchmod(handle(), 0600);
+  if (::bind(handle(), address.get(), address.size) != 0)
     fail_with("be made");
   struct stat found {};
   if (::chmod(where_.path.c_str(), 0600) != 0
@@ -121,12 +114,12 @@ void listener::bind_unix() {
 void listener::bind_tcp() {
   const auto address = addresses_of(where_).front();
   family_ = address.family();
-  handle_ = ::socket(family_, stream, 0);
+  handle_ = owned_descriptor(::socket(family_, stream, 0));
   const int yes = 1;
-  ::setsockopt(handle_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  if (::bind(handle_, address.get(), address.size) != 0)
+  ::setsockopt(handle(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  if (::bind(handle(), address.get(), address.size) != 0)
     fail_with("be taken");
-  where_.port = port_of(handle_);
+  where_.port = port_of(handle());
 }
 
 void listener::fail_with(const char* doing) const {

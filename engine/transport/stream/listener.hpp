@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "troupe/base/owned_descriptor.hpp"
 #include "troupe/engine/transport/endpoint.hpp"
 
 namespace troupe {
@@ -17,11 +18,9 @@ class listener {
   /// unknown host.
   explicit listener(const endpoint& address);
   ~listener();
-  listener(const listener&) = delete;
-  listener& operator=(const listener&) = delete;
 
   /// The nonblocking socket; the listener keeps ownership.
-  int handle() const { return handle_; }
+  int handle() const { return handle_.get(); }
   int family() const { return family_; }
   /// The endpoint, with the port that was taken.
   const endpoint& where() const { return where_; }
@@ -32,7 +31,7 @@ class listener {
   [[noreturn]] void fail_with(const char* doing) const;
 
   endpoint where_;
-  int handle_ = -1;
+  owned_descriptor handle_;
   int family_ = 0;
   dev_t device_ = 0;  // of the file that was made
   ino_t inode_ = 0;

@@ -81,10 +81,13 @@ class shared_bytes final : public byte_stream {
     }
     if (const auto got = take(buffer, size); got.what == state::moved)
       return got;
-    if (!closed_ && !in_->is_finished() && !(woke && is_gone()))
+    if (closed_)
+      return {state::ended};
+    if (!in_->is_finished() && !(woke && is_gone()))
       return {state::needs_read};
     // Reads what was written before the end.
-    return closed_ ? stream_progress{state::ended} : last(buffer, size);
+    const auto last = take(buffer, size);
+    return last.what == state::moved ? last : stream_progress{state::ended};
   }
 
   stream_progress write(std::span<const iovec> parts) override {
@@ -166,10 +169,6 @@ class shared_bytes final : public byte_stream {
     if (got > 0)
       return {state::moved, got};
     return {state::needs_read};
-  }
-  stream_progress last(void* buffer, std::size_t size) {
-    const auto got = take(buffer, size);
-    return got.what == state::moved ? got : stream_progress{state::ended};
   }
 
   /// Whether the other side has closed its socket, or died.

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/owned_descriptor.hpp"
 #include "troupe/engine/transport/stream/byte_stream.hpp"
 
 namespace troupe {
@@ -19,17 +20,14 @@ class socket_bytes final : public byte_stream {
   using state = stream_progress::state;
 
   explicit socket_bytes(int descriptor) : descriptor_(descriptor) {
-    ::fcntl(descriptor_, F_SETFL, ::fcntl(descriptor_, F_GETFL) | O_NONBLOCK);
+    ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_NONBLOCK);
     const int yes = 1;  // fails on a unix socket, which has no such delay
-    ::setsockopt(descriptor_, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+    ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
   }
-  socket_bytes(const socket_bytes&) = delete;
-  socket_bytes& operator=(const socket_bytes&) = delete;
-  ~socket_bytes() override { ::close(descriptor_); }
 
   stream_progress read(void* buffer, std::size_t size) override {
     for (;;) {
-      const auto got = ::recv(descriptor_, buffer, size, 0);
+      const auto got = ::recv(descriptor_.get(), buffer, size, 0);
       if (got > 0)
         return {state::moved, static_cast<std::size_t>(got)};
       if (got == 0)
@@ -44,7 +42,7 @@ class socket_bytes final : public byte_stream {
     message.msg_iov = const_cast<iovec*>(parts.data());
     message.msg_iovlen = parts.size();
     for (;;) {
-      const auto sent = ::sendmsg(descriptor_, &message, MSG_NOSIGNAL);
+      const auto sent = ::sendmsg(descriptor_.get(), &message, MSG_NOSIGNAL);
       if (sent >= 0)
         return {state::moved, static_cast<std::size_t>(sent)};
       if (!again())
@@ -53,15 +51,15 @@ class socket_bytes final : public byte_stream {
   }
 
   stream_progress finish_writing() override {
-    ::shutdown(descriptor_, SHUT_WR);
+    ::shutdown(descriptor_.get(), SHUT_WR);
     return {state::moved};
   }
-  void close() override { ::shutdown(descriptor_, SHUT_RDWR); }
+  void close() override { ::shutdown(descriptor_.get(), SHUT_RDWR); }
 
   wait_handle handle_to(state need) const override {
-    return {descriptor_, need == state::needs_read};
+    return {descriptor_.get(), need == state::needs_read};
   }
-  int tcp_socket() const override { return descriptor_; }
+  int tcp_socket() const override { return descriptor_.get(); }
 
  private:
   /// Returns true to retry at once, false to wait. Throws on other errors.
@@ -74,7 +72,7 @@ class socket_bytes final : public byte_stream {
          std::strerror(errno));
   }
 
-  int descriptor_;
+  owned_descriptor descriptor_;
 };
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <boost/asio/as_tuple.hpp>
+#include <boost/asio/experimental/awaitable_operators.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -104,12 +106,9 @@ class introduction {
   }
 
   asio::awaitable<void> say(std::string_view bytes) {
-    while (!bytes.empty()) {
-      const auto sent = co_await over_.write_some(bytes);
-      if (sent == 0)
-        end();
-      bytes.remove_prefix(sent);
-    }
+    const bool said = co_await over_.write_all(bytes);
+    if (!said)
+      end();
   }
 
   /// `look_at` gets those bytes that have come so far, as their sender may wait
@@ -167,28 +166,25 @@ asio::awaitable<std::optional<refusal>> introduce(awaited_stream& over,
 }
 
 asio::awaitable<std::optional<refusal>> authenticate(
-  std::shared_ptr<awaited_stream> over, link_side own, const trust& trusted,
+  awaited_stream& over, link_side own, const trust& trusted,
   std::chrono::milliseconds within) {
-  const auto late = std::make_shared<bool>(false);
+  using namespace asio::experimental::awaitable_operators;
   asio::steady_timer timer(co_await asio::this_coro::executor, within);
-  timer.async_wait([late, weak = std::weak_ptr(over)](const auto& problem) {
-    const auto stream = weak.lock();
-    if (problem || !stream)
-      return;
-    *late = true;
-    stream->close_gently();
-  });
   std::optional<refusal> why;
   if (trusted.kind == trust_kind::none)
-    why = refused_user(over->bytes().tcp_socket());
-  if (!why)
-    why = co_await introduce(*over, own, trusted);
-  timer.cancel();
-  if (*late)
-    why = {fmt::format("the other side did not authenticate within {} s",
-                       static_cast<double>(within.count()) / 1000)};
+    why = refused_user(over.bytes().tcp_socket());
+  if (!why) {
+    const auto first =
+      co_await (introduce(over, own, trusted)
+                || timer.async_wait(asio::as_tuple(asio::use_awaitable)));
+    why =
+      first.index() == 0
+        ? std::get<0>(first)
+        : refusal{fmt::format("the other side did not authenticate within {} s",
+                              static_cast<double>(within.count()) / 1000)};
+  }
   if (why)
-    over->close_gently();
+    over.close_gently();
   co_return why;
 }
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -32,7 +31,7 @@ boost::asio::awaitable<std::optional<refusal>> introduce(awaited_stream& over,
 /// a time; uses bounded memory and no further file descriptor. A refusal closes
 /// the stream.
 boost::asio::awaitable<std::optional<refusal>> authenticate(
-  std::shared_ptr<awaited_stream> over, link_side own, const trust& trusted,
+  awaited_stream& over, link_side own, const trust& trusted,
   std::chrono::milliseconds within);
 
 }  // namespace troupe

@@ -109,5 +109,4 @@ TEST_CASE("indexes that can't be meant are refused by what is wrong") {
   const auto whole = index_text{}.bytes();
   for (std::size_t size = 0; size < whole.size(); ++size)
     CHECK_THROWS_AS(parse(whole.substr(0, size)), error);
-  CHECK(parse(whole).sequences == 3);
 }

@@ -50,7 +50,7 @@ TEST_CASE("a client with the same credentials arrives") {
                          parse_endpoint("tcp:127.0.0.1:0")})
     for (const auto& by : {shown, by_certificates}) {
       recorded_arrivals arrivals;
-      const acceptor listening(loop, at, by, arrivals.events());
+      const loop_acceptor listening(loop, at, by, arrivals.events());
       const auto found = dial_and_wait(loop, listening.where(), by);
       CHECK(found.reason == "");
       CHECK(found.stream);
@@ -66,7 +66,7 @@ TEST_CASE("a job may start its processes in any order") {
   dial(loop, at, shown, 30s, dialled.done(), dialled.failed());
   loop.run([] {});  // one attempt is over
   recorded_arrivals arrivals;
-  const acceptor listening(loop, at, shown, arrivals.events());
+  const loop_acceptor listening(loop, at, shown, arrivals.events());
   CHECK(dialled.wait().stream);
 }
 
@@ -83,7 +83,7 @@ TEST_CASE("a peer that falls silent is asked again") {
   const int held = ::accept(silent->handle(), nullptr, nullptr);
   silent.reset();
   recorded_arrivals arrivals;
-  const acceptor listening(loop, at, shown, arrivals.events());
+  const loop_acceptor listening(loop, at, shown, arrivals.events());
   CHECK(dialled.wait().stream);
   ::close(held);
 }
@@ -104,8 +104,8 @@ TEST_CASE("a peer that never answers is named, with advice") {
 TEST_CASE("a wrong token is reported at once, not tried again") {
   io_loop loop;
   recorded_arrivals arrivals;
-  const acceptor listening(loop, parse_endpoint("tcp:127.0.0.1:0"), shown,
-                           arrivals.events());
+  const loop_acceptor listening(loop, parse_endpoint("tcp:127.0.0.1:0"), shown,
+                                arrivals.events());
   const auto found =
     dial_and_wait(loop, listening.where(), {.token = "wrong-token"}, 10min);
   CHECK_THAT(found.reason, ContainsSubstring("another token"));
@@ -119,8 +119,8 @@ TEST_CASE("silent clients delay no others, and are bounded in number") {
   constexpr std::size_t silent = 1000, bound = 16;
   io_loop loop;
   recorded_arrivals arrivals;
-  const acceptor listening(loop, parse_endpoint("tcp:127.0.0.1:0"), shown,
-                           arrivals.events(), {10min, bound});
+  const loop_acceptor listening(loop, parse_endpoint("tcp:127.0.0.1:0"), shown,
+                                arrivals.events(), {10min, bound});
   std::vector<int> clients;
   for (std::size_t i = 0; i < silent; ++i)
     clients.push_back(connect_to(listening.where()));
@@ -141,7 +141,7 @@ TEST_CASE("an acceptor that ends leaves no socket and calls nothing") {
   int client = -1;
   {
     recorded_arrivals arrivals;
-    const acceptor listening(loop, at, shown, arrivals.events());
+    const loop_acceptor listening(loop, at, shown, arrivals.events());
     client = connect_to(at);
   }
   CHECK_FALSE(std::filesystem::exists(at.path));

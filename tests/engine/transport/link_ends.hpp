@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "stream_kinds.hpp"
+#include "troupe/engine/device/thrown.hpp"
+#include "troupe/engine/transport/io_loop.hpp"
 #include "troupe/engine/transport/stream/acceptor.hpp"
 #include "troupe/engine/transport/stream/dial.hpp"
 #include "troupe/engine/transport/trust/authenticate.hpp"
@@ -22,15 +24,56 @@ inline void authenticate(io_loop& loop, int socket, link_side own,
                          const trust& trusted, std::chrono::milliseconds within,
                          std::function<void(stream_pointer)> done,
                          std::function<void(std::string reason)> failed) {
-  const auto on = executor_of(loop);
+  const auto on = loop.context().get_executor();
   spawn(on, [=]() -> boost::asio::awaitable<void> {
-    const auto stream =
-      std::make_shared<awaited_stream>(on, stream_over(socket, trusted, own));
+    awaited_stream stream(on, stream_over(socket, trusted, own));
     const auto refused =
       co_await troupe::authenticate(stream, own, trusted, within);
-    refused ? failed(refused->reason) : done(stream->take());
+    refused ? failed(refused->reason) : done(stream.take());
   });
 }
+
+/// `dial` from any thread, likewise.
+inline void dial(io_loop& loop, const endpoint& at, const credentials& shown,
+                 std::chrono::milliseconds within,
+                 std::function<void(stream_pointer)> done,
+                 std::function<void(std::string reason)> failed) {
+  spawn(loop.context().get_executor(), [=]() -> boost::asio::awaitable<void> {
+    stream_pointer stream;
+    std::string reason;
+    try {
+      stream = co_await troupe::dial(at, shown, within);
+    } catch (...) {
+      reason = thrown_text();
+    }
+    stream ? done(std::move(stream)) : failed(reason);
+  });
+}
+
+/// An acceptor of a loop that another thread runs.
+class loop_acceptor {
+ public:
+  loop_acceptor(io_loop& loop, const endpoint& at, const credentials& shown,
+                const acceptor::events& then,
+                const acceptor_options& options = {})
+    : loop_(loop) {
+    loop_.run([&] {
+      acceptor_.emplace(loop.context().get_executor(), at, shown, then,
+                        options);
+    });
+  }
+  ~loop_acceptor() {
+    loop_.run([this] { acceptor_.reset(); });
+  }
+  loop_acceptor(const loop_acceptor&) = delete;
+  loop_acceptor& operator=(const loop_acceptor&) = delete;
+
+  const endpoint& where() const { return acceptor_->where(); }
+
+ private:
+  io_loop& loop_;
+  std::optional<acceptor> acceptor_;
+};
 
 /// The result of a dial or an authentication: a stream, or a reason.
 class link_outcome {

@@ -1,0 +1,51 @@
+#include "troupe/engine/launch/rendezvous_stream.hpp"
+
+#include <boost/asio/use_awaitable.hpp>
+
+#include <string>
+
+#include "troupe/base/error.hpp"
+#include "troupe/engine/transport/stream/dial.hpp"
+
+namespace troupe {
+
+namespace asio = boost::asio;
+
+asio::awaitable<stream_pointer> reach(std::int32_t process,
+                                      const endpoint& address,
+                                      const credentials& shown,
+                                      const job_options& options) {
+  try {
+    co_return co_await dial(address, shown, options.patience);
+  } catch (const error& reason) {
+    fail(reason.code(), "process {} can't be reached: {}", process,
+         reason.what());
+  }
+}
+
+asio::awaitable<void> say(awaited_stream& to, rendezvous_message what) {
+  const auto bytes = frame_start(to_frame(what));
+  const bool said = co_await to.write_all(bytes);
+  if (!said)
+    fail(error_code::transport, "the other side closed the connection");
+}
+
+asio::awaitable<rendezvous_message> hear(awaited_stream& from,
+                                         std::uint32_t most_bytes) {
+  const auto fill = [&from](std::string& bytes) -> asio::awaitable<void> {
+    const bool heard = co_await from.read_all(bytes);
+    if (!heard)
+      fail(error_code::transport, "its program has ended");
+  };
+  std::string start(frame_header::bytes, '\0');
+  co_await fill(start);
+  const auto header =
+    read_frame_header(start, {.head_bytes = most_bytes, .tensor_bytes = 0});
+  std::string rest(header.head_bytes, '\0');
+  co_await fill(rest);
+  auto head = read_frame_head(header, rest);
+  const frame whole{header.type, std::move(head.head), allocate(head.tensors)};
+  co_return read_rendezvous(whole);
+}
+
+}  // namespace troupe

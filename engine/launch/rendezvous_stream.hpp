@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "troupe/engine/launch/job.hpp"
+#include "troupe/engine/launch/rendezvous_messages.hpp"
+#include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/stream/awaited_stream.hpp"
+
+namespace troupe {
+
+/// A connection to a process of the job; an error names the process.
+boost::asio::awaitable<stream_pointer> reach(std::int32_t process,
+                                             const endpoint& address,
+                                             const credentials& shown,
+                                             const job_options& options);
+
+/// Throws `transport` if the other side has ended.
+boost::asio::awaitable<void> say(awaited_stream& to, rendezvous_message what);
+
+/// The next message, whose head has at most so many bytes. Reads no byte after
+/// it. Throws `transport` if the other side ends or sends anything else.
+boost::asio::awaitable<rendezvous_message> hear(
+  awaited_stream& from, std::uint32_t most_bytes = frame_limits{}.head_bytes);
+
+/// The first message of a process that is authenticated, but not identified:
+/// none if it leaves or sends another one.
+template <class Message>
+boost::asio::awaitable<std::optional<Message>> hear_first(
+  awaited_stream& from) {
+  constexpr std::uint32_t most_bytes = 1U << 20;
+  try {
+    auto said = co_await hear(from, most_bytes);
+    co_return std::get<Message>(std::move(said));
+  } catch (const std::exception&) {
+    co_return std::nullopt;
+  }
+}
+
+}  // namespace troupe
