@@ -34,19 +34,6 @@ struct launch_settings {
   std::vector<std::string> command;
 };
 
-/// Prints lines; once a reader is given up after a signal, none.
-class line_printer {
- public:
-  void operator()(std::int32_t process, std::string_view line, bool is_error) {
-    if (!given_up_)
-      given_up_ = !print_all(is_error ? stderr : stdout,
-                             fmt::format("[{}] {}\n", process, line));
-  }
-
- private:
-  bool given_up_ = false;
-};
-
 /// Whether the stream's reader has left room.
 bool takes_line(bool is_error) {
   pollfd each{is_error ? STDERR_FILENO : STDOUT_FILENO, POLLOUT, 0};
@@ -57,7 +44,13 @@ bool takes_line(bool is_error) {
 local_launch launch_of(const CLI::App& app, const launch_settings& settings) {
   local_launch made;
   made.processes = settings.processes;
-  made.output = line_printer{};
+  // Once a reader is given up after a signal, no line is printed.
+  made.output = [given_up = false](std::int32_t process, std::string_view line,
+                                   bool is_error) mutable {
+    if (!given_up)
+      given_up = !print_all(is_error ? stderr : stdout,
+                            fmt::format("[{}] {}\n", process, line));
+  };
   made.takes_output = takes_line;
   const auto& first = settings.command.front();
   const auto commands = app.get_subcommands(

@@ -1,6 +1,5 @@
 #include "troupe/cli/optimizer_flags.hpp"
 
-#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <CLI/CLI.hpp>
 
@@ -26,40 +25,26 @@ namespace troupe::cli {
 
 namespace {
 
-/// Sets the options of an optimizer that flags give.
-class given_numbers {
- public:
-  explicit given_numbers(const optimizer_flags& o)
-    : left_{{"learning_rate", {"--lr", o.lr}},
-            {"weight_decay", {"--weight-decay", o.weight_decay}},
-            {"momentum", {"--momentum", o.momentum}},
-            {"dampening", {"--dampening", o.dampening}},
-            {"beta1", {"--beta1", o.beta1}},
-            {"beta2", {"--beta2", o.beta2}}} {}
-
-  void operator()(const char* name, double& option) {
-    const auto given = left_.extract(name);
-    if (given.mapped().second >= 0)
-      option = given.mapped().second;
-  }
-  /// Of flags whose options the optimizer does not have.
-  void warn(const std::string& optimizer) const {
-    for (const auto& [name, given] : left_)
-      if (given.second > 0)
-        spdlog::warn("{} {} has no effect with --optimizer {}", given.first,
-                     given.second, optimizer);
-  }
-
- private:
-  std::map<std::string, std::pair<const char*, double>> left_;
-};
-
 template <class Kind>
 optimizer_options made_of(const optimizer_flags& o) {
   Kind made;
-  given_numbers numbers(o);
-  fields(numbers, made);
-  numbers.warn(o.optimizer);
+  std::map<std::string, std::pair<const char*, double>> left{
+    {"learning_rate", {"--lr", o.lr}},
+    {"weight_decay", {"--weight-decay", o.weight_decay}},
+    {"momentum", {"--momentum", o.momentum}},
+    {"dampening", {"--dampening", o.dampening}},
+    {"beta1", {"--beta1", o.beta1}},
+    {"beta2", {"--beta2", o.beta2}}};
+  const auto take = [&](const char* name, double& option) {
+    const auto given = left.extract(name);
+    if (given.mapped().second >= 0)
+      option = given.mapped().second;
+  };
+  fields(take, made);
+  for (const auto& [name, given] : left)
+    if (given.second > 0)
+      spdlog::warn("{} {} has no effect with --optimizer {}", given.first,
+                   given.second, o.optimizer);
   if constexpr (std::is_same_v<Kind, sgd>)
     made.nesterov = o.nesterov;
   else if (o.nesterov)

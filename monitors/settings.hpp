@@ -7,7 +7,6 @@
 #include <concepts>
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/fields.hpp"
 #include "troupe/base/parse_number.hpp"
+#include "troupe/engine/events/globs.hpp"
 
 namespace troupe {
 
@@ -79,12 +79,8 @@ class settings {
   std::vector<std::int64_t> numbers(const char* key,
                                     const std::string& text) const {
     std::vector<std::int64_t> all;
-    for (std::size_t start = 0; start <= text.size();) {
-      const auto end = std::min(text.find(',', start), text.size());
-      all.push_back(number<std::int64_t>(key, text.substr(start, end - start),
-                                         "whole numbers"));
-      start = end + 1;
-    }
+    for (const auto& part : globs_of(text))
+      all.push_back(number<std::int64_t>(key, part, "whole numbers"));
     return all;
   }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,14 +13,8 @@ namespace troupe {
 
 /// As files name it.
 constexpr const char* phase_name(phase phase) {
-  switch (phase) {
-    case phase::training:
-      return "training";
-    case phase::validation:
-      return "validation";
-    default:
-      return "inference";
-  }
+  constexpr std::array names{"training", "validation", "inference"};
+  return names[static_cast<std::size_t>(phase)];
 }
 
 /// A named number of a step, as sinks write it; slashes group names.

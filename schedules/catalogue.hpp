@@ -29,8 +29,10 @@ schedule v_min(const schedule_shape& shape);
 schedule dualpipe_v(const schedule_shape& shape);
 schedule dualpipe(const schedule_shape& shape);
 
-/// At least `ranks` microbatches a group, if there are that many: enough to
-/// keep all ranks busy until the group's first one returns.
-std::vector<std::int32_t> groups_to_fill(const schedule_shape& shape);
+/// One forward, one backward in turns, after a warm-up to which each rank
+/// between this one and the last adds `depth` forwards. If it splits backwards,
+/// weight gradients lag by as many microbatches for each rank before this one.
+schedule after_warm_up(const schedule_shape& shape, std::int32_t depth,
+                       bool splits = false);
 
 }  // namespace troupe::catalogue

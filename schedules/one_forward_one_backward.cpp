@@ -7,10 +7,16 @@
 
 namespace troupe::catalogue {
 
+namespace {
+
+// At least `ranks` microbatches a group, if there are that many: enough to keep
+// all ranks busy until the group's first one returns.
 std::vector<std::int32_t> groups_to_fill(const schedule_shape& shape) {
   return even_groups(shape.microbatches,
                      std::max(1, shape.microbatches / shape.ranks));
 }
+
+}  // namespace
 
 // GPipe (Huang et al., 2019), and with several stages a rank breadth-first
 // pipeline parallelism (Lamy-Poirier, 2023).
@@ -21,18 +27,20 @@ schedule all_forwards_first(const schedule_shape& shape) {
   });
 }
 
-namespace {
-
-// Each rank between this one and the last adds `depth` forwards to the warm-up.
-schedule after_warm_up(const schedule_shape& shape, std::int32_t depth) {
-  return schedule::build(shape, [=](lane_builder& rank) {
-    rank.forward(first(depth * rank.distance_to_last() + rank.slices() - 1));
+schedule after_warm_up(const schedule_shape& shape, std::int32_t depth,
+                       bool splits) {
+  const auto groups = groups_to_fill(shape);
+  return schedule::build(shape, [&](lane_builder& rank) {
+    rank.in_groups(groups);
+    if (splits)
+      rank.split_backwards(depth * rank.rank());
+    rank.forward(first((rank.stages_here() - 1) * groups.front()
+                       + depth * rank.distance_to_last() + rank.slices() - 1));
     rank.repeat_one_forward_one_backward();
     rank.backward(rest());
+    rank.weight_backward(rest());
   });
 }
-
-}  // namespace
 
 // PipeDream-flush (Narayanan et al., 2021), known as 1F1B. Over slices of the
 // sequence, Seq1F1B (Sun et al., 2024): a slice's backward needs those of the
@@ -75,14 +83,7 @@ schedule eager_1f1b(const schedule_shape& shape) {
 // Megatron's interleaved 1F1B (Narayanan et al., 2021), with groups of even
 // size instead of a short last one, which could deadlock.
 schedule interleaved_1f1b(const schedule_shape& shape) {
-  const auto groups = groups_to_fill(shape);
-  return schedule::build(shape, [&](lane_builder& rank) {
-    rank.in_groups(groups);
-    rank.forward(first((rank.stages_here() - 1) * groups.front()
-                       + 2 * rank.distance_to_last()));
-    rank.repeat_one_forward_one_backward();
-    rank.backward(rest());
-  });
+  return after_warm_up(shape, 2);
 }
 
 // Groups of `breadth` microbatches, each forward and backward before the

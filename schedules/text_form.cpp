@@ -37,10 +37,11 @@ lane read_lane(line_reader& lines, std::int32_t rank) {
 
 }  // namespace
 
-std::vector<std::string_view> split_words(std::string_view text) {
+std::vector<std::string_view> split_words(std::string_view text,
+                                          char separator) {
   std::vector<std::string_view> words;
   while (!text.empty()) {
-    const auto end = std::min(text.find(' '), text.size());
+    const auto end = std::min(text.find(separator), text.size());
     words.push_back(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
   }

@@ -57,8 +57,9 @@ class line_reader {
   std::size_t line_ = 0;
 };
 
-/// Words between single blanks.
-std::vector<std::string_view> split_words(std::string_view text);
+/// Words between single blanks, or between other separators.
+std::vector<std::string_view> split_words(std::string_view text,
+                                          char separator = ' ');
 
 /// Reads the lines of an update rule, if there are any.
 update_rule read_update(line_reader& lines, std::int32_t microbatches);

@@ -8,18 +8,6 @@ namespace troupe::catalogue {
 
 namespace {
 
-// Each rank between this one and the last adds `depth` forwards to the warm-up;
-// weight gradients lag by as many microbatches for each rank before it.
-schedule zero_bubble(const schedule_shape& shape, std::int32_t depth) {
-  return schedule::build(shape, [=](lane_builder& rank) {
-    rank.split_backwards(depth * rank.rank());
-    rank.forward(first(depth * rank.distance_to_last()));
-    rank.repeat_one_forward_one_backward();
-    rank.backward(rest());
-    rank.weight_backward(rest());
-  });
-}
-
 // The same lanes without the microbatches from `count` on.
 schedule first_microbatches(schedule whole, std::int32_t count) {
   whole.microbatches = count;
@@ -65,28 +53,19 @@ schedule building_blocks(const schedule_shape& shape, std::int32_t step,
 
 // Zero bubble pipeline parallelism (Qi et al., 2023): the memory of 1F1B.
 schedule zb_h1(const schedule_shape& shape) {
-  return zero_bubble(shape, 1);
+  return after_warm_up(shape, 1, true);
 }
 
 // The same paper: twice the warm-up, so that a rank is never idle between its
 // first op and its last.
 schedule zb_h2(const schedule_shape& shape) {
-  return zero_bubble(shape, 2);
+  return after_warm_up(shape, 2, true);
 }
 
 // Megatron's interleaved 1F1B with the split backwards of Qi et al., 2023, and
 // half its warm-up, as in PyTorch.
 schedule interleaved_zb(const schedule_shape& shape) {
-  const auto groups = groups_to_fill(shape);
-  return schedule::build(shape, [&](lane_builder& rank) {
-    rank.in_groups(groups);
-    rank.split_backwards(rank.rank());
-    rank.forward(first((rank.stages_here() - 1) * groups.front()
-                       + rank.distance_to_last()));
-    rank.repeat_one_forward_one_backward();
-    rank.backward(rest());
-    rank.weight_backward(rest());
-  });
+  return after_warm_up(shape, 1, true);
 }
 
 // ZB-V (Qi et al., 2023): the V returns each microbatch to the rank that began

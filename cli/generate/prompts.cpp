@@ -10,6 +10,7 @@
 #include "troupe/base/json_object.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/schedules/text_form.hpp"
 
 namespace troupe::cli {
 
@@ -96,11 +97,9 @@ std::vector<generation_request> read_prompts(
   const generation_options& options) {
   const bool objects = source.ends_with(".jsonl");
   std::vector<generation_request> requests;
-  for (std::int64_t number = 1; !content.empty(); ++number) {
-    const auto end = content.find('\n');
-    auto line = content.substr(0, end);
-    content.remove_prefix(end == std::string_view::npos ? content.size()
-                                                        : end + 1);
+  std::int64_t number = 0;
+  for (auto line : split_words(content, '\n')) {
+    ++number;
     if (line.ends_with('\r'))
       line.remove_suffix(1);
     if (line.empty())

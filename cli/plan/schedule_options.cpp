@@ -243,24 +243,14 @@ placed_search search_placements(const search_problem& problem,
   return std::move(*best);
 }
 
-namespace {
-
-/// What `--schedule search` names.
-schedule searched_schedule(const schedule_shape& shape,
-                           const search_inputs& inputs,
-                           std::int32_t data_parallel) {
-  auto problem = problem_of(shape, inputs);
-  problem.compiling.data_parallel = data_parallel;
-  return search_placements(problem, shape).result.found;
-}
-
-}  // namespace
-
 schedule named_schedule(const std::string& name, const schedule_shape& shape,
                         const search_inputs& inputs,
                         std::int32_t data_parallel) {
-  if (name == search_name)
-    return searched_schedule(shape, inputs, data_parallel);
+  if (name == search_name) {
+    auto problem = problem_of(shape, inputs);
+    problem.compiling.data_parallel = data_parallel;
+    return search_placements(problem, shape).result.found;
+  }
   if (name.empty())
     return find_schedule(
       shape.slices > 1 ? usual_schedule_of_slices : usual_schedule, shape);

@@ -52,10 +52,6 @@ plan given_plan(const simulate_options& options) {
   return load_plan(options.path);
 }
 
-plan find_plan(const simulate_options& options) {
-  return options.offload.apply(given_plan(options));
-}
-
 std::vector<std::string> path_texts(const plan& plan, const simulation& times) {
   std::vector<std::string> texts;
   for (const auto op : times.critical_path)
@@ -155,10 +151,6 @@ void find_bytes(const plan& plan, const std::string& text,
     found.host_bytes = host_peak_bytes(plan, found.times, sizes);
 }
 
-bool disturbs(const disturbance& how) {
-  return !how.of_rank.empty() || how.jitter > 0;
-}
-
 void run(const simulate_options& options) {
   auto costs = load_costs(options.source.searching.costs);
   costs.atomic_pairs = options.atomic_pairs;
@@ -166,7 +158,7 @@ void run(const simulate_options& options) {
     fail(error_code::invalid_argument, "--barrier requires --steps");
   if (options.seeded->count() > 0 && options.disturbing.jitter == 0)
     spdlog::warn("--seed has no effect without --jitter");
-  const auto plan = find_plan(options);
+  const auto plan = options.offload.apply(given_plan(options));
   if (options.source.searching.memory_limit > 0
       && options.source.schedule != search_name)
     spdlog::warn("--memory-limit has no effect without --schedule search");
@@ -177,11 +169,12 @@ void run(const simulate_options& options) {
   if (!options.slow.empty())
     disturbing.of_rank =
       load_entries(options.slow, "slow ranks", parse_slow_ranks);
+  const bool disturbs = !disturbing.of_rank.empty() || disturbing.jitter > 0;
   // Each step has a jitter of its own.
   const auto costs_of = [&](std::int32_t step) {
     auto how = disturbing;
     how.seed += static_cast<std::uint64_t>(step);
-    return disturbs(how) ? disturbed(costs, plan, how) : costs;
+    return disturbs ? disturbed(costs, plan, how) : costs;
   };
   const auto order = parse_lane_order(options.order);
   simulated_plan found{.times = simulate(plan, costs_of(0), order)};

@@ -3,7 +3,6 @@
 #include <spdlog/spdlog.h>
 
 #include <map>
-#include <sstream>
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/parse_number.hpp"
@@ -11,6 +10,7 @@
 #include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/device/load_accelerator.hpp"
 #include "troupe/engine/launch/environment.hpp"
+#include "troupe/schedules/text_form.hpp"
 
 namespace troupe::cli {
 
@@ -34,8 +34,7 @@ std::vector<int> numbers_in(const std::string& device) {
   if (rest[0] != ':' || rest.size() == 1 || rest.back() == ',')
     refuse(device);
   std::vector<int> numbers;
-  std::istringstream list(rest.substr(1));
-  for (std::string part; std::getline(list, part, ',');) {
+  for (const auto part : split_words(std::string_view(rest).substr(1), ',')) {
     const auto number = parse_number<int>(part);
     if (!number || *number < 0)
       refuse(device);
@@ -116,9 +115,8 @@ overlap_options overlap_of(const device_options& options) {
     {"transfers", &overlap_options::transfers},
     {"pairs", &overlap_options::pairs},
     {"copies", &overlap_options::copies}};
-  std::istringstream list(options.overlap);
-  for (std::string part; std::getline(list, part, ',');) {
-    const auto kind = kinds.find(part);
+  for (const auto part : split_words(options.overlap, ',')) {
+    const auto kind = kinds.find(std::string(part));
     if (kind == kinds.end())
       fail(error_code::invalid_argument,
            "--overlap: unknown kind of work '{}'; give all, none, or some of "

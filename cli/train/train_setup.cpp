@@ -3,8 +3,6 @@
 #include <ATen/ops/zeros.h>
 #include <spdlog/spdlog.h>
 
-#include <sstream>
-
 #include "troupe/base/error.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
@@ -19,6 +17,7 @@
 #include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/engine/stage/split.hpp"
 #include "troupe/schedules/builtin.hpp"
+#include "troupe/schedules/text_form.hpp"
 
 namespace troupe::cli {
 
@@ -26,8 +25,7 @@ namespace {
 
 std::vector<std::int32_t> parse_counts(const std::string& text) {
   std::vector<std::int32_t> counts;
-  std::istringstream input(text);
-  for (std::string part; std::getline(input, part, ',');) {
+  for (const auto part : split_words(text, ',')) {
     const auto count = parse_number<std::int32_t>(part);
     if (!count)
       fail(

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "troupe/engine/events/moments.hpp"
+#include "troupe/engine/events/value_counts.hpp"
 
 // The arithmetic of statistics on a GPU, as plain C++17 without LibTorch: nvcc
 // compiles it for the device, and the tests compile it for the host and compare
@@ -105,56 +106,6 @@ struct centred_sums {
   }
 };
 
-/// Counts as in events/value_counts.hpp. A block counts in 32 bits, which saves
-/// registers for values; a launch in 64.
-template <class Count>
-struct kind_counts {
-  Count nans = 0;
-  Count infs = 0;
-  Count zeros = 0;
-  Count fp16_overflows = 0;
-  Count fp16_underflows = 0;
-  Count bf16_overflows = 0;
-  Count bf16_underflows = 0;
-
-  /// Calls `visit` with each count and the same one of `other`.
-  template <class Other, class Visit>
-  constexpr void with(const kind_counts<Other>& other, Visit visit) {
-    visit(nans, other.nans);
-    visit(infs, other.infs);
-    visit(zeros, other.zeros);
-    visit(fp16_overflows, other.fp16_overflows);
-    visit(fp16_underflows, other.fp16_underflows);
-    visit(bf16_overflows, other.bf16_overflows);
-    visit(bf16_underflows, other.bf16_underflows);
-  }
-  constexpr bool any() const {
-    return (nans | infs | zeros | fp16_overflows | fp16_underflows
-            | bf16_overflows | bf16_underflows)
-           != 0;
-  }
-
-  /// Counts a value by its magnitude.
-  template <class T>
-  constexpr void count(word_of<T> bits) {
-    const auto is_finite = bits < infinity_bits<T>;
-    nans += bits > infinity_bits<T>;
-    infs += bits == infinity_bits<T>;
-    zeros += bits == 0;
-    fp16_overflows += is_finite && bits >= fp16_overflow_bits<T>;
-    bf16_overflows += is_finite && bits >= bf16_overflow_bits<T>;
-    fp16_underflows += bits > 0 && bits <= fp16_underflow_bits<T>;
-    bf16_underflows += bits > 0 && bits <= bf16_underflow_bits<T>;
-  }
-};
-
-struct add_count {
-  template <class Count, class More>
-  constexpr void operator()(Count& to, More more) const {
-    to += more;
-  }
-};
-
 /// Sums over instances.
 struct instance_sums {
   double means = 0;
@@ -188,14 +139,14 @@ struct basic_part {
   Values values{};
   instance_sums instances{};
   magnitude_range range{};
-  kind_counts<Count> counts{};
+  basic_value_counts<Count> counts{};
 
   /// Joins everything except the values' moments.
   template <class Other>
   constexpr void join_rest(const Other& more) {
     instances.join(more.instances);
     range.join(more.range);
-    counts.with(more.counts, add_count{});
+    counts.add(more.counts);
   }
 };
 
@@ -251,7 +202,7 @@ struct value_run {
   /// Returns false, having added a part, if a value is not finite, or rounds to
   /// infinity in fp16, or if squares would leave the range of fp32.
   constexpr bool add_to(run_sums& sums,
-                        kind_counts<std::int32_t>& counts) const {
+                        basic_value_counts<std::int32_t>& counts) const {
     std::uint32_t least = infinity_bits<float>, most = 0;
     float sum = 0;
     for (int i = 0; i < run_length; ++i) {
@@ -289,7 +240,7 @@ struct value_run {
     sums.values.add(count, mean + missed - sums.centre, left > 0 ? left : 0);
   }
 
-  constexpr void count_small(kind_counts<std::int32_t>& counts) const {
+  constexpr void count_small(basic_value_counts<std::int32_t>& counts) const {
     for (int i = 0; i < run_length; ++i) {
       const auto bits = magnitude_bits(values[i]);
       counts.zeros += is_there(i) && bits == 0;
@@ -304,8 +255,16 @@ template <class T>
 constexpr void add_carefully(T value, double centre, centred_sums& sums,
                              thread_part& part) {
   const auto bits = magnitude_bits(value);
-  part.counts.count<T>(bits);
-  if (bits >= infinity_bits<T>)
+  const auto is_finite = bits < infinity_bits<T>;
+  auto& counts = part.counts;
+  counts.nans += bits > infinity_bits<T>;
+  counts.infs += bits == infinity_bits<T>;
+  counts.zeros += bits == 0;
+  counts.fp16_overflows += is_finite && bits >= fp16_overflow_bits<T>;
+  counts.bf16_overflows += is_finite && bits >= bf16_overflow_bits<T>;
+  counts.fp16_underflows += bits > 0 && bits <= fp16_underflow_bits<T>;
+  counts.bf16_underflows += bits > 0 && bits <= bf16_underflow_bits<T>;
+  if (!is_finite)
     return;
   sums.add(1, static_cast<double>(value) - centre, 0);
   const auto magnitude = static_cast<double>(__builtin_bit_cast(T, bits));

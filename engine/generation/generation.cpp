@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/generation/continuation.hpp"
@@ -32,15 +33,8 @@ void require_legal(const generation_options& options) {
 }  // namespace
 
 std::string_view to_text(generation_end end) {
-  switch (end) {
-    case generation_end::tokens:
-      return "tokens";
-    case generation_end::stop:
-      return "stop";
-    case generation_end::context:
-      return "context";
-  }
-  return "end";
+  constexpr std::array names{"tokens", "stop", "context"};
+  return names[static_cast<std::size_t>(end)];
 }
 
 void require_legal(const generation_request& request, const std::string& name,

@@ -62,14 +62,6 @@ bool sequence_batches::finished() const {
                              [](const auto& each) { return each.ended(); });
 }
 
-sequence_batches::batch& sequence_batches::of_slot(std::size_t slot) {
-  return running_.at(slots_.at(slot));
-}
-const sequence_batches::batch& sequence_batches::of_slot(
-  std::size_t slot) const {
-  return running_.at(slots_.at(slot));
-}
-
 std::int64_t sequence_batches::left(const batch& of) const {
   std::int64_t most = 0;
   for (const auto row : of.rows)
@@ -129,9 +121,10 @@ std::vector<std::int64_t> sequence_batches::drop_ended_rows(batch& of) {
 
 microbatch_data sequence_batches::data(std::size_t slot) const {
   microbatch_data made;
-  if (slots_.at(slot) == none_there)
+  const auto number = slots_.at(slot);
+  if (number == none_there)
     return made;
-  const auto& here = of_slot(slot);
+  const auto& here = running_.at(number);
   std::vector<std::vector<std::int64_t>> rows;
   for (std::size_t i = 0; i < here.rows.size(); ++i)
     rows.push_back(here.last.empty() ? sequences_[here.rows[i]].prompt()
@@ -167,14 +160,16 @@ at::Tensor sequence_batches::choose(std::int64_t number,
 }
 
 at::Tensor sequence_batches::chosen(std::size_t slot) const {
-  return slots_.at(slot) == none_there ? tensor_of({})
-                                       : tensor_of(of_slot(slot).chosen);
+  const auto number = slots_.at(slot);
+  return number == none_there ? tensor_of({})
+                              : tensor_of(running_.at(number).chosen);
 }
 
 void sequence_batches::take(std::size_t slot, const at::Tensor& chosen) {
-  if (slots_.at(slot) == none_there)
+  const auto number = slots_.at(slot);
+  if (number == none_there)
     return;
-  auto& to = of_slot(slot);
+  auto& to = running_.at(number);
   const auto rows = std::ssize(to.rows);
   if (chosen.dim() != 2 || chosen.scalar_type() != at::kLong
       || (chosen.size(0) > 0 && chosen.size(1) != rows))

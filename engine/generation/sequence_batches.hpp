@@ -55,8 +55,6 @@ class sequence_batches {
     std::vector<std::vector<std::int64_t>> chosen;  // by position: of each row
     std::vector<std::int64_t> last;  // token of each row; empty: none yet
   };
-  batch& of_slot(std::size_t slot);
-  const batch& of_slot(std::size_t slot) const;
   void queue_batches();
   std::vector<std::int64_t> drop_ended_rows(batch& of);
   std::int64_t left(const batch& of) const;

@@ -20,13 +20,6 @@ const model_entry& find_model(const std::string& name) {
        fmt::join(all | std::views::transform(&model_entry::name), ", "));
 }
 
-option_values usual_values(const model_entry& entry) {
-  option_values values;
-  for (const auto& option : entry.options)
-    values.emplace(option.name, option.usual);
-  return values;
-}
-
 std::int64_t whole(const option_values& values, const std::string& name) {
   return std::get<std::int64_t>(values.at(name));
 }

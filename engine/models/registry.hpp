@@ -74,8 +74,6 @@ std::vector<model_entry>& registered_models();
 /// Throws `invalid_argument`, with the names of all models.
 const model_entry& find_model(const std::string& name);
 
-option_values usual_values(const model_entry& entry);
-
 /// The value of a whole-number option.
 std::int64_t whole(const option_values& values, const std::string& name);
 

@@ -39,10 +39,6 @@ bool waits_for_others(const plan_op& op) {
 
 }  // namespace
 
-std::string_view to_text(lane_order order) {
-  return names[slot(order)];
-}
-
 lane_order parse_lane_order(std::string_view name) {
   return parse_named<lane_order>(name, names, "order");
 }

@@ -29,9 +29,8 @@ enum class lane_order : std::uint8_t {
   any_ready,
 };
 
-/// "strict", "ready_first" or "any_ready".
-std::string_view to_text(lane_order order);
-/// Throws `error` (invalid_argument) with the known names.
+/// Parses "strict", "ready_first" or "any_ready"; throws `error`
+/// (invalid_argument) with the known names.
 lane_order parse_lane_order(std::string_view name);
 
 /// What ops of a rank wait for that no op of the plan gives.

@@ -102,6 +102,18 @@ constexpr const op_traits& traits_of(const plan_op& what) {
   return is_transfer(what.kind) && is_gradient(what.stream) ? *(row + 1) : *row;
 }
 
+/// An op of that kind, on its stream; `slice`: of a microbatch's.
+constexpr plan_op op_of(plan_op_kind kind, stage_instance which,
+                        std::int32_t microbatch = none,
+                        std::int16_t slice = 0) {
+  return {.kind = kind,
+          .stream = traits_of(kind).stream,
+          .copy = which.copy,
+          .slice = slice,
+          .stage = which.stage,
+          .microbatch = microbatch};
+}
+
 /// Whether the rank's compute stream is busy while the op runs: a compute or a
 /// closing op.
 constexpr bool takes_time(plan_op_kind kind) {

@@ -9,14 +9,13 @@ namespace {
 
 /// The closing ops, or all others.
 plan part_of(const plan& whole, bool closing) {
-  std::vector<std::vector<plan_op>> lanes;
-  for (std::int32_t rank = 0; rank < whole.ranks(); ++rank) {
-    auto& ops = lanes.emplace_back();
+  return with_lanes(whole, [&](std::int32_t rank) {
+    std::vector<plan_op> ops;
     for (const auto& op : whole.lane(rank))
       if ((traits_of(op).type == op_class::closing) == closing)
         ops.push_back(op);
-  }
-  return with_lanes(whole, lanes);
+    return ops;
+  });
 }
 
 }  // namespace

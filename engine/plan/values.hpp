@@ -178,22 +178,6 @@ constexpr std::int32_t chain_peer(const plan_op& transfer) {
   return transfer.stage + (upwards ? 1 : -1);
 }
 
-/// The other half of a message: what a send's peer receives, or a receive's
-/// sends.
-constexpr plan_op other_half(const plan_op& transfer) {
-  auto other = transfer;
-  const bool backward = is_gradient(transfer.stream);
-  const bool sends = transfer.kind == plan_op_kind::send;
-  other.kind = sends ? plan_op_kind::receive : plan_op_kind::send;
-  other.stream =
-    sends ? (backward ? stream_kind::receive_backward
-                      : stream_kind::receive_forward)
-          : (backward ? stream_kind::send_backward : stream_kind::send_forward);
-  other.stage = transfer.peer;
-  other.peer = transfer.stage;
-  return other;
-}
-
 /// A compute op's transfer to or from a stage.
 constexpr plan_op transfer_of(const plan_op& compute, plan_op_kind kind,
                               bool backward, std::int32_t peer) {
@@ -209,6 +193,17 @@ constexpr plan_op transfer_of(const plan_op& compute, plan_op_kind kind,
           : (backward ? stream_kind::receive_backward
                       : stream_kind::receive_forward);
   return transfer;
+}
+
+/// The other half of a message: what a send's peer receives, or a receive's
+/// sends.
+constexpr plan_op other_half(const plan_op& transfer) {
+  const bool sends = transfer.kind == plan_op_kind::send;
+  auto other =
+    transfer_of(transfer, sends ? plan_op_kind::receive : plan_op_kind::send,
+                is_gradient(transfer.stream), transfer.stage);
+  other.stage = transfer.peer;
+  return other;
 }
 
 /// Places of the messages of a plan's edges in tables: by copy, edge that

@@ -1,7 +1,8 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -26,17 +27,10 @@ inline constexpr collective_kind largest_value<collective_kind> =
   collective_kind::tied_sum;
 
 constexpr std::string_view to_text(collective_kind kind) {
-  switch (kind) {
-    case collective_kind::all_reduce:
-      return "an all-reduce of gradients";
-    case collective_kind::reduce_scatter:
-      return "a reduce-scatter of gradients";
-    case collective_kind::all_gather:
-      return "an all-gather of parameters";
-    case collective_kind::tied_sum:
-      break;
-  }
-  return "a sum of tied gradients";
+  constexpr std::array names{
+    "an all-reduce of gradients", "a reduce-scatter of gradients",
+    "an all-gather of parameters", "a sum of tied gradients"};
+  return names[static_cast<std::size_t>(kind)];
 }
 
 /// A gradient among those of a stage that is added to others.

@@ -2,8 +2,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "troupe/engine/device/rank_device.hpp"

@@ -1,10 +1,8 @@
 #include "troupe/engine/stage/split.hpp"
 
-#include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "troupe/base/error.hpp"

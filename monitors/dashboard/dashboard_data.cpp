@@ -299,13 +299,11 @@ void dashboard_data::end() {
   ++kept_.revision;
 }
 
-dashboard_data::content dashboard_data::look() const {
-  const std::scoped_lock lock(mutex_);
-  return kept_;
-}
-
 json dashboard_data::since(std::int64_t revision) const {
-  auto now = look();
+  auto now = [this] {
+    const std::scoped_lock lock(mutex_);
+    return kept_;
+  }();
   if (revision > now.revision)
     revision = 0;  // of another run
   if (!now.over && subject_.health)

@@ -88,7 +88,6 @@ class dashboard_data {
   void keep_ops(const std::vector<ops_event>& ops);
   void add_alert(const event_source& source, const char* kind,
                  std::string start, std::string text);
-  content look() const;
 
   const dashboard_subject subject_;
   const std::string run_;  // tells this run from one that had the port before

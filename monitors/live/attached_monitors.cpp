@@ -40,12 +40,25 @@ request_reply attached_monitors::answer(std::int64_t client,
   request_reply made;
   made.answer = answer_of([&]() -> json {
     const auto wanted = field<std::string>(request, "do");
+    if (wanted == "attach")
+      return attach(client, outbox, request);
+    if (wanted == "events")
+      return watch(client, outbox, request);
+    if (wanted == "list")
+      return list(client);
+    if (wanted == "info")
+      return operations_->info();
+    if (wanted == "plan")
+      return plan();
     if (wanted == "detach")
       made = detach(request);
     else if (wanted == "replan")
       made = replan(request);
     else
-      return dispatch(client, outbox, request);
+      fail(error_code::invalid_argument,
+           "unknown request '{}'; known requests are attach, detach, list, "
+           "events, info, plan and replan",
+           printable(wanted));
     return {};
   });
   made.tidy = std::move(tidy);
@@ -79,26 +92,6 @@ request_reply attached_monitors::replan(const json& request) const {
     return answer_of([&] { return operations->replan(request); });
   };
   return made;
-}
-
-json attached_monitors::dispatch(std::int64_t client,
-                                 const outbox_pointer& outbox,
-                                 const json& request) {
-  const auto wanted = field<std::string>(request, "do");
-  if (wanted == "attach")
-    return attach(client, outbox, request);
-  if (wanted == "events")
-    return watch(client, outbox, request);
-  if (wanted == "list")
-    return list(client);
-  if (wanted == "info")
-    return operations_->info();
-  if (wanted == "plan")
-    return plan();
-  fail(error_code::invalid_argument,
-       "unknown request '{}'; known requests are attach, detach, list, events, "
-       "info, plan and replan",
-       printable(wanted));
 }
 
 json attached_monitors::attach(std::int64_t client,

@@ -72,8 +72,6 @@ class attached_monitors {
     ended_flag ended{};
   };
 
-  nlohmann::json dispatch(std::int64_t client, const outbox_pointer& outbox,
-                          const nlohmann::json& request);
   nlohmann::json attach(std::int64_t client, const outbox_pointer& outbox,
                         const nlohmann::json& request);
   nlohmann::json watch(std::int64_t client, const outbox_pointer& outbox,

@@ -15,7 +15,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <future>
+#include <boost/asio/use_future.hpp>
 #include <list>
 #include <optional>
 #include <thread>
@@ -38,6 +38,18 @@ using stream_protocol = asio::generic::stream_protocol;
 
 constexpr std::size_t most_strangers = 64;
 
+/// Runs jobs until none can come any more. Their exceptions are logged.
+void run(asio::io_context& jobs, const std::string& owner) {
+  for (;;) {
+    try {
+      jobs.run();
+      return;
+    } catch (...) {
+      spdlog::warn("{}: {}", owner, thrown_text());
+    }
+  }
+}
+
 /// A fixed number of threads that run jobs. `asio::thread_pool` would hang in
 /// its constructor where only some of its threads can be started.
 class workers {
@@ -45,7 +57,7 @@ class workers {
   /// Throws `std::system_error` if a thread can't be started; then none runs.
   explicit workers(int threads) {
     for (int i = 0; i < threads; ++i)
-      threads_.emplace_back([this] { run(); });
+      threads_.emplace_back([this] { run(jobs_, "endpoint"); });
   }
   /// From any thread. A job's exceptions are logged.
   void post(std::function<void()> job) { asio::post(jobs_, std::move(job)); }
@@ -57,17 +69,6 @@ class workers {
   }
 
  private:
-  void run() {
-    for (;;) {
-      try {
-        jobs_.run();
-        return;
-      } catch (...) {
-        spdlog::warn("endpoint: {}", thrown_text());
-      }
-    }
-  }
-
   asio::io_context jobs_;
   std::vector<std::jthread> threads_;
   std::optional<asio::executor_work_guard<asio::io_context::executor_type>>
@@ -91,18 +92,7 @@ struct endpoint_server::impl {
     acceptor.assign(stream_protocol(listening->family(), 0),
                     ::dup(listening->handle()));
     asio::co_spawn(io, accept(), asio::detached);
-    thread = std::thread([this] { run(); });
-  }
-
-  void run() {
-    for (;;) {
-      try {
-        io.run();
-        return;
-      } catch (...) {
-        spdlog::warn("endpoint {}: {}", to_text(where), thrown_text());
-      }
-    }
+    thread = std::thread([this] { run(io, "endpoint " + to_text(where)); });
   }
 
   asio::awaitable<void> accept() {
@@ -180,16 +170,11 @@ struct endpoint_server::impl {
   }
 
   void on_thread(const std::function<void()>& part) {
-    const auto done = std::make_shared<std::promise<void>>();
-    asio::post(io, [this, &part, done] {
-      try {
-        part();
-      } catch (...) {
-        spdlog::warn("endpoint {}: {}", to_text(where), thrown_text());
-      }
-      done->set_value();
-    });
-    done->get_future().wait();
+    try {
+      asio::post(io, asio::use_future(part)).get();
+    } catch (...) {
+      spdlog::warn("endpoint {}: {}", to_text(where), thrown_text());
+    }
   }
 
   void close() {

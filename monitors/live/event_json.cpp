@@ -270,13 +270,6 @@ event event_of(const json& value) {
   return made;
 }
 
-json json_of(const tensor_record& record) {
-  return to_json(record);
-}
-tensor_record record_of(const json& value) {
-  return read<tensor_record>(value, "tensors");
-}
-
 json json_of(const alert& what) {
   return to_json(what);
 }

@@ -20,9 +20,6 @@ namespace troupe {
 nlohmann::json json_of(const event& what);
 event event_of(const nlohmann::json& value);
 
-nlohmann::json json_of(const tensor_record& record);
-tensor_record record_of(const nlohmann::json& value);
-
 nlohmann::json json_of(const alert& what);
 alert alert_of(const nlohmann::json& value);
 nlohmann::json json_of(const metrics_record& record);

@@ -22,6 +22,15 @@ constexpr std::size_t hello_limit = std::size_t{4} << 10;
 constexpr std::size_t request_limit = std::size_t{64} << 10;
 constexpr std::size_t chunk_bytes = std::size_t{16} << 10;
 
+/// Until the timer is cancelled, or the time has come.
+asio::awaitable<void> wait_at(
+  asio::steady_timer& timer,
+  deadline::clock::time_point until = deadline::clock::time_point::max()) {
+  boost::system::error_code woken;
+  timer.expires_at(until);
+  co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, woken));
+}
+
 }  // namespace
 
 session::session(std::int64_t id, const asio::any_io_executor& on, int socket,
@@ -141,11 +150,8 @@ asio::awaitable<void> session::serve() {
 
 /// Waits while the client leaves its answers unread.
 asio::awaitable<void> session::room() {
-  boost::system::error_code woken;
-  while (out_->is_full() && !leaving_) {
-    room_.expires_at(clock::time_point::max());
-    co_await room_.async_wait(asio::redirect_error(asio::use_awaitable, woken));
-  }
+  while (out_->is_full() && !leaving_)
+    co_await wait_at(room_);
 }
 
 asio::awaitable<live_frame> session::next_frame() {
@@ -180,15 +186,12 @@ asio::awaitable<void> session::write() {
 }
 
 asio::awaitable<void> session::send_all() {
-  boost::system::error_code woken;
   for (;;) {
     const auto bytes = out_->take();
     if (bytes.empty() && leaving_)
       break;
     if (bytes.empty()) {
-      wake_.expires_at(clock::time_point::max());
-      co_await wake_.async_wait(
-        asio::redirect_error(asio::use_awaitable, woken));
+      co_await wait_at(wake_);
       continue;
     }
     for (std::string_view rest = bytes; !rest.empty();) {
@@ -208,16 +211,13 @@ asio::awaitable<void> session::send_all() {
 
 /// Ends the session when it is time.
 asio::awaitable<void> session::watch() {
-  boost::system::error_code ignored;
   while (stream_.is_open()) {
     const auto until = std::min(end_by_, write_by_);
     if (until <= clock::now()) {
       close();
       break;
     }
-    watchdog_.expires_at(until);
-    co_await watchdog_.async_wait(
-      asio::redirect_error(asio::use_awaitable, ignored));
+    co_await wait_at(watchdog_, until);
   }
 }
 

@@ -10,6 +10,7 @@
 #include "troupe/monitors/live/event_json.hpp"
 #include "troupe/monitors/live/frame.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
+#include "troupe/monitors/monitor_of.hpp"
 
 namespace troupe {
 
@@ -148,12 +149,8 @@ struct last_word {
 }  // namespace
 
 monitor event_stream(const monitor_client& to, const subscription& wants) {
-  monitor made;
-  made.name = "events";
+  auto made = monitor_of("events", std::make_shared<stream_state>(to));
   made.wants = wants;
-  made.see = [state = std::make_shared<stream_state>(to)](const event& what) {
-    state->see(what);
-  };
   return made;
 }
 

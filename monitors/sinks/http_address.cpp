@@ -6,7 +6,6 @@
 #include <boost/asio/ip/address.hpp>
 #include <optional>
 #include <string_view>
-#include <utility>
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/parse_number.hpp"

@@ -22,6 +22,7 @@
 #include <array>
 #include <atomic>
 #include <deque>
+#include <memory>
 #include <thread>
 
 #include "troupe/base/error.hpp"
@@ -138,21 +139,6 @@ http_response too_long_body(const http_options& options) {
           fmt::format("send at most {} bytes\n", options.body_bytes)};
 }
 
-/// One of the open connections, as long as it lives.
-class place {
- public:
-  explicit place(std::atomic<std::size_t>& taken) : taken_(&taken) { ++taken; }
-  place(place&& other) noexcept : taken_(std::exchange(other.taken_, {})) {}
-  place& operator=(place&&) = delete;
-  ~place() {
-    if (taken_)
-      --*taken_;
-  }
-
- private:
-  std::atomic<std::size_t>* taken_;
-};
-
 }  // namespace
 
 /// Coroutines on one thread. Those that are not finished are destroyed with
@@ -204,11 +190,16 @@ class http_server::loop {
         else
           co_await wait(pause);
       }
-      asio::co_spawn(
-        context_,
-        serve(place(connections_), beast::tcp_stream(std::move(socket))),
-        asio::detached);
+      asio::co_spawn(context_,
+                     serve(take_place(), beast::tcp_stream(std::move(socket))),
+                     asio::detached);
     }
+  }
+
+  /// One of the open connections, as long as it lives.
+  std::shared_ptr<void> take_place() {
+    ++connections_;
+    return {nullptr, [this](void*) { --connections_; }};
   }
 
   /// Drops the oldest connection without a request, to make room for others.
@@ -225,7 +216,7 @@ class http_server::loop {
     co_await pause.async_wait(with_error);
   }
 
-  asio::awaitable<void> serve(place, beast::tcp_stream stream) {
+  asio::awaitable<void> serve(std::shared_ptr<void>, beast::tcp_stream stream) {
     beast::flat_buffer buffer(options_.request_bytes);
     http::request_parser<http::string_body> parser;
     parser.body_limit(options_.body_bytes);

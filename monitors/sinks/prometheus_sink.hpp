@@ -4,7 +4,6 @@
 #include <map>
 #include <mutex>
 #include <string>
-#include <utility>
 
 #include "troupe/monitors/sink.hpp"
 

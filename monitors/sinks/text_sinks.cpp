@@ -5,11 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <utility>
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/json.hpp"
@@ -108,16 +109,10 @@ std::string place_text(const event_source& source) {
                          source.step);
 }
 
-double size_of(const metric& one) {
-  return std::isnan(one.value) ? std::numeric_limits<double>::infinity()
-                               : std::abs(one.value);
-}
-
-bool is_larger(const metric& a, const metric& b) {
-  const auto key = [](const metric& one) {
-    return std::pair(std::isnan(one.value), size_of(one));
-  };
-  return key(a) > key(b);
+/// A NaN is larger than all numbers.
+std::pair<bool, double> size_of(const metric& one) {
+  return std::isnan(one.value) ? std::pair(true, 0.0)
+                               : std::pair(false, std::abs(one.value));
 }
 
 /// One line stands beside the monitor's name, several under it.
@@ -138,7 +133,7 @@ std::vector<metric> largest(const std::vector<metric>& values,
   for (const auto& each : values)
     if (matches_glob(options.match, each.name))
       found.push_back(each);
-  std::ranges::stable_sort(found, is_larger);
+  std::ranges::stable_sort(found, std::ranges::greater{}, size_of);
   found.resize(std::min(found.size(), options.top));
   return found;
 }

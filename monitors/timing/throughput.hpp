@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 
 #include "troupe/engine/events/monitor.hpp"
 #include "troupe/engine/plan/plan.hpp"

@@ -6,12 +6,12 @@
 
 #include <stdexcept>
 
+#include "../engine/models/usual_values.hpp"
 #include "../engine/transport/joined_meshes.hpp"
 #include "../generated_text.hpp"
 #include "../random_delays.hpp"
 #include "small_model.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/models/registry.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
 using namespace troupe;

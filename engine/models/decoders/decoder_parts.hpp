@@ -3,7 +3,6 @@
 #include <torch/nn/module.h>
 
 #include <memory>
-#include <string>
 
 #include "troupe/engine/models/decoders/decoder.hpp"
 #include "troupe/engine/models/layers.hpp"

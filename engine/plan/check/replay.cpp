@@ -1,6 +1,5 @@
 #include "troupe/engine/plan/check/replay.hpp"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -241,10 +240,6 @@ std::string verdict::text() const {
 
 transport_kind parse_transport(std::string_view name) {
   return parse_named<transport_kind>(name, names, "transport");
-}
-
-std::string_view to_text(transport_kind kind) {
-  return names[slot(kind)];
 }
 
 }  // namespace troupe

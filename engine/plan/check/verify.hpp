@@ -60,6 +60,5 @@ verdict verify(const plan& plan, const transport_model& model = {});
 
 /// Parses "buffered", "credited" or "rendezvous"; throws invalid_argument.
 transport_kind parse_transport(std::string_view name);
-std::string_view to_text(transport_kind kind);
 
 }  // namespace troupe

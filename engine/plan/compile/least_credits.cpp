@@ -111,8 +111,7 @@ void grant_credits(plan& result, std::int32_t limit) {
   }
 }
 
-plan with_lanes(const plan& before,
-                const std::vector<std::vector<plan_op>>& lanes) {
+plan with_lanes(const plan& before, const lane_writer& lane_of) {
   plan result{.schedule_name = before.schedule_name,
               .microbatches = before.microbatches,
               .slices = before.slices,
@@ -121,7 +120,8 @@ plan with_lanes(const plan& before,
               .placement = before.placement,
               .graph = before.graph,
               .update = before.update};
-  for (const auto& lane : lanes) {
+  for (std::int32_t rank = 0; rank < before.ranks(); ++rank) {
+    const auto lane = lane_of(rank);
     result.first_op.push_back(static_cast<std::uint32_t>(result.ops.size()));
     result.ops.insert(result.ops.end(), lane.begin(), lane.end());
   }

@@ -110,12 +110,8 @@ class copy_placer {
 
   void put(plan_op_kind kind, std::vector<plan_op>& of) {
     for (const auto& what : of)
-      ops_.push_back({.kind = kind,
-                      .stream = traits_of(kind).stream,
-                      .copy = what.copy,
-                      .slice = what.slice,
-                      .stage = what.stage,
-                      .microbatch = what.microbatch});
+      ops_.push_back(
+        op_of(kind, instance_of(what), what.microbatch, what.slice));
     of.clear();
   }
 
@@ -195,10 +191,8 @@ plan offloaded(const plan& before, const offload_options& options) {
     fail(error_code::invalid_argument,
          "{}: the plan already offloads activations", before.schedule_name);
   copy_placer placer{before, options};
-  std::vector<std::vector<plan_op>> lanes;
-  for (std::int32_t rank = 0; rank < before.ranks(); ++rank)
-    lanes.push_back(placer.run(rank));
-  return with_lanes(before, lanes);
+  return with_lanes(before,
+                    [&](std::int32_t rank) { return placer.run(rank); });
 }
 
 }  // namespace troupe

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "troupe/engine/plan/compile/compile.hpp"
@@ -35,9 +37,11 @@ void connect(plan& result,
 /// Sets each channel's bound and its credits; `limit` 0 means no limit.
 void grant_credits(plan& result, std::int32_t limit);
 
-/// The plan with other ops, by rank, around the same compute ops or none of
+/// The ops of a rank.
+using lane_writer = std::function<std::vector<plan_op>(std::int32_t rank)>;
+
+/// The plan with other ops around the same compute ops or none of
 /// them: connected anew, with the credits that its channels have.
-plan with_lanes(const plan& before,
-                const std::vector<std::vector<plan_op>>& lanes);
+plan with_lanes(const plan& before, const lane_writer& lane_of);
 
 }  // namespace troupe

@@ -269,11 +269,7 @@ class placer {
   }
 
   void close(plan_op_kind kind, stage_instance which, std::int32_t microbatch) {
-    append(lanes_.placement.rank_of(which), {.kind = kind,
-                                             .stream = traits_of(kind).stream,
-                                             .copy = which.copy,
-                                             .stage = which.stage,
-                                             .microbatch = microbatch});
+    append(lanes_.placement.rank_of(which), op_of(kind, which, microbatch));
   }
 
   void transfer(std::int32_t rank, const plan_op& what, bool backward) {

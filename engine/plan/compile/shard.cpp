@@ -70,7 +70,7 @@ class lane_sharder {
     for (const auto& each : wanted)
       if (!whole_.contains(each)) {
         whole_.insert(each);
-        put(plan_op_kind::gather, each);
+        ops_.push_back(op_of(plan_op_kind::gather, each));
       }
   }
 
@@ -98,14 +98,7 @@ class lane_sharder {
 
   void drop(stage_instance stage) {
     whole_.erase(stage);
-    put(plan_op_kind::release, stage);
-  }
-
-  void put(plan_op_kind kind, stage_instance stage) {
-    ops_.push_back({.kind = kind,
-                    .stream = traits_of(kind).stream,
-                    .copy = stage.copy,
-                    .stage = stage.stage});
+    ops_.push_back(op_of(plan_op_kind::release, stage));
   }
 
   void release_held() {
@@ -145,33 +138,23 @@ void require_shardable(const plan& whole) {
          whole.schedule_name);
 }
 
-/// `lane_of(lane)` gives the ops of each rank.
-template <class Lane>
-plan rewritten(const plan& whole, const Lane& lane_of) {
-  require_shardable(whole);
-  std::vector<std::vector<plan_op>> lanes;
-  for (std::int32_t rank = 0; rank < whole.ranks(); ++rank)
-    lanes.push_back(lane_of(whole.lane(rank)));
-  return with_lanes(whole, lanes);
-}
-
 }  // namespace
 
 plan sharded(const plan& whole, std::int32_t most_whole) {
-  return rewritten(whole, [&](std::span<const plan_op> lane) {
-    return lane_sharder{lane, most_whole}.run();
+  require_shardable(whole);
+  return with_lanes(whole, [&](std::int32_t rank) {
+    return lane_sharder{whole.lane(rank), most_whole}.run();
   });
 }
 
 plan sharded_updates(const plan& whole) {
-  return rewritten(whole, [](std::span<const plan_op> lane) {
+  require_shardable(whole);
+  return with_lanes(whole, [&](std::int32_t rank) {
+    const auto lane = whole.lane(rank);
     std::vector<plan_op> ops(lane.begin(), lane.end());
     for (const auto& what : lane)
       if (what.kind == plan_op_kind::update)
-        ops.push_back({.kind = plan_op_kind::gather,
-                       .stream = traits_of(plan_op_kind::gather).stream,
-                       .copy = what.copy,
-                       .stage = what.stage});
+        ops.push_back(op_of(plan_op_kind::gather, instance_of(what)));
     return ops;
   });
 }

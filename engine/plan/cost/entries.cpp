@@ -10,6 +10,7 @@
 #include "troupe/base/input_file.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/schedules/text_form.hpp"
 
 namespace troupe {
 
@@ -82,16 +83,10 @@ keyed_number entry_reader::read_entry(std::string_view text) const {
 
 std::vector<keyed_number> entry_reader::read(std::string_view text) const {
   std::vector<keyed_number> entries;
-  while (!text.empty()) {
-    auto line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-    line = line.substr(0, line.find('#'));
-    for (line = trim(line); !line.empty();) {
-      const auto entry = line.substr(0, line.find(','));
-      line.remove_prefix(std::min(entry.size() + 1, line.size()));
+  for (const auto line : split_words(text, '\n'))
+    for (const auto entry :
+         split_words(trim(line.substr(0, line.find('#'))), ','))
       entries.push_back(read_entry(trim(entry)));
-    }
-  }
   std::set<std::tuple<std::string_view, std::optional<std::int32_t>,
                       std::optional<rank_pair>>>
     seen;

@@ -95,6 +95,11 @@ void measure_idle(const plan& plan, bool atomic_pairs, simulation& result) {
   result.span_bubble = idle_part(busy, span);
 }
 
+std::int32_t channel_of(const plan& plan, std::uint32_t op) {
+  const auto message = plan.ops[op].message;
+  return message == none ? none : plan.messages[slot(message)].channel;
+}
+
 class path_finder {
  public:
   /// `before`: by op, the one that started before it on its stream of the rank;
@@ -142,13 +147,9 @@ class path_finder {
     return nothing;
   }
 
-  std::int32_t channel_of(std::uint32_t op) const {
-    const auto message = plan_.ops[op].message;
-    return message == none ? none : plan_.messages[slot(message)].channel;
-  }
   bool share_a_queue(std::uint32_t a, std::uint32_t b) const {
     return plan_.ops[a].stream == plan_.ops[b].stream
-           && channel_of(a) == channel_of(b);
+           && channel_of(plan_, a) == channel_of(plan_, b);
   }
 
   const plan& plan_;
@@ -175,11 +176,9 @@ op_order predecessors(const plan& plan, const std::vector<op_order>& started) {
     // By stream, and of sends by channel.
     std::map<std::pair<stream_kind, std::int32_t>, std::uint32_t> last;
     for (const auto op : order) {
-      const auto& what = plan.ops[op];
-      const auto channel =
-        what.message == none ? none : plan.messages[slot(what.message)].channel;
-      before[op] = std::exchange(
-        last.try_emplace({what.stream, channel}, nothing).first->second, op);
+      const auto queue = std::pair(plan.ops[op].stream, channel_of(plan, op));
+      before[op] =
+        std::exchange(last.try_emplace(queue, nothing).first->second, op);
     }
   }
   return before;
@@ -203,13 +202,6 @@ simulation simulate_executors(const plan& plan, const op_costs& costs,
 
 }  // namespace
 
-std::vector<std::int32_t> peak_in_flight(const plan& plan) {
-  std::vector<std::int32_t> peaks;
-  for (std::int32_t rank = 0; rank < plan.ranks(); ++rank)
-    peaks.push_back(peak_of(plan, plan.ops_of(rank)));
-  return peaks;
-}
-
 simulation simulate(const plan& plan, const op_costs& costs, lane_order order) {
   if (order != lane_order::strict)
     return simulate_executors(plan, costs, order);
@@ -217,8 +209,9 @@ simulation simulate(const plan& plan, const op_costs& costs, lane_order order) {
   std::vector<double> ends(slot(plan.ranks()), 0);
   clocks.run_step(ends);
   simulation result{.start = std::move(clocks.start),
-                    .end = std::move(clocks.end),
-                    .in_flight = peak_in_flight(plan)};
+                    .end = std::move(clocks.end)};
+  for (std::int32_t rank = 0; rank < plan.ranks(); ++rank)
+    result.in_flight.push_back(peak_of(plan, plan.ops_of(rank)));
   result.makespan = *std::max_element(ends.begin(), ends.end());
   result.critical_path = path_finder{plan, result}.run();
   if (returns_to_its_rank(plan, result.critical_path)) {

@@ -61,9 +61,4 @@ std::vector<double> step_ends(
   const plan& plan, const std::function<op_costs(std::int32_t step)>& costs_of,
   const step_series& how);
 
-/// By rank: the most activations held at once in lane order. An activation is
-/// freed by B, or by W if the backward is split, and away between its offload
-/// and its reload.
-std::vector<std::int32_t> peak_in_flight(const plan& plan);
-
 }  // namespace troupe

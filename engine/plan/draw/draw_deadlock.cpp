@@ -12,6 +12,7 @@
 #include "troupe/engine/plan/draw/svg_canvas.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
+#include "troupe/schedules/text_form.hpp"
 
 namespace troupe {
 
@@ -91,13 +92,11 @@ standing_lane lane_of(const plan& plan, const verdict& found,
 /// Words in lines of at most so many characters.
 std::vector<std::string> wrap(const std::string& text, std::size_t most) {
   std::vector<std::string> lines{""};
-  for (std::size_t at = 0; at < text.size();) {
-    const auto end = std::min(text.find(' ', at), text.size());
-    const auto word = text.substr(at, end - at);
+  for (const auto word : split_words(text)) {
     if (!lines.back().empty() && lines.back().size() + 1 + word.size() > most)
       lines.emplace_back();
-    lines.back() += (lines.back().empty() ? "" : " ") + word;
-    at = end + 1;
+    lines.back() += lines.back().empty() ? "" : " ";
+    lines.back() += word;
   }
   return lines;
 }

@@ -104,6 +104,9 @@ std::optional<schedule> list_schedule(const search_problem& problem,
   }
 }
 
+namespace {
+
+/// By stage: the most microbatches forwarded and not yet passed back.
 std::vector<std::int32_t> most_of_stages(const trial& of) {
   const auto stages = slot(of.lanes.stages());
   std::vector<std::int32_t> held(stages, 0), most(stages, 0);
@@ -116,6 +119,8 @@ std::vector<std::int32_t> most_of_stages(const trial& of) {
   }
   return most;
 }
+
+}  // namespace
 
 std::optional<schedule> rescheduled(const search_problem& problem,
                                     const trial& like, double part,

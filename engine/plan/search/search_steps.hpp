@@ -41,9 +41,6 @@ std::vector<lane_rules> search_rules(const search_problem& problem);
 std::optional<schedule> list_schedule(const search_problem& problem,
                                       const lane_rules& rules);
 
-/// By stage: the most microbatches forwarded and not yet passed back.
-std::vector<std::int32_t> most_of_stages(const trial& of);
-
 /// A list schedule whose priorities are the starts of another, each delayed by
 /// `noise`, with a part of its activations. None if that deadlocks, and without
 /// `takes_rules`.

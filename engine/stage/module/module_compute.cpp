@@ -2,14 +2,11 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/alias.h>
-#include <ATen/ops/zeros_like.h>
-#include <fmt/format.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <iterator>
 #include <utility>
 
 #include "troupe/base/error.hpp"

@@ -1,7 +1,6 @@
 #include "troupe/engine/stage/sharding/shard_layout.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "troupe/base/error.hpp"
@@ -15,17 +14,6 @@ constexpr std::int64_t aligned(std::int64_t elements) {
   return (elements + alignment - 1) / alignment * alignment;
 }
 
-/// Up to the end of the last parameter that has an element.
-std::int64_t extent_of(const std::vector<std::int64_t>& sizes) {
-  std::int64_t row = 0, extent = 0;
-  for (const auto size : sizes) {
-    if (size > 0)
-      extent = row + size;
-    row += aligned(size);
-  }
-  return extent;
-}
-
 }  // namespace
 
 shard_layout::shard_layout(std::vector<std::int64_t> sizes, std::int32_t shards,
@@ -36,26 +24,31 @@ shard_layout::shard_layout(std::vector<std::int64_t> sizes, std::int32_t shards,
          "parameters are cut into {} shards of a multiple of {} elements; both "
          "must be 1 or more",
          shards, multiple);
-  elements_ = std::accumulate(sizes_.begin(), sizes_.end(), std::int64_t{0});
+  std::int64_t row = 0;
+  for (const auto size : sizes_) {
+    begins_.push_back(size > 0 ? row : 0);
+    elements_ += size;
+    extent_ = size > 0 ? row + size : extent_;
+    row += aligned(size);
+  }
   const auto unit = shards * multiple;
-  length_ = (extent_of(sizes_) + unit - 1) / unit * multiple;
+  length_ = (extent_ + unit - 1) / unit * multiple;
 }
 
 std::int64_t shard_layout::content(std::int32_t shard) const {
-  return std::clamp(extent_of(sizes_) - begin(shard), std::int64_t{0}, length_);
+  return std::clamp(extent_ - begin(shard), std::int64_t{0}, length_);
 }
 
 std::vector<shard_layout::piece> shard_layout::pieces(
   std::int32_t shard) const {
   std::vector<piece> found;
   const auto first = begin(shard), last = first + content(shard);
-  std::int64_t row = 0;  // where the parameter begins
   for (std::size_t i = 0; i < sizes_.size(); ++i) {
+    const auto row = begins_[i];
     const auto from = std::max(first, row);
     const auto to = std::min(last, row + sizes_[i]);
     if (from < to)
       found.push_back({i, from - row, to - from, from});
-    row += aligned(sizes_[i]);
   }
   return found;
 }

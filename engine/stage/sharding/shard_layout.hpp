@@ -35,6 +35,8 @@ class shard_layout {
 
   std::int32_t shards() const { return shards_; }
   const std::vector<std::int64_t>& sizes() const { return sizes_; }
+  /// Where each parameter begins in the row; 0 for those without an element.
+  const std::vector<std::int64_t>& begins() const { return begins_; }
   std::int64_t length() const { return length_; }  // of a shard
   std::int64_t elements() const { return elements_; }
   std::int64_t padded() const { return length_ * shards_; }
@@ -48,6 +50,8 @@ class shard_layout {
  private:
   std::vector<std::int64_t> sizes_;
   std::int32_t shards_;
+  std::vector<std::int64_t> begins_;  // in the row
+  std::int64_t extent_ = 0;  // to the end of the last parameter with an element
   std::int64_t elements_ = 0;
   std::int64_t length_ = 0;
 };

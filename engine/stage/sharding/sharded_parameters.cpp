@@ -55,15 +55,6 @@ void require_shardable(const parameter_list& parameters,
            describe(parameters[0].second));
 }
 
-/// Where each parameter begins in the row; 0 for those without an element.
-std::vector<std::int64_t> begins_of(const shard_layout& layout) {
-  std::vector<std::int64_t> begins(layout.sizes().size(), 0);
-  for (std::int32_t shard = 0; shard < layout.shards(); ++shard)
-    for (const auto& piece : layout.pieces(shard))
-      begins[piece.parameter] = piece.row - piece.begin;
-  return begins;
-}
-
 /// Of an optimizer's tensor of a whole parameter the part for a piece; tensors
 /// of other shapes (a number of steps) are the same for all pieces.
 at::Tensor part_of(const at::Tensor& tensor, const shard_layout::piece& piece,
@@ -87,11 +78,11 @@ sharded_parameters::row sharded_parameters::make_row(
   made.layout = std::make_shared<const shard_layout>(
     std::move(sizes), place.shards, place.multiple);
   made.whole = at::zeros({made.layout->padded()}, kind);
-  const auto begins = begins_of(*made.layout);
   for (std::size_t i = 0; i < made.parameters.size(); ++i) {
     const auto& value = made.parameters[i];
+    const auto begin = made.layout->begins()[i];
     const auto view =
-      made.whole.narrow(0, begins[i], value.numel()).view(value.sizes());
+      made.whole.narrow(0, begin, value.numel()).view(value.sizes());
     view.copy_(value);
     at::Tensor{value}.set_data(view);
   }

@@ -8,8 +8,10 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
+#include "usual_values.hpp"
 
 using namespace troupe;
+using namespace troupe::testing;
 
 namespace {
 

@@ -55,7 +55,7 @@ TEST_CASE("on paper, too, ops overtake within the lane's memory") {
         const auto of = testing::make_plan(row.name, testing::small_shape(row));
         const auto costs = uneven_costs(of, seed);
         const auto times = simulate(of, costs, order);
-        const auto lanes = peak_in_flight(of);
+        const auto lanes = simulate(of).in_flight;
         CAPTURE(row.name, seed);
         for (std::size_t rank = 0; rank < lanes.size(); ++rank)
           CHECK(times.in_flight[rank] <= lanes[rank]);

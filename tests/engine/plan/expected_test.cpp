@@ -80,7 +80,7 @@ void check_times(const row& expected, const plan& of, double message,
 void check_row(const row& expected, const plan& of) {
   check_times(expected, of, 0, "");
   check_times(expected, of, 0.25, "_hop");
-  const auto peaks = peak_in_flight(of);
+  const auto peaks = simulate(of).in_flight;
   CHECK(fmt::format("{}", fmt::join(peaks, ";"))
         == expected.at("peak_per_rank"));
   CHECK(std::to_string(*std::max_element(peaks.begin(), peaks.end()))
@@ -106,8 +106,8 @@ TEST_CASE("our schedules are no worse than PyTorch's of the same name") {
   const auto no_worse = [](const std::string& name, const plan& ours) {
     const auto theirs = load_plan(testing::case_path(name + ".compute.csv"));
     CHECK(simulate(ours).makespan <= simulate(theirs).makespan);
-    CHECK(std::ranges::max(peak_in_flight(ours))
-          <= std::ranges::max(peak_in_flight(theirs)));
+    CHECK(std::ranges::max(simulate(ours).in_flight)
+          <= std::ranges::max(simulate(theirs).in_flight));
   };
   no_worse("gpipe_p2_v1_m4",
            testing::make_plan("gpipe", {.ranks = 2, .microbatches = 4}));

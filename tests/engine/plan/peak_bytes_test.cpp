@@ -30,7 +30,7 @@ TEST_CASE("what forwards keep is what is in flight") {
     const bool looped = name == "interleaved_1f1b" || name == "depth_first";
     const auto of = make_plan(
       name, {.ranks = 4, .stages_per_rank = looped ? 2 : 1, .microbatches = 8});
-    const auto in_flight = peak_in_flight(of);
+    const auto in_flight = simulate(of).in_flight;
     const auto bytes = peaks(of, "kept=1");
     for (std::size_t rank = 0; rank < bytes.size(); ++rank)
       CHECK(bytes[rank] == in_flight[rank]);

@@ -4,8 +4,8 @@
 #include <ATen/ops/randint.h>
 #include <catch2/catch_test_macros.hpp>
 
+#include "../models/usual_values.hpp"
 #include "driven_stage.hpp"
-#include "troupe/engine/models/registry.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/module/generation_step.hpp"
 #include "troupe/engine/stage/module/module_compute.hpp"

@@ -20,6 +20,16 @@ using Catch::Matchers::MessageMatches;
 
 namespace {
 
+/// Of an event of it alone.
+nlohmann::json json_of(const tensor_record& record) {
+  return troupe::json_of(tensors_event{{}, true, 8, {record}})["tensors"][0];
+}
+tensor_record record_of(const nlohmann::json& value) {
+  auto of = troupe::json_of(tensors_event{});
+  of["tensors"].push_back(value);
+  return std::get<tensors_event>(event_of(of)).tensors.at(0);
+}
+
 /// Through the text, as a client gets it.
 nlohmann::json travelled(const nlohmann::json& value) {
   return parse_json(json_text(value));
