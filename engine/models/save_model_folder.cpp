@@ -158,9 +158,12 @@ void model_folder::save(const std::string& path,
   fresh_folder made(path);
   copy_others(path_, made.file(""));
   write_weights(made.file(""), tensors, most_bytes);
-  const auto type = dtype.value_or(
-    tensors.empty() ? at::kFloat : tensors.front().second.scalar_type());
-  write_file_atomically(made.file("config.json"), config_with(config_, type));
+  // Tensors that were read keep their types, of which there may be several.
+  const auto type = dtype || weights_ || tensors.empty()
+                      ? dtype
+                      : std::optional(tensors.front().second.scalar_type());
+  write_file_atomically(made.file("config.json"),
+                        type ? config_with(config_, *type) : config_);
   made.keep();
 }
 

@@ -29,6 +29,16 @@ void require_key_heads(const model_config& config) {
     config.refuse("num_key_value_heads", "is missing");
 }
 
+/// The token whose embedding is not trained; -1: none, which is the default
+/// unless `usual` says otherwise. As in Python, a negative one is counted from
+/// the vocabulary's end.
+std::int64_t read_padding(model_config& config, std::int64_t vocabulary,
+                          std::int64_t usual = -1) {
+  const auto id =
+    config.whole("pad_token_id", usual, -vocabulary, vocabulary - 1);
+  return id < 0 && config.has("pad_token_id") ? id + vocabulary : id;
+}
+
 /// Sizes, norms, the activation, rotary embeddings and ties of a decoder with
 /// RMSNorms and gated MLPs. `head_size`: if the fields don't say; 0: the
 /// heads' share of the width. `base`: of rotary embeddings, likewise.
@@ -48,7 +58,7 @@ decoder_options read_gated(model_config& config, std::int64_t head_size = 0,
   o.activation = config.text("hidden_act", "silu");
   o.deviation = o.residual_deviation = config.number("initializer_range", 0.02);
   o.tied = config.flag("tie_word_embeddings", false);
-  o.padding = config.whole("pad_token_id", -1, -1);
+  o.padding = read_padding(config, o.vocabulary);
   o.rotary = read_rotary(config, o.head_size, base);
   if (o.rotary.dimensions != o.head_size)
     config.refuse("partial_rotary_factor", "must be 1 in this type of model");
@@ -138,7 +148,7 @@ decoder_options read_olmo2(model_config& config) {
   o.place = decoder_options::norm_place::after;
   o.query_norms = decoder_options::query_norm::all;
   o.padding =
-    config.whole("pad_token_id", config.lists("pad_token_id") ? -1 : 1, -1);
+    read_padding(config, o.vocabulary, config.lists("pad_token_id") ? -1 : 1);
   o.epsilon = config.number("rms_norm_eps", 1e-5);
   o.query_bias = o.output_bias = config.flag("attention_bias", false);
   o.names.first_norm = "post_attention_layernorm";
@@ -219,8 +229,11 @@ decoder_options read_gpt_neox(model_config& config) {
   o.tied = config.flag("tie_word_embeddings", false);
   o.deviation = o.residual_deviation = config.number("initializer_range", 0.02);
   const auto share = config.number("rotary_pct", 0.25);
-  o.rotary = read_rotary(config, o.head_size,
-                         config.number("rotary_emb_base", 10'000), share);
+  const auto base = config.number("rotary_emb_base", 10'000);
+  // transformers does not read these names in this type of model.
+  config.require("partial_rotary_factor", {share});
+  config.require("rope_theta", {base});
+  o.rotary = read_rotary(config, o.head_size, base, share);
   require_no_dropout(config,
                      {"attention_dropout", "hidden_dropout",
                       "attention_probs_dropout_prob", "hidden_dropout_prob"});
@@ -244,6 +257,7 @@ void read_experts(model_config& config, decoder_options& o) {
 decoder_options read_mixtral(model_config& config) {
   require_key_heads(config);
   auto o = read_gated(config, 0, 1e6);
+  o.epsilon = config.number("rms_norm_eps", 1e-5);
   o.windows.assign(static_cast<std::size_t>(o.layers),
                    config.whole("sliding_window", 0, 0));
   o.names.mlp = "block_sparse_moe";

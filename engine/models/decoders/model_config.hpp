@@ -29,6 +29,7 @@ class model_config {
   model_config(const std::string& text, std::string origin);
 
   bool has(const std::string& name) const;
+  bool is_empty() const { return fields_.empty(); }
   /// Whether the field is there, also as null.
   bool lists(const std::string& name) const { return fields_.contains(name); }
   std::int64_t whole(const std::string& name,

@@ -139,7 +139,9 @@ void read_scaling(model_config& config, rotary_options& r) {
     r.beta_slow = config.number("beta_slow", 1);
     r.mscale = config.optional_number("mscale");
     r.mscale_all_dim = config.optional_number("mscale_all_dim");
-    r.truncate = config.flag("truncate", true);
+    r.beta_fast = r.beta_fast == 0 ? 32 : r.beta_fast;
+    r.beta_slow = r.beta_slow == 0 ? 1 : r.beta_slow;
+    r.truncate = config.flag("truncate", !config.lists("truncate"));
     if (!(r.beta_slow > 0 && r.beta_fast > r.beta_slow))
       config.refuse("beta_fast", "is not above beta_slow");
   }
@@ -175,7 +177,9 @@ double rotary_attention_factor(const rotary_options& options) {
   using enum rotary_options::scaling;
   if (options.attention_factor)
     return *options.attention_factor;
-  if (options.kind == yarn && options.mscale && options.mscale_all_dim)
+  // transformers takes zeros for missing numbers, here and in `read_scaling`.
+  if (options.kind == yarn && options.mscale.value_or(0) != 0
+      && options.mscale_all_dim.value_or(0) != 0)
     return magnitude(options.factor, *options.mscale)
            / magnitude(options.factor, *options.mscale_all_dim);
   if (options.kind == yarn)
@@ -218,8 +222,11 @@ rotary_options read_rotary(model_config& config, std::int64_t head_size,
   const auto original =
     config.whole("original_max_position_embeddings", 0, 0);  // as Phi 3 has it
   r.original_length = original > 0 ? original : r.length;
+  // transformers prefers the older field, unless it is empty.
   const auto* name =
-    config.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
+    config.has("rope_scaling") && !config.inner("rope_scaling").is_empty()
+      ? "rope_scaling"
+      : "rope_parameters";
   config.ignore({"rope_parameters", "rope_scaling"});
   const auto rotate = [&](double part) {
     r.dimensions =

@@ -83,7 +83,7 @@ struct muon {
   /// One learning rate suits matrices and AdamW's parameters.
   muon_scale scale = muon_scale::match_rms_adamw;
   /// Globs over parameters' names, joined by commas.
-  std::string except = "tok.*,pos.*,*emb*,*head.*";
+  std::string except = "tok.*,pos.*,*emb*,*wte.*,*wpe.*,*head.*";
   /// Of AdamW.
   double beta1 = 0.9, beta2 = 0.999, adamw_epsilon = 1e-8;
 };

@@ -1,0 +1,126 @@
+// Fields of config.json mean what they mean to transformers 5, also where it
+// takes some for missing, or prefers one of two.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include "../../says.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/engine/models/decoders/decoder_types.hpp"
+#include "troupe/engine/models/decoders/rotary.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using nlohmann::json;
+
+namespace {
+
+json config_of(const char* type, const json& more = json::object()) {
+  json fields{{"model_type", type},
+              {"vocab_size", 11},
+              {"hidden_size", 8},
+              {"intermediate_size", 12},
+              {"num_hidden_layers", 2},
+              {"num_attention_heads", 2},
+              {"num_key_value_heads", 2},
+              {"num_experts_per_tok", 2},
+              {"max_position_embeddings", 64}};
+  if (std::string_view(type) != "mixtral")
+    fields.erase("num_experts_per_tok");
+  if (std::string_view(type) == "gpt_neox")
+    fields.erase("num_key_value_heads");
+  fields.update(more);
+  return fields;
+}
+
+decoder_options read(const json& fields) {
+  model_config config(fields.dump(), "config.json");
+  return read_decoder(config);
+}
+
+json yarn(const json& more = json::object()) {
+  json scaling{{"rope_type", "yarn"},
+               {"factor", 4},
+               {"original_max_position_embeddings", 16}};
+  scaling.update(more);
+  return scaling;
+}
+
+/// The rotary embeddings of a model with this scaling.
+rotary_options rotary_of(const json& scaling) {
+  return read(config_of("llama", {{"rope_scaling", scaling}})).rotary;
+}
+
+}  // namespace
+
+TEST_CASE("the older field of rotary scaling goes before the newer one") {
+  const json newer{{"rope_type", "default"}, {"rope_theta", 500}};
+  const auto both = read(
+    config_of("qwen3", {{"rope_scaling", yarn()}, {"rope_parameters", newer}}));
+  CHECK(both.rotary.kind == rotary_options::scaling::yarn);
+  CHECK(both.rotary.base == 10'000);
+  for (const auto& empty : {json::object(), json(nullptr)}) {
+    const auto one = read(config_of(
+      "qwen3", {{"rope_scaling", empty}, {"rope_parameters", newer}}));
+    CHECK(one.rotary.kind == rotary_options::scaling::none);
+    CHECK(one.rotary.base == 500);
+  }
+}
+
+TEST_CASE("zeros of a YaRN scaling count as missing, and null as false") {
+  const auto usual = rotary_attention_factor(rotary_of(yarn()));
+  CHECK(rotary_attention_factor(
+          rotary_of(yarn({{"mscale", 2}, {"mscale_all_dim", 1}})))
+        != usual);
+  CHECK(rotary_attention_factor(
+          rotary_of(yarn({{"mscale", 0.0}, {"mscale_all_dim", 1}})))
+        == usual);
+  CHECK(rotary_attention_factor(
+          rotary_of(yarn({{"mscale", 2}, {"mscale_all_dim", 0}})))
+        == usual);
+  const auto zeros = rotary_of(yarn({{"beta_fast", 0}, {"beta_slow", 0}}));
+  CHECK(zeros.beta_fast == 32);
+  CHECK(zeros.beta_slow == 1);
+  CHECK(zeros.truncate);
+  CHECK_FALSE(rotary_of(yarn({{"truncate", nullptr}})).truncate);
+}
+
+TEST_CASE("the token of padding is an index as Python has them") {
+  CHECK(read(config_of("llama")).padding == -1);
+  CHECK(read(config_of("llama", {{"pad_token_id", nullptr}})).padding == -1);
+  CHECK(read(config_of("olmo2")).padding == 1);
+  CHECK(read(config_of("olmo2", {{"pad_token_id", nullptr}})).padding == -1);
+  for (const auto* type : {"llama", "olmo2", "mixtral"}) {
+    CHECK(read(config_of(type, {{"pad_token_id", 3}})).padding == 3);
+    CHECK(read(config_of(type, {{"pad_token_id", -1}})).padding == 10);
+    CHECK(read(config_of(type, {{"pad_token_id", -11}})).padding == 0);
+    for (const auto beyond : {11, -12})
+      CHECK_THROWS_MATCHES(read(config_of(type, {{"pad_token_id", beyond}})),
+                           error,
+                           says("pad_token_id is " + std::to_string(beyond)
+                                + ", not a whole number from -11 to 10"));
+  }
+}
+
+TEST_CASE("a missing epsilon is the one of the type of model") {
+  CHECK(read(config_of("llama")).epsilon == 1e-6);
+  CHECK(read(config_of("mixtral")).epsilon == 1e-5);
+  CHECK(read(config_of("olmo2")).epsilon == 1e-5);
+}
+
+TEST_CASE("names that transformers does not read may not say otherwise") {
+  const auto same =
+    read(config_of("gpt_neox", {{"rotary_emb_base", 99},
+                                {"rope_theta", 99},
+                                {"rotary_pct", 0.5},
+                                {"partial_rotary_factor", 0.5}}));
+  CHECK(same.rotary.base == 99);
+  CHECK(same.rotary.dimensions == 2);
+  CHECK_THROWS_MATCHES(
+    read(config_of("gpt_neox", {{"rotary_emb_base", 99}, {"rope_theta", 100}})),
+    error, says("rope_theta is 100; supported: 99.0"));
+  CHECK_THROWS_MATCHES(
+    read(config_of("gpt_neox", {{"partial_rotary_factor", 1}})), error,
+    says("partial_rotary_factor is 1; supported: 0.25"));
+}
