@@ -23,7 +23,8 @@ struct item_type {
   token_type type;
 };
 
-constexpr std::array<item_type, 5> item_types = {{{"|u1", {1, false}},
+constexpr std::array<item_type, 6> item_types = {{{"|u1", {1, false}},
+                                                  {"|b1", {1, false}},
                                                   {"<u2", {2, false}},
                                                   {"<i4", {4, true}},
                                                   {"<u4", {4, false}},
@@ -38,7 +39,7 @@ token_type type_of(const std::string& path, std::string_view descr) {
     if (type.descr == descr)
       return type.type;
   bad(path, fmt::format("has items of type '{}'; token files hold u1, u2, "
-                        "i4, u4 or i8, little endian",
+                        "i4, u4 or i8, little endian, and masks b1, too",
                         printable(descr)));
 }
 

@@ -8,6 +8,9 @@ from array import array
 
 from .common import TYPES, Problem, greatest_token, little_endian, load_tokenizer
 
+# What `troupe generate` prints before the continuation of each of several
+# prompts.
+HEADING = "--- prompt "
 MEGATRON_TYPES = {1: "B", 2: "b", 3: "h", 4: "i", 5: "q", 8: "H"}
 
 
@@ -41,10 +44,14 @@ def ids_of(path):
 
 
 def given_ids(paths):
+    """Ids, and the headings between those on standard input, which are texts."""
     for path in paths:
         yield from ids_of(path)
     if not paths:
         for line in sys.stdin:
+            if line.startswith(HEADING):
+                yield line
+                continue
             for word in line.split():
                 if not (word.isascii() and word.isdecimal()):
                     raise Problem(f"'{word}' on standard input is not a token id")
@@ -67,6 +74,11 @@ def decode(options):
 
     before, part = [], []
     for place, id in enumerate(given_ids(options.files)):
+        if isinstance(id, str):
+            flush()
+            before, part = [], []
+            sys.stdout.write(("\n" if place else "") + id)
+            continue
         if not 0 <= id <= most:
             raise Problem(f"token {place} is {id}; the tokenizer's go up to {most}")
         part.append(id)

@@ -4,6 +4,7 @@ import codecs
 import gzip
 import json
 import os
+import re
 import sys
 import time
 import zlib
@@ -52,6 +53,9 @@ def strings(row, fields, where):
         if not isinstance(row[field], str):
             kind = type(row[field]).__name__
             raise Problem(f"{where}: field '{field}' is of type {kind}, not a string")
+        if re.search("[\ud800-\udfff]", row[field]):
+            raise Problem(f"{where}: field '{field}' has half of a surrogate pair, "
+                          "which is no text")
     return [row[field] for field in fields]
 
 

@@ -286,6 +286,7 @@ class TokenizeTest(unittest.TestCase):
         for line, said in (
             ('{"body": "a", "id": 1}', "has no field 'text' (its fields: body, id)"),
             ('{"text": 1}', "field 'text' is of type int, not a string"),
+            ('{"text": "a\\ud800"}', "field 'text' has half of a surrogate pair"),
             ('{"text": "a"', "is not JSON"),
             ("[1]", "is not a JSON object"),
         ):
@@ -319,6 +320,11 @@ class TokenizeTest(unittest.TestCase):
         ids = " ".join(map(str, self.ids(LINES[2]))).replace(" ", "\n", 3).encode()
         decoded = self.run_script("--decode", input=ids)
         self.assertEqual(decoded.stdout.decode(), LINES[2] + END)
+        ids = b"--- prompt 1\n" + ids + b"\n--- prompt 2\n" + ids + b"\n"
+        decoded = self.run_script("--decode", input=ids)
+        self.assertEqual(
+            decoded.stdout.decode(),
+            "--- prompt 1\n" + LINES[2] + END + "\n--- prompt 2\n" + LINES[2] + END)
         for wrong, said in (b"1 x", b"'x'"), (b"1 400", b"token 1 is 400"):
             made = self.run_script("--decode", input=wrong)
             self.assertEqual(made.returncode, 1)

@@ -77,6 +77,9 @@ TEST_CASE("token formats are recognised by the file's content") {
   const auto wide = folder.write(
     "w.npy", npy_file("<i8", "(2,)", raw(std::vector<std::int64_t>{7, 9})));
   CHECK(all_of(*open_tokens(wide)) == ids{7, 9});
+  const auto mask =
+    folder.write("m.npy", npy_file("|b1", "(3,)", std::string("\1\0\1", 3)));
+  CHECK(all_of(*open_tokens(mask)) == ids{1, 0, 1});
 }
 
 TEST_CASE("files are read in a row, also across their ends") {

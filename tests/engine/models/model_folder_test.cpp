@@ -117,6 +117,18 @@ TEST_CASE("weights are converted, and the configuration says so") {
                        says("exists already"));
 }
 
+TEST_CASE("a configuration keeps its dtype where weights keep theirs") {
+  auto config = llama_config();
+  const sample_folder at(config);
+  config["torch_dtype"] = "float32";  // the weights are bf16
+  const auto text = config.dump(1);
+  std::ofstream(at.file("config.json")) << text;
+  const model_folder folder(at.made(), false);
+  folder.save(at.path / "copy", all_of(folder.build(at::kFloat, 1).layers), {},
+              {}, 1 << 30);
+  CHECK(content(at.path / "copy/config.json") == text);
+}
+
 TEST_CASE("published names without the model's prefix are found and kept") {
   const sample_folder at({{"model_type", "gpt2"},
                           {"vocab_size", 11},

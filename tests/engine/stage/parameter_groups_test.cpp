@@ -10,6 +10,7 @@
 #include <functional>
 
 #include "troupe/base/error.hpp"
+#include "troupe/engine/events/subscription.hpp"
 #include "troupe/engine/stage/update/optimizer.hpp"
 
 using namespace troupe;
@@ -138,4 +139,18 @@ TEST_CASE("groups with numbers that make no sense are refused") {
   CHECK_THAT(refusal({"a", std::nan("")}), ContainsSubstring("factor"));
   CHECK_THAT(refusal({"a", 1, -0.5}), ContainsSubstring("weight decay"));
   CHECK_THAT(refusal({""}), ContainsSubstring("is empty"));
+}
+
+TEST_CASE("by default Muon leaves embeddings and heads to AdamW") {
+  const auto except = muon{}.except;
+  for (const auto* name : {"tok.weight", "pos.weight", "head.weight",
+                           "lm_head.weight", "model.embed_tokens.weight",
+                           "transformer.wte.weight", "transformer.wpe.weight",
+                           "gpt_neox.embed_in.weight", "embed_out.weight"})
+    CHECK(matches_glob(except, name));
+  for (const auto* name :
+       {"blocks.0.attn.weight", "model.layers.0.self_attn.q_proj.weight",
+        "transformer.h.0.attn.c_attn.weight",
+        "gpt_neox.layers.0.attention.query_key_value.weight"})
+    CHECK_FALSE(matches_glob(except, name));
 }
