@@ -200,6 +200,8 @@ void train_pipeline(const train_options& options, const train_setup& setup,
                     signal_watch& signals) {
   trainer run(setup.model.layers, setup.trainer);
   signals.finish_first();
+  if (options.output.sample > 0)
+    run.require_generation();
   if (!options.model.initial.empty())
     run.load(read_safetensors(options.model.initial), options.model.initial);
   save_all(options.output.save_initial, run, setup);

@@ -42,9 +42,9 @@ trainer_options pipeline_of(const train_options& options,
 /// Throws `invalid_argument`, `invalid_data`, `io` and schedules' errors.
 train_setup make_setup(const train_options& options);
 
-/// Throws `invalid_argument` if the run would write a file, by any flag,
-/// monitor or sink, that it also reads or writes otherwise, and `io` if one
-/// can't be written. Removes what killed runs have left beside these files.
+/// Throws `invalid_argument` if the run would write a file or a folder, by any
+/// flag, monitor or sink, that it also reads or writes otherwise, and `io` if
+/// one can't be written. Removes what killed runs have left beside these files.
 void require_outputs(const train_options& options);
 
 /// Throws what making the model would throw, for --initial and --parameters.

@@ -168,6 +168,9 @@ TEST_CASE("rotary embeddings that depend on the length of long texts") {
   config["max_position_embeddings"] = 7;
   at.folder.write("model/config.json", config.dump());
   at.refused("train --steps 1 --slices 2 --model " + at.model(), "slices");
+  const auto sampled = at.run("train --sample 2 --model " + at.model());
+  CHECK_THAT(sampled.output, ContainsSubstring("does not run in slices"));
+  CHECK_THAT(sampled.output, !ContainsSubstring("step 1"));
 }
 
 TEST_CASE("masked tokens do not count in a program's loss") {
