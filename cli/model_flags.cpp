@@ -101,8 +101,10 @@ built_model build_model(const model_flags& flags,
     auto choices = flags.choices;
     choices.lora.seed = data.seed;
     choices.length = data.length;
-    return model_folder(flags.name, flags.from_scratch)
-      .build(dtype, data.seed, choices);
+    const model_folder folder(flags.name, flags.from_scratch);
+    auto made = folder.build(dtype, data.seed, choices);
+    folder.require_each_module(choices.lora);
+    return made;
   }
   const auto* given = flags.from_scratch                 ? "from-scratch"
                       : flags.choices.lora.rank > 0      ? "lora-rank"

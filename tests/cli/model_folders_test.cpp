@@ -173,6 +173,20 @@ TEST_CASE("rotary embeddings that depend on the length of long texts") {
   CHECK_THAT(sampled.output, !ContainsSubstring("step 1"));
 }
 
+TEST_CASE("the printed settings of a run on a model folder are its settings") {
+  const saved_qwen at;
+  auto config = nlohmann::json::parse(content(at.model() + "/config.json"));
+  config["vocab_size"] = 200;
+  at.folder.write("config/config.json", config.dump());
+  const auto printed = at.run("train --print-config --from-scratch --model "
+                              + (at.folder / "config"));
+  CHECK_THAT(printed.output, !ContainsSubstring("vocabulary"));
+  const auto done = run_troupe(
+    "train", "--dry-run --config " + at.folder.write("c.toml", printed.output));
+  INFO(done.output);
+  CHECK(done.exit_code == 0);
+}
+
 TEST_CASE("masked tokens do not count in a program's loss") {
   const saved_qwen at;
   at.folder.write("mask", std::string(6000, '\0'));
@@ -189,8 +203,20 @@ TEST_CASE("flags that a model folder contradicts are refused") {
   const saved_qwen at;
   const auto model = " --model " + at.model();
   at.refused("train --vocabulary 300" + model, "has 256; omit the flag");
+  for (const auto* size : {"--heads 3", "--d-model 16", "--tie-embeddings"})
+    at.refused("train " + std::string(size) + model, "; omit the flag");
   at.refused("train --lora-rank 2 --lora-modules x" + model,
              "matches no linear module");
+  at.refused("train --lora-rank 2 --lora-modules q_prj,v_proj" + model,
+             "'q_prj' matches no linear module; close to it: q_proj");
+  at.refused("train --lora-modules q_proj" + model,
+             "--lora-modules has no effect without --lora-rank");
+  at.refused("train --lora-alpha 16" + model,
+             "--lora-alpha has no effect without --lora-rank");
+  at.refused("train --save-dtype bf16" + model,
+             "--save-dtype has no effect without --save-model");
+  at.refused("train --max-shard-size 1GB" + model,
+             "--max-shard-size has no effect without --save-model");
   at.refused("train --save-adapter " + (at.folder / "x") + model,
              "give their --lora-rank");
   at.refused("train --save-model " + (at.folder / "x"),
