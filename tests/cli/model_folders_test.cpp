@@ -232,6 +232,15 @@ TEST_CASE("flags that a model folder contradicts are refused") {
   const auto generate = "generate --prompt 97 --checkpoint " + at.model();
   at.refused(generate + " --model gpt", "--model: ");
   at.refused(generate + " --heads 3", "config.json; omit the flag");
+  const auto saved = at.folder / "saved.safetensors", run = at.folder / "run";
+  at.train("--save-parameters " + saved + " --checkpoints " + run);
+  for (const auto& stored : {saved, run}) {
+    const auto from = "generate --ids --prompt 97 --checkpoint " + stored;
+    CHECK(at.run(from).exit_code == 0);
+    at.refused(from + " --model gpt", "config.json; omit the flag");
+    at.refused(from + " --tie-embeddings", "config.json; omit the flag");
+    at.refused(from + model, "a model folder is a --checkpoint itself");
+  }
   at.refused(generate + " --vocabulary 300", "is of a model with 256");
   at.refused("train --model nobody", "there is no model, and no folder");
   std::filesystem::remove(at.model() + "/model.safetensors");
