@@ -199,6 +199,37 @@ TEST_CASE("masked tokens do not count in a program's loss") {
     "has 5 values, for the 6000 tokens");
 }
 
+TEST_CASE("a run resumes with another config.json that computes the same") {
+  const saved_qwen at;
+  const auto resume = " --model " + at.model() + " --resume auto --checkpoints "
+                      + (at.folder / "run");
+  at.train("--checkpoints " + (at.folder / "run"));
+  auto config = nlohmann::json::parse(content(at.model() + "/config.json"));
+  config["use_cache"] = false;
+  config["transformers_version"] = "5.0";
+  at.folder.write("model/config.json", config.dump());
+  CHECK(at.run("train --steps 4" + resume).exit_code == 0);
+  config["rms_norm_eps"] = 0.5;
+  config["rope_theta"] = 5000;
+  at.folder.write("model/config.json", config.dump());
+  at.refused("train --steps 5" + resume,
+             "differs from that of --model in rms_norm_eps, rope_theta\n");
+}
+
+TEST_CASE("errors about a model folder say what to do") {
+  const saved_qwen at;
+  at.refused("train --model " + at.model() + "/config.json",
+             "is a file; give the folder with the config.json");
+  at.folder.write("config/config.json", [&] {
+    auto small = nlohmann::json::parse(content(at.model() + "/config.json"));
+    small["vocab_size"] = 98;
+    return small.dump();
+  }());
+  at.refused("train --from-scratch --model " + (at.folder / "config"),
+             "beyond the vocabulary of 98; tokenize with this model's "
+             "tokenizer (scripts/tokenize)");
+}
+
 TEST_CASE("flags that a model folder contradicts are refused") {
   const saved_qwen at;
   const auto model = " --model " + at.model();
