@@ -97,6 +97,8 @@ class trainer {
     const std::vector<generation_request>& requests,
     const generation_options& options = {},
     const generation_listener& told = {});
+  /// Throws what `generate` throws for a model that can't be continued.
+  void require_generation() const;
 
   /// From any thread, also while a step runs: it sees whole steps. Throws
   /// `invalid_argument` for a subscription that can't be meant.

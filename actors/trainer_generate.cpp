@@ -29,6 +29,10 @@ std::int32_t share_of(std::size_t slots, std::int32_t replicas) {
 
 }  // namespace
 
+void trainer::require_generation() const {
+  impl_->require_generation();
+}
+
 void trainer::impl::require_generation() const {
   for (const auto& modules : replicas)
     for (std::size_t s = 0; s < modules.size(); ++s) {

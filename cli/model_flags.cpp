@@ -4,6 +4,8 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
@@ -51,27 +53,45 @@ void add_flag(CLI::App& app, const model_option& option, option_value& value) {
     value);
 }
 
+/// Empty for a folder, where these are models too.
+std::string why_no_model(const std::string& given,
+                         const std::vector<std::string>& names, bool folders) {
+  model_flags chosen;
+  chosen.name = given;
+  std::error_code trouble;
+  if (folders && std::filesystem::is_regular_file(given, trouble))
+    return fmt::format("{} is a file; give the folder with the config.json",
+                       printable(given));
+  if (folders && chosen.is_folder())
+    return {};
+  return fmt::format(
+    "there is no model{} called {}; the models are {}{}",
+    folders ? ", and no folder with a config.json," : "", printable(given),
+    fmt::join(names, ", "),
+    folders ? "" : "; a model folder is a --checkpoint itself");
+}
+
 }  // namespace
 
-void add_model_flags(CLI::App& app, model_flags& flags) {
+void add_model_flags(CLI::App& app, model_flags& flags, bool folders) {
   std::vector<std::string> names;
-  std::string help = "the model:\n";
+  std::string help = folders
+                       ? "the model:\n"
+                       : "the model of a --checkpoint that does not name it:\n";
   for (const auto& entry : registered_models()) {
     names.push_back(entry.name);
     help += fmt::format("  {:14} {}\n", entry.name, entry.summary);
   }
   app.option_defaults()->group("Model");
-  help += "or a folder of Hugging Face's transformers: config.json and weights";
-  add_value(app, "--model NAME|DIR", flags.name, help)
-    ->check([names](const std::string& given) {
-      model_flags chosen;
-      chosen.name = given;
-      return chosen.is_folder() || std::ranges::count(names, given) > 0
+  if (folders)
+    help +=
+      "or a folder of Hugging Face's transformers: config.json and weights";
+  add_value(app, folders ? "--model NAME|DIR" : "--model NAME", flags.name,
+            help)
+    ->check([names, folders](const std::string& given) {
+      return std::ranges::count(names, given) > 0
                ? std::string{}
-               : fmt::format(
-                 "there is no model, and no folder with a "
-                 "config.json, called {}; the models are {}",
-                 printable(given), fmt::join(names, ", "));
+               : why_no_model(given, names, folders);
     });
   for (const auto& entry : registered_models())
     for (const auto& option : entry.options)
@@ -101,8 +121,10 @@ built_model build_model(const model_flags& flags,
     auto choices = flags.choices;
     choices.lora.seed = data.seed;
     choices.length = data.length;
-    return model_folder(flags.name, flags.from_scratch)
-      .build(dtype, data.seed, choices);
+    const model_folder folder(flags.name, flags.from_scratch);
+    auto made = folder.build(dtype, data.seed, choices);
+    folder.require_each_module(choices.lora);
+    return made;
   }
   const auto* given = flags.from_scratch                 ? "from-scratch"
                       : flags.choices.lora.rank > 0      ? "lora-rank"

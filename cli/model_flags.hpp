@@ -21,8 +21,9 @@ struct model_flags {
 };
 
 /// Declares --model, and a flag for each option of the registered models,
-/// grouped by the models that have it.
-void add_model_flags(CLI::App& app, model_flags& flags);
+/// grouped by the models that have it. `folders`: those of transformers are
+/// models, too.
+void add_model_flags(CLI::App& app, model_flags& flags, bool folders = true);
 
 /// The long names of the flags that the chosen model does not have.
 std::vector<std::string> flags_of_other_models(const model_flags& flags);

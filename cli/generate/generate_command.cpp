@@ -133,7 +133,7 @@ void add_run_flags(CLI::App& app, generate_options& o) {
 /// Values that the checkpoint has are not asked for.
 void add_stored_flags(CLI::App& app, generate_options& o) {
   app.option_defaults()->always_capture_default(false);
-  add_model_flags(app, o.model.flags);
+  add_model_flags(app, o.model.flags, false);
   add_value(app, "--seq", o.model.length, "positions of the model",
             whole_number(1, 1 << 24));
   add_value(app, "--vocabulary", o.model.vocabulary, "number of token ids",

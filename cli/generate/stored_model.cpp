@@ -26,6 +26,16 @@ std::string text_of(const option_value& value) {
   return std::visit([](auto held) { return fmt::format("{}", held); }, value);
 }
 
+/// Refuses flags of models that C++ code defines.
+void require_no_model_flags(const std::string& path,
+                            const wanted_model& wanted) {
+  for (const auto& name : wanted.given)
+    if (name == "model" || wanted.flags.values.contains(name))
+      fail(error_code::invalid_argument,
+           "--{}: {} describes its model in {}; omit the flag", name,
+           printable(path), config_text);
+}
+
 /// Finds out a model's settings, and refuses flags that contradict.
 class model_finder {
  public:
@@ -58,6 +68,7 @@ class model_finder {
 
   /// A model that was once read from a folder.
   stored_model of_config(parameter_list parameters) const {
+    require_no_model_flags(path_, wanted_);
     stored_model made;
     made.data.length = size("seq", wanted_.length, 0);
     made.data.vocabulary = size("vocabulary", wanted_.vocabulary, 0);
@@ -235,15 +246,10 @@ std::map<std::string, std::string> model_metadata(
 
 namespace {
 
-/// Flags of models that C++ code defines, and a vocabulary that it hasn't.
 void require_no_contradiction(const std::string& path,
                               const wanted_model& wanted,
                               std::int64_t vocabulary) {
-  for (const auto& name : wanted.given)
-    if (name == "model" || wanted.flags.values.contains(name))
-      fail(error_code::invalid_argument,
-           "--{}: {} describes its model in {}; omit the flag", name,
-           printable(path), config_text);
+  require_no_model_flags(path, wanted);
   if (wanted.vocabulary > 0 && wanted.vocabulary != vocabulary)
     fail(error_code::invalid_argument,
          "--vocabulary {}: {} is of a model with {}; omit the flag",

@@ -1,6 +1,7 @@
 #include "troupe/cli/train/train_checkpoints.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/device/thrown.hpp"
+#include "troupe/engine/models/decoders/model_config.hpp"
 #include "troupe/engine/stage/sharding/ties.hpp"
 
 namespace troupe::cli {
@@ -104,6 +106,39 @@ std::optional<std::string> checkpoint_to_resume(
   return std::nullopt;
 }
 
+/// The fields of two config.json that differ and may change what a model
+/// computes.
+std::vector<std::string> differing_fields(const std::string& then,
+                                          const std::string& now,
+                                          const std::string& origin) {
+  auto a = parsed_object(then, origin), b = parsed_object(now, origin);
+  for (const auto* name :
+       {"_attn_implementation", "_name_or_path", "architectures",
+        "bos_token_id", "dtype", "eos_token_id", "torch_dtype",
+        "transformers_version", "use_cache"}) {
+    a.erase(name);
+    b.erase(name);
+  }
+  std::vector<std::string> names;
+  for (const auto& [name, value] : a.items())
+    if (!b.contains(name) || b[name] != value)
+      names.push_back(name);
+  for (const auto& [name, value] : b.items())
+    if (!a.contains(name))
+      names.push_back(name);
+  return names;
+}
+
+void require_same_config(const std::string& then, const std::string& now,
+                         const std::string& origin) {
+  const auto fields = differing_fields(then, now, origin);
+  if (!fields.empty())
+    fail(error_code::invalid_checkpoint,
+         "{}: was saved with a config.json that differs from that of --model "
+         "in {}",
+         origin, printable(fmt::format("{}", fmt::join(fields, ", "))));
+}
+
 /// Settings that the parameters alone do not tell apart.
 void require_same_model(const stored_checkpoint& from,
                         const train_options& options,
@@ -117,7 +152,11 @@ void require_same_model(const stored_checkpoint& from,
   };
   for (const auto& [name, now] : setup.model_texts)
     if (const auto then = from.about().model.find(name);
-        then != from.about().model.end() && name != "seq")
+        then == from.about().model.end() || name == "seq")
+      continue;
+    else if (name == "config.json")
+      require_same_config(then->second, now, from.folder());
+    else
       require(name, then->second, now);
   const auto& settings = from.about().settings;
   if (const auto then = settings.find(optimizer_setting);

@@ -19,7 +19,6 @@
 #include "troupe/cli/train/train_output.hpp"
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
-#include "troupe/engine/models/model_folder.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 namespace troupe::cli {
@@ -200,6 +199,8 @@ void train_pipeline(const train_options& options, const train_setup& setup,
                     signal_watch& signals) {
   trainer run(setup.model.layers, setup.trainer);
   signals.finish_first();
+  if (options.output.sample > 0)
+    run.require_generation();
   if (!options.model.initial.empty())
     run.load(read_safetensors(options.model.initial), options.model.initial);
   save_all(options.output.save_initial, run, setup);
@@ -255,49 +256,6 @@ void require_actors(const train_options& o) {
     fail(error_code::invalid_argument,
          "--plain runs no actors, so there is nothing to attach to; omit "
          "--endpoint");
-}
-
-/// The flags that --print-config omits, as a schedule's or plan's file decides
-/// them, or as the model has no such option.
-argument_list moot_flags(const train_options& options) {
-  auto flags = flags_of_other_models(options.model);
-  if (!sizes_file(options.partition).empty())
-    std::ranges::copy(sizes_in_file(), std::back_inserter(flags));
-  if (!options.partition.plan.empty())
-    flags.emplace_back("schedule");
-  return flags;
-}
-
-void warn_of_other_models(const CLI::App& command, const model_flags& flags) {
-  for (const auto& name : flags_of_other_models(flags))
-    if (command.count("--" + name) > 0)
-      spdlog::warn("--{} has no effect with --model {}", name, flags.name);
-}
-
-/// What training and its data decide about the model; and of a model that comes
-/// from a folder, its vocabulary.
-void fit_model_and_data(const CLI::App& command, train_options& options) {
-  options.model.choices.documents = options.data.document_end >= 0;
-  options.model.choices.router_loss = true;
-  if (!options.model.is_folder())
-    return;
-  const model_folder folder(options.model.name, true);
-  auto& data = options.data.batches;
-  const auto vocabulary = folder.options().vocabulary;
-  if (command.count("--vocabulary") > 0 && data.vocabulary != vocabulary)
-    fail(error_code::invalid_argument,
-         "--vocabulary {}: the model in {} has {}; omit the flag",
-         data.vocabulary, printable(folder.path()), vocabulary);
-  data.vocabulary = vocabulary;
-  if (options.data.document_end >= vocabulary)
-    fail(error_code::invalid_argument,
-         "--document-end {}: the model in {} has ids up to {}",
-         options.data.document_end, printable(folder.path()), vocabulary - 1);
-  if (const auto longest = folder.options().length;
-      longest > 0 && data.length > longest)
-    fail(error_code::invalid_argument,
-         "--seq {}: the model in {} has {} positions", data.length,
-         printable(folder.path()), longest);
 }
 
 void train(const CLI::App& command, train_options options) {

@@ -29,8 +29,9 @@ std::optional<token_format> format_of(const data_options& o) {
   return formats.at(o.text_format);
 }
 
-void require_in_vocabulary(const token_source& tokens,
-                           std::int64_t vocabulary) {
+/// `fixed`: the model decides the vocabulary, and no flag.
+void require_in_vocabulary(const token_source& tokens, std::int64_t vocabulary,
+                           bool fixed) {
   const auto place = first_outside(tokens, vocabulary);
   if (place < 0)
     return;
@@ -40,14 +41,18 @@ void require_in_vocabulary(const token_source& tokens,
     fail(error_code::invalid_data,
          "{}: token {} has the id {}; ids are numbers from 0 up", tokens.name(),
          place, id);
+  const auto advice = fixed
+                        ? std::string(
+                          "tokenize with this model's tokenizer "
+                          "(scripts/tokenize)")
+                        : fmt::format("give --vocabulary {} or more", id + 1);
   fail(error_code::invalid_data,
-       "{}: token {} has the id {}, which is beyond the vocabulary of {}; "
-       "give --vocabulary {} or more, or a text in the tokens of the --model",
-       tokens.name(), place, id, vocabulary, id + 1);
+       "{}: token {} has the id {}, which is beyond the vocabulary of {}; {}",
+       tokens.name(), place, id, vocabulary, advice);
 }
 
 std::vector<std::shared_ptr<const token_source>> open_texts(
-  const data_options& o) {
+  const data_options& o, bool fixed_vocabulary) {
   if (o.text.empty())
     fail(error_code::invalid_argument,
          "no text to train on; give --text FILE (any file will do)");
@@ -56,7 +61,7 @@ std::vector<std::shared_ptr<const token_source>> open_texts(
   for (const auto& path : o.text)
     parts.push_back(open_tokens(path, format));
   for (const auto& part : parts)
-    require_in_vocabulary(*part, o.batches.vocabulary);
+    require_in_vocabulary(*part, o.batches.vocabulary, fixed_vocabulary);
   if (o.loss_mask.empty())
     return parts;
   if (o.loss_mask.size() != parts.size())
@@ -70,8 +75,8 @@ std::vector<std::shared_ptr<const token_source>> open_texts(
 
 /// The texts of a mixture; without one all of them as one.
 std::vector<std::shared_ptr<const token_source>> texts_of(
-  const data_options& o) {
-  auto files = open_texts(o);
+  const data_options& o, bool fixed_vocabulary) {
+  auto files = open_texts(o, fixed_vocabulary);
   if (!o.mix.empty() && o.mix.size() != files.size())
     fail(error_code::invalid_argument,
          "--mix gives {} weights for {} texts; give one for each --text",
@@ -96,7 +101,7 @@ void add_data(train_setup& setup, const data_options& o) {
     content += (content.empty() ? "" : ", ") + content_of_text(path, o);
   for (const auto& path : o.loss_mask)
     content += ", mask " + content_of_text(path, {});
-  for (const auto& text : texts_of(o)) {
+  for (const auto& text : texts_of(o, setup.model.folder != nullptr)) {
     const auto held_out = static_cast<std::int64_t>(
       static_cast<double>(text->size()) * o.validation_fraction);
     const auto kept = text->size() - held_out;

@@ -1,8 +1,9 @@
 #include "troupe/cli/train/train_setup.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
-#include <string_view>
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
@@ -14,44 +15,72 @@ namespace troupe::cli {
 
 namespace {
 
+enum class content {
+  file,
+  folder,  // no file of others is in it
+  fresh,   // a folder that nothing else may be in
+  shared   // a folder that anything but a fresh one may be in
+};
+
 struct used_file {
   const char* flag;
   std::string path;
-  bool is_folder() const { return path.ends_with('/'); }
+  content kind = content::file;
+  bool is_folder() const { return kind != content::file; }
 };
+
+/// A monitor or sink tells a folder by a slash at its end.
+used_file output_of(const char* flag, const std::string& path) {
+  return {flag, path, path.ends_with('/') ? content::folder : content::file};
+}
 
 /// Resolves links; the path as given if they lead nowhere.
 std::filesystem::path place_of(const used_file& file) {
   std::error_code trouble;
-  const auto end = file.path.size() - (file.is_folder() ? 1 : 0);
-  const auto written =
-    std::filesystem::absolute(file.path.substr(0, end), trouble);
+  auto path = file.path;
+  while (file.is_folder() && path.size() > 1 && path.ends_with('/'))
+    path.pop_back();
+  const auto written = std::filesystem::absolute(path, trouble);
   const auto found = std::filesystem::weakly_canonical(written, trouble);
   return trouble ? written.lexically_normal() : found;
 }
 
-/// Whether the files are equal, or one is in the other folder. Folders may be
-/// shared.
-bool meet(const used_file& a, const used_file& b) {
-  if (a.is_folder() && !b.is_folder())
-    return meet(b, a);
-  if (a.is_folder())
-    return false;
+/// Whether they are equal, or the first one is in the second one.
+bool is_within(const used_file& a, const used_file& b) {
   const auto inner = place_of(a), outer = place_of(b);
   const auto parting = std::ranges::mismatch(inner, outer);
   return parting.in2 == outer.end()
          && (b.is_folder() || parting.in1 == inner.end());
 }
 
+/// Whether the first one is in the second one, which does not take it.
+bool intrudes(const used_file& inner, const used_file& outer) {
+  const bool refused = outer.kind == content::fresh
+                       || (outer.kind != content::shared && !inner.is_folder());
+  return refused && is_within(inner, outer);
+}
+
+/// "is also the file of".
+std::string relation(const used_file& a, const used_file& b) {
+  const auto* how = place_of(a) == place_of(b) ? "is also"
+                    : is_within(a, b)          ? "is in"
+                                               : "holds";
+  return fmt::format("{} the {} of", how, b.is_folder() ? "folder" : "file");
+}
+
 std::vector<used_file> read_by(const train_options& o) {
   std::vector<used_file> all;
   for (const auto& path : o.data.text)
     all.push_back({"--text", path});
+  for (const auto& path : o.data.loss_mask)
+    all.push_back({"--loss-mask", path});
   all.push_back({"--initial", o.model.initial});
   if (o.model.is_folder())
     all.push_back({"--model", o.model.name + "/config.json"});
   all.push_back({"--schedule", o.partition.schedule});
   all.push_back({"--plan", o.partition.plan});
+  all.push_back({"--replay", o.order.replay});
+  all.push_back({"--checkpoints", o.checkpoints.folder, content::shared});
   all.push_back({"--endpoint-token-file", o.access.endpoint_token_file});
   all.push_back({"--dashboard-token-file", o.access.dashboard_token_file});
   all.push_back({"--job-token-file", o.processes.token_file});
@@ -63,17 +92,16 @@ std::vector<used_file> written_by(const train_options& o) {
                              {"--timeline", o.output.timeline},
                              {"--costs-out", o.output.costs_out},
                              {"--log-json", o.output.log_json},
+                             {"--order-log", o.order.log},
                              {"--save-initial", o.output.save_initial},
                              {"--save-parameters", o.output.save_parameters}};
-  if (!o.output.save_model.empty())
-    all.push_back({"--save-model", o.output.save_model + "/"});
-  if (!o.output.save_adapter.empty())
-    all.push_back({"--save-adapter", o.output.save_adapter + "/"});
+  all.push_back({"--save-model", o.output.save_model, content::fresh});
+  all.push_back({"--save-adapter", o.output.save_adapter, content::fresh});
   for (const auto& spec : o.output.monitor)
     for (const auto& path : monitor_outputs(spec))
-      all.push_back({"--monitor", path});
+      all.push_back(output_of("--monitor", path));
   for (const auto& spec : o.output.sink)
-    all.push_back({"--sink", sink_output(spec)});
+    all.push_back(output_of("--sink", sink_output(spec)));
   return all;
 }
 
@@ -84,14 +112,14 @@ void require_outputs(const train_options& o) {
   for (const auto& file : written_by(o)) {
     if (file.path.empty())
       continue;
-    const auto known = std::ranges::find_if(
-      taken, [&](const used_file& other) { return meet(file, other); });
+    const auto known = std::ranges::find_if(taken, [&](const auto& other) {
+      return !other.path.empty()
+             && (intrudes(file, other) || intrudes(other, file));
+    });
     if (known != taken.end() && !file.path.starts_with("/dev/"))
-      fail(error_code::invalid_argument,
-           "{} {} is also the file of {}; give each its own", file.flag,
-           file.path, known->flag);
-    if (file.flag == std::string_view("--save-model")
-        || file.flag == std::string_view("--save-adapter"))
+      fail(error_code::invalid_argument, "{} {} {} {}; give each its own",
+           file.flag, file.path, relation(file, *known), known->flag);
+    if (file.kind == content::fresh)
       require_free(file.path);
     if (!file.is_folder()) {
       require_writable(file.path);

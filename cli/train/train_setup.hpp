@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "troupe/actors/trainer.hpp"
 #include "troupe/cli/plan/fwd.hpp"
@@ -39,12 +40,24 @@ std::string sizes_file(const partition_options& options);
 trainer_options pipeline_of(const train_options& options,
                             const built_model& model);
 
+/// What training and its data decide about the model; and of a model that comes
+/// from a folder, its vocabulary. Throws `invalid_argument` for a flag that the
+/// folder contradicts, or that does nothing without another one, and as
+/// `model_folder` does.
+void fit_model_and_data(const CLI::App& command, train_options& options);
+
+void warn_of_other_models(const CLI::App& command, const model_flags& flags);
+
+/// The flags that --print-config omits unless they are given: a file of a
+/// schedule, a plan or a model decides them, or they have no effect.
+std::vector<std::string> moot_flags(const train_options& options);
+
 /// Throws `invalid_argument`, `invalid_data`, `io` and schedules' errors.
 train_setup make_setup(const train_options& options);
 
-/// Throws `invalid_argument` if the run would write a file, by any flag,
-/// monitor or sink, that it also reads or writes otherwise, and `io` if one
-/// can't be written. Removes what killed runs have left beside these files.
+/// Throws `invalid_argument` if the run would write a file or a folder, by any
+/// flag, monitor or sink, that it also reads or writes otherwise, and `io` if
+/// one can't be written. Removes what killed runs have left beside these files.
 void require_outputs(const train_options& options);
 
 /// Throws what making the model would throw, for --initial and --parameters.

@@ -49,12 +49,16 @@ std::string without_slash(const std::string& path) {
 void require_free(const std::string& path) {
   std::error_code trouble;
   const auto target = without_slash(path);
-  if (fs::exists(target, trouble)
+  const bool is_there =  // also as a link to nowhere
+    fs::exists(fs::symlink_status(target, trouble));
+  if (is_there
       && !(fs::is_directory(target, trouble) && fs::is_empty(target, trouble)))
     fail(error_code::io,
          "{}: exists already; move it away, or give another folder",
          printable(path));
-  const fresh_folder probe(path);
+  fresh_folder probe(path);
+  if (is_there)  // a link or a mounted folder can't be replaced
+    probe.keep();
 }
 
 fresh_folder::fresh_folder(const std::string& path)

@@ -4,14 +4,17 @@
 #include <c10/util/accumulate.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <set>
 #include <utility>
 
+#include "troupe/base/closest_names.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/input_file.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/engine/events/globs.hpp"
 #include "troupe/engine/models/decoders/decoder_types.hpp"
 
 namespace troupe {
@@ -79,23 +82,35 @@ void visit_shapes(const decoder_options& options, const shape_visitor& visit) {
         visit(name, value.sizes());
 }
 
+/// The modules that have adapters, and the last parts of the names of those
+/// that can.
+struct linear_modules {
+  std::vector<std::string> adapted, all;
+};
+
+linear_modules linear_modules_of(const decoder_options& options) {
+  linear_modules found;
+  std::set<std::string> names;
+  visit_shapes(options, [&](const std::string& name, at::IntArrayRef shape) {
+    const auto module = name.substr(0, name.rfind('.'));
+    if (is_adapter(name))
+      found.adapted.push_back(module.substr(0, module.rfind('.')));
+    else if (shape.size() == 2 && name.starts_with(options.names.blocks))
+      names.insert(module.substr(module.rfind('.') + 1));
+  });
+  found.all.assign(names.begin(), names.end());
+  return found;
+}
+
 /// Throws `invalid_argument` if adapters are wanted, and no module is meant.
 void require_adapted(const decoder_options& options) {
   if (options.choices.lora.rank == 0)
     return;
-  bool found = false;
-  std::set<std::string> names;
-  visit_shapes(options, [&](const std::string& name, at::IntArrayRef shape) {
-    found = found || is_adapter(name);
-    if (shape.size() == 2 && name.starts_with(options.names.blocks)) {
-      const auto module = name.substr(0, name.rfind('.'));
-      names.insert(module.substr(module.rfind('.') + 1));
-    }
-  });
-  if (!found)
+  const auto modules = linear_modules_of(options);
+  if (modules.adapted.empty())
     fail(error_code::invalid_argument,
          "--lora-modules {}: matches no linear module; they are {}",
-         printable(options.choices.lora.modules), fmt::join(names, ", "));
+         printable(options.choices.lora.modules), fmt::join(modules.all, ", "));
 }
 
 built_model built(decoder_options options, const decoder_choices& choices,
@@ -219,6 +234,26 @@ built_model model_of_config(const std::string& config,
                             const std::string& origin,
                             const decoder_choices& choices) {
   return built(options_of(config, origin), choices, nullptr, at::kFloat);
+}
+
+void model_folder::require_each_module(const lora_options& lora) const {
+  if (lora.rank == 0 || lora.modules == lora_options{}.modules)
+    return;
+  auto options = options_;
+  options.choices.lora = lora;
+  const auto modules = linear_modules_of(options);
+  for (const auto& glob : globs_of(lora.modules)) {
+    const auto is_meant = [&](const std::string& module) {
+      return means_module(glob, module);
+    };
+    if (std::ranges::any_of(modules.adapted, is_meant))
+      continue;
+    const auto closest = closest_names(glob, modules.all);
+    fail(error_code::invalid_argument,
+         "--lora-modules: '{}' matches no linear module; {} {}",
+         printable(glob), closest.empty() ? "they are" : "close to it:",
+         fmt::join(closest.empty() ? modules.all : closest, ", "));
+  }
 }
 
 std::vector<std::string> model_folder::files() const {

@@ -34,6 +34,9 @@ class model_folder {
   /// `invalid_checkpoint` for values beyond the range of fp16, if that is it.
   built_model build(at::ScalarType dtype, std::uint64_t seed,
                     const decoder_choices& choices = {}) const;
+  /// Throws `invalid_argument` for a glob of `lora.modules` that means no
+  /// module, unless they are the usual ones, which suit several models.
+  void require_each_module(const lora_options& lora) const;
 
   /// A copy of the folder with these parameters (of the whole model, under the
   /// names of its layers), in files of at most `most_bytes`, or of one tensor.

@@ -56,8 +56,8 @@ TEST_CASE("every printed configuration can be read") {
 TEST_CASE("flags whose help names their value take numbers and text") {
   const temporary_folder folder;
   const auto read = [&](const std::string& settings) {
-    return run_troupe(
-      "train", "--print-config --config " + folder.write("c.toml", settings));
+    return run_troupe("train", "--print-config --save-model x --config "
+                                 + folder.write("c.toml", settings));
   };
   const auto numbers = read(
     "checkpoint-every = 5\nclip-norm-type = 1\nmax-shard-size = 5000\n"

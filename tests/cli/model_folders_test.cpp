@@ -168,6 +168,23 @@ TEST_CASE("rotary embeddings that depend on the length of long texts") {
   config["max_position_embeddings"] = 7;
   at.folder.write("model/config.json", config.dump());
   at.refused("train --steps 1 --slices 2 --model " + at.model(), "slices");
+  const auto sampled = at.run("train --sample 2 --model " + at.model());
+  CHECK_THAT(sampled.output, ContainsSubstring("does not run in slices"));
+  CHECK_THAT(sampled.output, !ContainsSubstring("step 1"));
+}
+
+TEST_CASE("the printed settings of a run on a model folder are its settings") {
+  const saved_qwen at;
+  auto config = nlohmann::json::parse(content(at.model() + "/config.json"));
+  config["vocab_size"] = 200;
+  at.folder.write("config/config.json", config.dump());
+  const auto printed = at.run("train --print-config --from-scratch --model "
+                              + (at.folder / "config"));
+  CHECK_THAT(printed.output, !ContainsSubstring("vocabulary"));
+  const auto done = run_troupe(
+    "train", "--dry-run --config " + at.folder.write("c.toml", printed.output));
+  INFO(done.output);
+  CHECK(done.exit_code == 0);
 }
 
 TEST_CASE("masked tokens do not count in a program's loss") {
@@ -182,12 +199,55 @@ TEST_CASE("masked tokens do not count in a program's loss") {
     "has 5 values, for the 6000 tokens");
 }
 
+TEST_CASE("a run resumes with another config.json that computes the same") {
+  const saved_qwen at;
+  const auto resume = " --model " + at.model() + " --resume auto --checkpoints "
+                      + (at.folder / "run");
+  at.train("--checkpoints " + (at.folder / "run"));
+  auto config = nlohmann::json::parse(content(at.model() + "/config.json"));
+  config["use_cache"] = false;
+  config["transformers_version"] = "5.0";
+  at.folder.write("model/config.json", config.dump());
+  CHECK(at.run("train --steps 4" + resume).exit_code == 0);
+  config["rms_norm_eps"] = 0.5;
+  config["rope_theta"] = 5000;
+  at.folder.write("model/config.json", config.dump());
+  at.refused("train --steps 5" + resume,
+             "differs from that of --model in rms_norm_eps, rope_theta\n");
+}
+
+TEST_CASE("errors about a model folder say what to do") {
+  const saved_qwen at;
+  at.refused("train --model " + at.model() + "/config.json",
+             "is a file; give the folder with the config.json");
+  at.folder.write("config/config.json", [&] {
+    auto small = nlohmann::json::parse(content(at.model() + "/config.json"));
+    small["vocab_size"] = 98;
+    return small.dump();
+  }());
+  at.refused("train --from-scratch --model " + (at.folder / "config"),
+             "beyond the vocabulary of 98; tokenize with this model's "
+             "tokenizer (scripts/tokenize)");
+}
+
 TEST_CASE("flags that a model folder contradicts are refused") {
   const saved_qwen at;
   const auto model = " --model " + at.model();
   at.refused("train --vocabulary 300" + model, "has 256; omit the flag");
+  for (const auto* size : {"--heads 3", "--d-model 16", "--tie-embeddings"})
+    at.refused("train " + std::string(size) + model, "; omit the flag");
   at.refused("train --lora-rank 2 --lora-modules x" + model,
              "matches no linear module");
+  at.refused("train --lora-rank 2 --lora-modules q_prj,v_proj" + model,
+             "'q_prj' matches no linear module; close to it: q_proj");
+  at.refused("train --lora-modules q_proj" + model,
+             "--lora-modules has no effect without --lora-rank");
+  at.refused("train --lora-alpha 16" + model,
+             "--lora-alpha has no effect without --lora-rank");
+  at.refused("train --save-dtype bf16" + model,
+             "--save-dtype has no effect without --save-model");
+  at.refused("train --max-shard-size 1GB" + model,
+             "--max-shard-size has no effect without --save-model");
   at.refused("train --save-adapter " + (at.folder / "x") + model,
              "give their --lora-rank");
   at.refused("train --save-model " + (at.folder / "x"),
@@ -203,6 +263,15 @@ TEST_CASE("flags that a model folder contradicts are refused") {
   const auto generate = "generate --prompt 97 --checkpoint " + at.model();
   at.refused(generate + " --model gpt", "--model: ");
   at.refused(generate + " --heads 3", "config.json; omit the flag");
+  const auto saved = at.folder / "saved.safetensors", run = at.folder / "run";
+  at.train("--save-parameters " + saved + " --checkpoints " + run);
+  for (const auto& stored : {saved, run}) {
+    const auto from = "generate --ids --prompt 97 --checkpoint " + stored;
+    CHECK(at.run(from).exit_code == 0);
+    at.refused(from + " --model gpt", "config.json; omit the flag");
+    at.refused(from + " --tie-embeddings", "config.json; omit the flag");
+    at.refused(from + model, "a model folder is a --checkpoint itself");
+  }
   at.refused(generate + " --vocabulary 300", "is of a model with 256");
   at.refused("train --model nobody", "there is no model, and no folder");
   std::filesystem::remove(at.model() + "/model.safetensors");

@@ -72,12 +72,51 @@ TEST_CASE("a monitor that would replace what the run reads is refused") {
   at.refused(at.writing({"timeline:svg=" + at.text}, {}),
              "is also the file of --text");
   at.refused(at.writing({"retro:folder=" + at.made}, {}),
-             "is also the file of --text");
+             "holds the file of --text");
   auto dumped = at.writing({"gradient_dump:folder=" + at.made}, {});
   std::filesystem::create_directory(at.folder / "gradients");
   dumped.output.trace = at.folder / "gradients/t.json";
-  at.refused(dumped, "is also the file of --trace");
+  at.refused(dumped, "holds the file of --trace");
   at.refused(at.writing({"nope"}, {}), "unknown monitor 'nope'");
+}
+
+TEST_CASE("a folder that is to be new takes nothing else") {
+  const watched_files at;
+  const auto folder = at.folder / "new";
+  auto options = at.writing({}, {});
+  options.output.save_model = folder;
+  auto both = options;
+  both.output.save_adapter = folder + "/";
+  at.refused(
+    both, "--save-adapter " + folder + "/ is also the folder of --save-model");
+  both.output.save_adapter = folder + "/adapter";
+  at.refused(both, "is in the folder of --save-model");
+  both.output.save_adapter = {};
+  both.checkpoints.folder = at.folder / "./new";
+  at.refused(both, "is also the folder of --checkpoints");
+  both.checkpoints.folder = folder + "/checkpoints";
+  at.refused(both, "holds the folder of --checkpoints");
+  both.checkpoints.folder = at.folder / "";
+  cli::require_outputs(both);
+  both.model.initial = folder + "/initial.safetensors";
+  at.refused(both, "holds the file of --initial");
+  CHECK_FALSE(std::filesystem::exists(folder));
+}
+
+TEST_CASE(
+  "a new folder in place of a link, or of the current one, is refused") {
+  const watched_files at;
+  auto options = at.writing({}, {});
+  options.output.save_model = at.folder / "link";
+  std::filesystem::create_symlink(at.folder / "none", at.folder / "link");
+  at.refused(options, "link: exists already");
+  std::filesystem::create_directory(at.folder / "none");
+  at.refused(options, "link: can't be put in place: Not a directory");
+  options.output.save_model = at.folder / "none/.";
+  at.refused(options, "can't be");
+  options.output.save_model = at.folder / "none";
+  cli::require_outputs(options);
+  CHECK(std::filesystem::is_empty(at.folder / "none"));
 }
 
 TEST_CASE("files of their own, and folders that are shared, are fine") {

@@ -22,13 +22,12 @@ namespace {
 constexpr std::string_view first_part = ".lora_A.weight",
                            second_part = ".lora_B.weight";
 
-/// As a whole, or its last part.
-bool matches(const std::string& globs, const std::string& name) {
-  return matches_glob(globs, name)
-         || matches_glob(globs, name.substr(name.rfind('.') + 1));
-}
-
 }  // namespace
+
+bool means_module(const std::string& globs, const std::string& module) {
+  return matches_glob(globs, module)
+         || matches_glob(globs, module.substr(module.rfind('.') + 1));
+}
 
 bool is_adapter(const std::string& parameter) {
   return parameter.ends_with(first_part) || parameter.ends_with(second_part);
@@ -44,7 +43,7 @@ void add_adapters(torch::nn::Module& layer, const std::string& layer_name,
   for (const auto& each : layer.named_modules({}, /*include_self=*/false)) {
     const auto module = std::dynamic_pointer_cast<linear_layer>(each.value());
     const auto name = dotted_name(layer_name, each.key());
-    if (module && name != except && matches(options.modules, name))
+    if (module && name != except && means_module(options.modules, name))
       module->add_adapter(options.rank, options.scale(),
                           generator_of(name, options.seed));
   }

@@ -27,6 +27,8 @@ struct lora_options {
 /// `except`, with initial values, and freezes all else. Nothing for rank 0.
 void add_adapters(torch::nn::Module& layer, const std::string& layer_name,
                   const lora_options& options, const std::string& except = {});
+/// Whether one of these globs is of a module's whole name or of its last part.
+bool means_module(const std::string& globs, const std::string& module);
 /// Whether a parameter is an adapter's.
 bool is_adapter(const std::string& parameter);
 
