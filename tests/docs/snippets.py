@@ -14,8 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-TINY = ("--d-model 8 --layers 6 --heads 2 --seq 8 --microbatch-size 1 "
-        "--endpoint none --steps 2").split()
+SHORT = "--seq 8 --microbatch-size 1 --endpoint none --steps 2".split()
+TINY = "--d-model 8 --layers 6 --heads 2".split() + SHORT
 WITHOUT_DRY_RUN = ("plan", "verify", "simulate", "launch", "top", "attach",
                    "events", "detach", "certificates")
 
@@ -105,7 +105,7 @@ class Runner:
         (self.folder / "corpus.npy").write_bytes(
             b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little")
             + header.encode() + bytes(500))
-        self.call("model", [self.troupe, "train", "--text", "corpus.npy", *TINY,
+        self.call("model", [self.troupe, "train", "--text", "corpus.npy", *SHORT,
                             "--model", "fresh/", "--from-scratch", "--steps", "0",
                             "--save-model", name])
 
@@ -132,7 +132,8 @@ class Runner:
         if command == "train":
             if "--save-model" in words:
                 self.transformers_model(words[words.index("--model") + 1])
-            words = [*words, *TINY, "--dry-run"]
+            sizes = SHORT if "--save-model" in words else TINY
+            words = [*words, *sizes, "--dry-run"]
         if "generate" in words:
             self.trained_run()
         elif command == "launch":
