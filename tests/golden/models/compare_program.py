@@ -46,7 +46,8 @@ from transformers.utils import logging
 
 ROWS, STEPS, PROMPT, MOST_TOKENS = 8, 3, 2, 12
 TOLERANCE, BF16_RATIO = 1e-5, 1.5
-ADAPTED = ["*", "*_proj,c_*,query_key_value", "*.0.*"]  # in turn
+ADAPTED = ["*", "", "*.0.*"]  # in turn; "": those of the type
+ADAPTED_BY_TYPE = {"gpt2": "c_*", "gpt_neox": "query_key_value"}
 # transformers 5 has all experts of a layer in one module, and PEFT does not find its
 # way to some of them.
 WITH_EXPERTS = ["*_attn.*", "q_proj,gate", "*.0.self_attn.*"]
@@ -248,10 +249,11 @@ class Case:
         merged, adapter = self.path("merged"), self.path("adapter")
         has_experts = hasattr(self.model.config, "num_experts_per_tok")
         globs = WITH_EXPERTS if has_experts else ADAPTED
+        own = ADAPTED_BY_TYPE.get(self.model.config.model_type, "*_proj")
         self.train(
             *(self.base, "--steps", "3", "--microbatches", "2", "--lr", "0.05"),
             *("--lora-rank", "2", "--save-model", merged, "--save-adapter", adapter),
-            *("--lora-modules", globs[self.number % len(globs)]),
+            *("--lora-modules", globs[self.number % len(globs)] or own),
         )
         wanted = self.logits(load(merged))
         near(
@@ -328,7 +330,7 @@ def main():
     flags.add_argument("program", type=os.path.abspath)
     flags.add_argument("types", nargs="*", help="model types; none: all of them")
     flags.add_argument("--seed", default="", help="draws other configurations")
-    given = flags.parse_args()
+    given = flags.parse_intermixed_args()
     failed, cases = 0, 0
     for kind in given.types or TYPES:
         results = [compare(given.program, kind, k, given.seed) for k in range(CASES)]
