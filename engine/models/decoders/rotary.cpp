@@ -114,6 +114,12 @@ std::vector<double> factors_of(model_config& config, const std::string& name,
   return factors;
 }
 
+/// A number of a YaRN scaling, of which transformers takes zeros for missing.
+std::optional<double> nonzero(model_config& config, const std::string& name) {
+  const auto number = config.optional_number(name);
+  return number == 0.0 ? std::nullopt : number;
+}
+
 /// What the kind of scaling needs; `config`: the object that names it.
 void read_scaling(model_config& config, rotary_options& r) {
   using enum rotary_options::scaling;
@@ -135,12 +141,10 @@ void read_scaling(model_config& config, rotary_options& r) {
   if (r.kind == yarn || r.kind == longrope)
     r.attention_factor = config.optional_number("attention_factor");
   if (r.kind == yarn) {
-    r.beta_fast = config.number("beta_fast", 32);
-    r.beta_slow = config.number("beta_slow", 1);
-    r.mscale = config.optional_number("mscale");
-    r.mscale_all_dim = config.optional_number("mscale_all_dim");
-    r.beta_fast = r.beta_fast == 0 ? 32 : r.beta_fast;
-    r.beta_slow = r.beta_slow == 0 ? 1 : r.beta_slow;
+    r.beta_fast = nonzero(config, "beta_fast").value_or(32);
+    r.beta_slow = nonzero(config, "beta_slow").value_or(1);
+    r.mscale = nonzero(config, "mscale");
+    r.mscale_all_dim = nonzero(config, "mscale_all_dim");
     r.truncate = config.flag("truncate", !config.lists("truncate"));
     if (!(r.beta_slow > 0 && r.beta_fast > r.beta_slow))
       config.refuse("beta_fast", "is not above beta_slow");
@@ -177,9 +181,7 @@ double rotary_attention_factor(const rotary_options& options) {
   using enum rotary_options::scaling;
   if (options.attention_factor)
     return *options.attention_factor;
-  // transformers takes zeros for missing numbers, here and in `read_scaling`.
-  if (options.kind == yarn && options.mscale.value_or(0) != 0
-      && options.mscale_all_dim.value_or(0) != 0)
+  if (options.kind == yarn && options.mscale && options.mscale_all_dim)
     return magnitude(options.factor, *options.mscale)
            / magnitude(options.factor, *options.mscale_all_dim);
   if (options.kind == yarn)

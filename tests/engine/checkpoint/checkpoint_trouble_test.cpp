@@ -36,8 +36,8 @@ struct refused_renames {
   static inline std::string_view end{};
 };
 
-/// A file that appears right after the first attempt to open it has failed, or
-/// when it is told to.
+/// A file that is missing at first. It appears when an attempt to open it has
+/// failed, or at a call of `appear`.
 struct late_file {
   explicit late_file(const std::string& path) {
     std::filesystem::rename(path, path + ".held");
