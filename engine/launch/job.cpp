@@ -135,8 +135,9 @@ class meeting {
     members_[static_cast<std::size_t>(who->process)] = who;
     controls_[who->process] = peer;
     co_await welcome_if_all_are_there();
-    for (;;)
-      co_await answer(who->process, *peer);
+    // What comes behind is for the mesh.
+    while (!were_ready_.contains(who->process))
+      co_await answer(who->process);
   }
 
   asio::awaitable<void> welcome_if_all_are_there() {
@@ -146,23 +147,23 @@ class meeting {
     for (const auto& member : members_)
       all.addresses.push_back(member->address);
     begin_lines(all);
-    for (const auto& [process, peer] : controls_)
-      co_await say(*peer, all);
+    co_await say_to_others(all);
     co_await begin_if_ready();
   }
 
   /// Hears one message of another process.
-  asio::awaitable<void> answer(std::int32_t process, awaited_stream& peer) {
+  asio::awaitable<void> answer(std::int32_t process) {
     const auto said = co_await hear_from(process);
     if (const auto* question = std::get_if<clock_question>(&said)) {
-      co_await say(peer, clock_answer{question->asked, now_ns()});
+      co_await say_to(process, clock_answer{question->asked, now_ns()});
       co_return;
     }
     const auto* ready = std::get_if<job_ready>(&said);
     if (!ready)
       refuse_message(process);
-    if (ready->clock_offsets.size() != 1 || !were_ready_.insert(process).second)
+    if (ready->clock_offsets.size() != 1)
       refuse_clock(process);
+    were_ready_.insert(process);
     offsets_[static_cast<std::size_t>(process)] = ready->clock_offsets[0];
     co_await begin_if_ready();
   }
@@ -170,23 +171,21 @@ class meeting {
   asio::awaitable<void> begin_if_ready() {
     if (!lines_.are_complete() || were_ready_.size() + 1 < members_.size())
       co_return;
-    const job_ready all{offsets_};
-    for (const auto& [process, peer] : controls_)
-      co_await say(*peer, all);
+    const rendezvous_message all(job_ready{offsets_});
+    co_await say_to_others(all);
     begin();
   }
 
   asio::awaitable<void> follow() {
     const auto where = parse_endpoint(point_.where);
     auto stream = co_await reach(0, where, options_.shown, options_);
-    const auto peer =
+    controls_[0] =
       std::make_shared<awaited_stream>(here_.get_executor(), std::move(stream));
-    controls_[0] = peer;
-    co_await say(*peer, own_request());
+    co_await say_to(0, own_request());
     const auto welcome = co_await hear_leader<join_welcome>();
     begin_lines(welcome);
     while (!clock_.is_known()) {
-      co_await say(*peer, clock_difference::question());
+      co_await say_to(0, clock_difference::question());
       const auto answer = co_await hear_leader<clock_answer>();
       clock_.learn(answer);
     }
@@ -201,7 +200,7 @@ class meeting {
   asio::awaitable<void> tell_if_ready() {
     const job_ready own{{one_clock_ ? std::int64_t{0} : clock_.offset()}};
     if (lines_.are_complete() && clock_.is_known())
-      co_await say(*controls_.at(0), own);
+      co_await say_to(0, own);
   }
 
   template <class Message>
@@ -218,9 +217,28 @@ class meeting {
     try {
       co_return co_await hear(*controls_.at(process));
     } catch (const std::exception& reason) {
-      fail(error_code::transport, "process {} left before the job began: {}",
-           process, reason.what());
+      fail_left(process, reason);
     }
+  }
+
+  asio::awaitable<void> say_to(std::int32_t process, rendezvous_message what) {
+    auto& peer = *controls_.at(process);
+    try {
+      co_await say(peer, what);
+    } catch (const std::exception& reason) {
+      fail_left(process, reason);
+    }
+  }
+
+  asio::awaitable<void> say_to_others(rendezvous_message what) {
+    for (const auto& [process, peer] : controls_)
+      co_await say_to(process, what);
+  }
+
+  [[noreturn]] static void fail_left(std::int32_t process,
+                                     const std::exception& reason) {
+    fail(error_code::transport, "process {} left before the job began: {}",
+         process, reason.what());
   }
 
   [[noreturn]] static void refuse_message(std::int32_t process) {

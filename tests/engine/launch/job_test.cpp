@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -14,6 +15,8 @@
 #include "joined_processes.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/launch/meeting_point.hpp"
+#include "troupe/engine/launch/rendezvous_stream.hpp"
+#include "troupe/engine/launch/tensor_lines.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -155,6 +158,58 @@ TEST_CASE("a process that does not come is named") {
              ContainsSubstring("process 1, process 3 of 4 did not connect"));
   CHECK(news == "waiting for process 1, process 3 of 4 at " + where);
   CHECK(made.errors[1] != "");
+}
+
+namespace {
+
+/// Process 1 of 2, which sends a frame together with its last message of the
+/// rendezvous, and keeps its connections until it is told to end.
+class hasty_process {
+ public:
+  explicit hasty_process(job_options options) : options_(std::move(options)) {
+    spawn(here_.get_executor(), [this] { return join(); });
+    thread_ = std::thread([this] { here_.run(); });
+  }
+  ~hasty_process() {
+    here_.stop();
+    thread_.join();
+  }
+
+ private:
+  boost::asio::awaitable<void> join() {
+    const auto where = parse_endpoint(point_.where);
+    auto stream = co_await reach(0, where, options_.shown, options_);
+    control_ =
+      std::make_unique<awaited_stream>(here_.get_executor(), std::move(stream));
+    const join_request own{1, 2, 7, "host", lines_.own(), {}};
+    co_await say(*control_, own);
+    const auto welcome = co_await hear(*control_);
+    const auto& all = std::get<join_welcome>(welcome);
+    lines_.begin(all.run, all.addresses);
+    const auto bytes =
+      frame_start(to_frame(job_ready{{0}}))
+      + frame_start({frame_type::mail, "the first of the mesh", {}});
+    co_await control_->write_all(bytes);
+  }
+
+  boost::asio::io_context here_{1};
+  const job_options options_;
+  const meeting_point point_ = meeting_point_of(options_);
+  std::unique_ptr<awaited_stream> control_;
+  tensor_lines lines_{here_.get_executor(), options_, point_,
+                      []() -> boost::asio::awaitable<void> { co_return; }};
+  std::thread thread_;
+};
+
+}  // namespace
+
+TEST_CASE("the rendezvous reads nothing that is for the mesh") {
+  const temporary_folder folder;
+  const auto where = "unix:" + (folder / "job");
+  const hasty_process other(options_of(1, 2, where));
+  const auto job = join_job(options_of(0, 2, where));
+  job->start({});
+  CHECK(job->take(1).head == "the first of the mesh");
 }
 
 TEST_CASE("two processes of one number are an error") {
