@@ -45,19 +45,26 @@ std::filesystem::path place_of(const used_file& file) {
   return trouble ? written.lexically_normal() : found;
 }
 
-/// Whether they are equal, or the first one is in the second one.
+/// Whether they are equal, or the first one's path leads through the second.
 bool is_within(const used_file& a, const used_file& b) {
   const auto inner = place_of(a), outer = place_of(b);
-  const auto parting = std::ranges::mismatch(inner, outer);
-  return parting.in2 == outer.end()
-         && (b.is_folder() || parting.in1 == inner.end());
+  return std::ranges::mismatch(inner, outer).in2 == outer.end();
 }
 
 /// Whether the first one is in the second one, which does not take it.
 bool intrudes(const used_file& inner, const used_file& outer) {
-  const bool refused = outer.kind == content::fresh
-                       || (outer.kind != content::shared && !inner.is_folder());
-  return refused && is_within(inner, outer);
+  if (!is_within(inner, outer))
+    return false;
+  switch (outer.kind) {
+    case content::file:
+    case content::fresh:
+      return true;
+    case content::folder:
+      return !inner.is_folder();
+    case content::shared:
+      return !inner.is_folder() && place_of(inner) == place_of(outer);
+  }
+  return true;
 }
 
 /// "is also the file of".

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include <cerrno>
 #include <filesystem>
@@ -44,6 +45,25 @@ std::string without_slash(const std::string& path) {
   return (given.has_filename() ? given : given.parent_path()).string();
 }
 
+/// An empty folder is replaced in the end, which these can't be.
+void require_replaceable(const std::string& folder) {
+  std::error_code trouble;
+  const auto refuse = [&](const char* why) {
+    fail_io(printable(folder), "replaced by the new folder", why);
+  };
+  if (fs::is_symlink(fs::symlink_status(folder, trouble)))
+    refuse("it is a link; give the folder that it leads to");
+  const auto name = fs::path(folder).filename();
+  if (name == "." || name == "..")
+    refuse("give the folder's name");
+  struct stat own {
+  }, parent{};
+  if (::stat(folder.c_str(), &own) == 0
+      && ::stat((folder + "/..").c_str(), &parent) == 0
+      && own.st_dev != parent.st_dev)
+    refuse("a file system is mounted there; give a folder in it");
+}
+
 }  // namespace
 
 void require_free(const std::string& path) {
@@ -56,9 +76,9 @@ void require_free(const std::string& path) {
     fail(error_code::io,
          "{}: exists already; move it away, or give another folder",
          printable(path));
+  if (is_there)
+    require_replaceable(target);
   fresh_folder probe(path);
-  if (is_there)  // a link or a mounted folder can't be replaced
-    probe.keep();
 }
 
 fresh_folder::fresh_folder(const std::string& path)

@@ -80,6 +80,21 @@ TEST_CASE("a monitor that would replace what the run reads is refused") {
   at.refused(at.writing({"nope"}, {}), "unknown monitor 'nope'");
 }
 
+TEST_CASE("a folder in place of a file, or beneath one, is refused") {
+  const watched_files at;
+  auto options = at.writing({}, {});
+  options.output.save_parameters = at.folder / "a";
+  options.checkpoints.folder = at.folder / "a";
+  at.refused(options, "is also the folder of --checkpoints");
+  options.checkpoints.folder = at.folder / "a/b";
+  at.refused(options, "holds the folder of --checkpoints");
+  at.refused(at.writing({"retro:folder=" + at.folder / "a"},
+                        {"json:" + at.folder / "a"}),
+             "holds the folder of --monitor");
+  options.checkpoints.folder = at.folder / "";
+  cli::require_outputs(options);
+}
+
 TEST_CASE("a folder that is to be new takes nothing else") {
   const watched_files at;
   const auto folder = at.folder / "new";
@@ -111,12 +126,15 @@ TEST_CASE(
   std::filesystem::create_symlink(at.folder / "none", at.folder / "link");
   at.refused(options, "link: exists already");
   std::filesystem::create_directory(at.folder / "none");
-  at.refused(options, "link: can't be put in place: Not a directory");
+  at.refused(options, "it is a link; give the folder that it leads to");
   options.output.save_model = at.folder / "none/.";
-  at.refused(options, "can't be");
-  options.output.save_model = at.folder / "none";
+  at.refused(options, "give the folder's name");
+  const std::filesystem::path kept(at.folder / "none");
+  std::filesystem::permissions(kept, std::filesystem::perms::owner_all);
+  options.output.save_model = kept;
   cli::require_outputs(options);
-  CHECK(std::filesystem::is_empty(at.folder / "none"));
+  CHECK(std::filesystem::is_empty(kept));
+  CHECK(status(kept).permissions() == std::filesystem::perms::owner_all);
 }
 
 TEST_CASE("files of their own, and folders that are shared, are fine") {
