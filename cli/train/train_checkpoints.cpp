@@ -16,7 +16,7 @@
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/device/thrown.hpp"
-#include "troupe/engine/models/decoders/model_config.hpp"
+#include "troupe/engine/models/model_folder.hpp"
 #include "troupe/engine/stage/sharding/ties.hpp"
 
 namespace troupe::cli {
@@ -104,29 +104,6 @@ std::optional<std::string> checkpoint_to_resume(
          "with --resume auto, or give another folder",
          printable(options.folder), steps.front());
   return std::nullopt;
-}
-
-/// The fields of two config.json that differ and may change what a model
-/// computes.
-std::vector<std::string> differing_fields(const std::string& then,
-                                          const std::string& now,
-                                          const std::string& origin) {
-  auto a = parsed_object(then, origin), b = parsed_object(now, origin);
-  for (const auto* name :
-       {"_attn_implementation", "_name_or_path", "architectures",
-        "bos_token_id", "dtype", "eos_token_id", "torch_dtype",
-        "transformers_version", "use_cache"}) {
-    a.erase(name);
-    b.erase(name);
-  }
-  std::vector<std::string> names;
-  for (const auto& [name, value] : a.items())
-    if (!b.contains(name) || b[name] != value)
-      names.push_back(name);
-  for (const auto& [name, value] : b.items())
-    if (!a.contains(name))
-      names.push_back(name);
-  return names;
 }
 
 void require_same_config(const std::string& then, const std::string& now,

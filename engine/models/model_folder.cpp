@@ -236,12 +236,40 @@ built_model model_of_config(const std::string& config,
   return built(options_of(config, origin), choices, nullptr, at::kFloat);
 }
 
+std::vector<std::string> differing_fields(const std::string& a,
+                                          const std::string& b,
+                                          const std::string& origin) {
+  const auto model = options_of(a, origin);
+  if (options_of(b, origin) == model)
+    return {};
+  const auto before = parsed_object(a, origin);
+  const auto after = parsed_object(b, origin);
+  auto both = before;
+  both.update(after);
+  std::vector<std::string> different, decisive;
+  for (const auto& [name, any] : both.items()) {
+    auto changed = before;
+    changed[name] = after.value(name, nlohmann::json());
+    if (changed == before)
+      continue;
+    different.push_back(name);
+    try {
+      if (options_of(changed.dump(), origin) == model)
+        continue;
+    } catch (const error&) {  // not without another change
+    }
+    decisive.push_back(name);
+  }
+  return decisive.empty() ? different : decisive;
+}
+
 void model_folder::require_each_module(const lora_options& lora) const {
   if (lora.rank == 0 || lora.modules == lora_options{}.modules)
     return;
   auto options = options_;
   options.choices.lora = lora;
   const auto modules = linear_modules_of(options);
+  require_globs(lora.modules);
   for (const auto& glob : globs_of(lora.modules)) {
     const auto is_meant = [&](const std::string& module) {
       return means_module(glob, module);

@@ -34,8 +34,8 @@ class model_folder {
   /// `invalid_checkpoint` for values beyond the range of fp16, if that is it.
   built_model build(at::ScalarType dtype, std::uint64_t seed,
                     const decoder_choices& choices = {}) const;
-  /// Throws `invalid_argument` for a glob of `lora.modules` that means no
-  /// module, unless they are the usual ones, which suit several models.
+  /// Throws `invalid_argument` for a glob of `lora.modules` that matches
+  /// no module, unless they are the usual ones, which suit several models.
   void require_each_module(const lora_options& lora) const;
 
   /// A copy of the folder with these parameters (of the whole model, under the
@@ -79,6 +79,12 @@ bool is_model_folder(const std::string& path);
 built_model model_of_config(const std::string& config,
                             const std::string& origin,
                             const decoder_choices& choices = {});
+
+/// The fields by which two config.json describe other models; empty: they
+/// describe one. `origin`: for errors, as of `model_of_config`.
+std::vector<std::string> differing_fields(const std::string& a,
+                                          const std::string& b,
+                                          const std::string& origin);
 
 /// The tokens that end a text, by the field `eos_token_id`, an id or a list of
 /// them, of a JSON text; empty: it names none. `origin`: for errors, which are

@@ -207,6 +207,8 @@ TEST_CASE("a run resumes with another config.json that computes the same") {
   auto config = nlohmann::json::parse(content(at.model() + "/config.json"));
   config["use_cache"] = false;
   config["transformers_version"] = "5.0";
+  config["temperature"] = 0.5;
+  config["rope_scaling"] = nullptr;
   at.folder.write("model/config.json", config.dump());
   CHECK(at.run("train --steps 4" + resume).exit_code == 0);
   config["rms_norm_eps"] = 0.5;
@@ -240,6 +242,8 @@ TEST_CASE("flags that a model folder contradicts are refused") {
              "matches no linear module");
   at.refused("train --lora-rank 2 --lora-modules q_prj,v_proj" + model,
              "'q_prj' matches no linear module; close to it: q_proj");
+  at.refused("train --lora-rank 2 --lora-modules q_proj," + model,
+             "'' is empty; write globs such as");
   at.refused("train --lora-modules q_proj" + model,
              "--lora-modules has no effect without --lora-rank");
   at.refused("train --lora-alpha 16" + model,

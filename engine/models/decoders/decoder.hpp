@@ -28,6 +28,8 @@ struct decoder_names {
   std::string second_norm = "post_attention_layernorm";
   std::string mlp = "mlp";
   std::string gate = "gate_proj", up = "up_proj", down = "down_proj";
+
+  bool operator==(const decoder_names&) const = default;
 };
 
 /// MLPs among which a router chooses for each token, in place of one.
@@ -39,6 +41,8 @@ struct expert_options {
   double balance = 0;          // factor of the loss that balances their use
   decoder_names names{};       // of each: gate, up, down
   std::vector<bool> layers{};  // that have experts
+
+  bool operator==(const expert_options&) const = default;
 };
 
 /// What a run decides, and not the model.
@@ -55,6 +59,8 @@ struct decoder_choices {
   std::int64_t loss_positions = 0;
   /// Of the longest sequence; 0: not known.
   std::int64_t length = 0;
+
+  bool operator==(const decoder_choices&) const = default;
 };
 
 /// A decoder-only transformer in the variants that Hugging Face's model types
@@ -106,6 +112,7 @@ struct decoder_options {
   bool has_router_loss() const {
     return choices.router_loss && experts.balance != 0;
   }
+  bool operator==(const decoder_options&) const = default;
 };
 
 /// Fills a parameter, whose name is that in the whole model; not those of

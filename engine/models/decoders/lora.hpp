@@ -21,6 +21,7 @@ struct lora_options {
   std::uint64_t seed = 1;  // of A; B begins with zeros
 
   double scale() const { return alpha / static_cast<double>(rank); }
+  bool operator==(const lora_options&) const = default;
 };
 
 /// Adds adapters to the linear modules of a layer whose names match, but for

@@ -33,6 +33,8 @@ struct rotary_options {
   bool truncate = true;
   std::vector<double> short_factor{}, long_factor{};  // longrope
 
+  bool operator==(const rotary_options&) const = default;
+
   /// The longest sequence for which the frequencies do not depend on its
   /// length; none: they never do.
   std::optional<std::int64_t> steady_length() const {
