@@ -238,6 +238,8 @@ schedule make_lanes(const job& job) {
 }
 
 plan make_plan(const job& job) {
+  if (job.source == schedule_source::text)
+    require_text(job);
   auto made = has_plan_text(job) ? plan_of_text(job) : compile(make_lanes(job));
   for (auto& channel : made.channels)
     if (job.credits > 0)

@@ -72,8 +72,8 @@ def decode(options):
             whole, known = text_of_ids(part), ""
         sys.stdout.write(whole[len(known):])
 
-    before, part = [], []
-    for place, id in enumerate(given_ids(options.files)):
+    before, part, place = [], [], 0
+    for id in given_ids(options.files):
         if isinstance(id, str):
             flush()
             before, part = [], []
@@ -82,6 +82,7 @@ def decode(options):
         if not 0 <= id <= most:
             raise Problem(f"token {place} is {id}; the tokenizer's go up to {most}")
         part.append(id)
+        place += 1
         if len(part) < 4096:
             continue
         if text_of_ids(part[-16:]).endswith("\ufffd") and len(part) < 4200:

@@ -221,8 +221,10 @@ TEST_CASE("the lab says exactly what is wrong") {
   CHECK(refusal({{"source", "text"}, {"text", "0F0,0B\n"}})
         == "the text, line 1, cell 2 (column 5) '0B': a microbatch number is "
            "missing");
-  CHECK(refusal({{"source", "text"}, {"text", " \n"}})
-        == "the text is empty; paste a CSV, a schedule's text form, or a plan");
+  for (const auto* text : {"", "\n", " \n"})
+    CHECK(refusal({{"source", "text"}, {"text", text}})
+          == "the text is empty; paste a CSV, a schedule's text form, or a "
+             "plan");
   CHECK_THAT(refusal({{"costs", "x=1"}}), ContainsSubstring("costs 'x=1'"));
   CHECK_THAT(refusal({{"transport", "pigeon"}}),
              ContainsSubstring("unknown transport 'pigeon'"));

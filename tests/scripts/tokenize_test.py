@@ -325,7 +325,7 @@ class TokenizeTest(unittest.TestCase):
         self.assertEqual(
             decoded.stdout.decode(),
             "--- prompt 1\n" + LINES[2] + END + "\n--- prompt 2\n" + LINES[2] + END)
-        for wrong, said in (b"1 x", b"'x'"), (b"1 400", b"token 1 is 400"):
+        for wrong, said in (b"1 x", b"'x'"), (b"--- prompt 1\n1 400", b"token 1 is 400"):
             made = self.run_script("--decode", input=wrong)
             self.assertEqual(made.returncode, 1)
             self.assertIn(said, made.stderr)
