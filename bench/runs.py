@@ -103,7 +103,8 @@ def compared(theirs, ours):
     """Cells: the steps in ms, how much faster ours is, and the memory in MiB."""
     return (f"{theirs['step'] * 1e3:.1f}", f"{ours['step'] * 1e3:.1f}",
             f"{theirs['step'] / ours['step']:.2f} x",
-            f"{theirs['memory']:.0f}", f"{ours['memory']:.0f}")
+            *(f"{one['memory']:.0f}" if "memory" in one else "-"
+              for one in (theirs, ours)))
 
 
 def heading(*columns):
