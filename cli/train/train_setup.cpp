@@ -3,12 +3,15 @@
 #include <ATen/ops/zeros.h>
 #include <spdlog/spdlog.h>
 
+#include <filesystem>
+
 #include "troupe/base/error.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/generate/stored_model.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/cli/train/train_output.hpp"
+#include "troupe/engine/data/token_file.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/launch/environment.hpp"
 #include "troupe/engine/plan/cost/costs.hpp"
@@ -134,6 +137,16 @@ void warn_of_idle_flags(const train_options& o) {
     spdlog::warn(
       "--offload-activations saves no memory on a CPU, where host and device "
       "memory are the same; use it with --device cuda");
+  if (!o.model.is_folder() || o.data.text_format != "auto"
+      || !std::filesystem::exists(o.model.name + "/tokenizer.json"))
+    return;
+  for (const auto& path : o.data.text)
+    if (guess_token_format(path) == token_format::bytes)
+      spdlog::warn(
+        "{} is read as bytes, and not by the model's tokenizer; convert it "
+        "with "
+        "scripts/tokenize, or give --text-format bytes",
+        path);
 }
 
 /// "1 block", "2 blocks".

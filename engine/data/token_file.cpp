@@ -196,12 +196,34 @@ std::string content_of_tokens(const std::string& path,
                      content_text(megatron_tokens_path(index_path)), index);
 }
 
+namespace {
+
+bool is_zero(const token_source& mask) {
+  std::vector<std::int64_t> part(1 << 16);
+  for (std::int64_t first = 0; first < mask.size();) {
+    const auto count =
+      std::min(mask.size() - first, static_cast<std::int64_t>(part.size()));
+    mask.read(first, count, part.data());
+    if (std::any_of(part.begin(), part.begin() + count,
+                    [](std::int64_t value) { return value != 0; }))
+      return false;
+    first += count;
+  }
+  return true;
+}
+
+}  // namespace
+
 token_pointer with_mask(token_pointer tokens, token_pointer mask) {
   const auto size = tokens->size();
   const auto name = tokens->name();
   if (mask->size() != size)
     fail(error_code::invalid_data, "{}: has {} values, for the {} tokens of {}",
          mask->name(), mask->size(), size, name);
+  if (is_zero(*mask))
+    fail(error_code::invalid_data,
+         "{}: is 0 throughout, so that no token of {} would be predicted",
+         mask->name(), name);
   return std::make_shared<token_source>(
     name, size, [=](auto first, auto count, auto* out) {
       std::vector<std::int64_t> counts(static_cast<std::size_t>(count));

@@ -187,9 +187,22 @@ TEST_CASE("the printed settings of a run on a model folder are its settings") {
   CHECK(done.exit_code == 0);
 }
 
+TEST_CASE("a text that the model's tokenizer did not make is warned of") {
+  const saved_qwen at;
+  CHECK_THAT(at.train("").output,
+             ContainsSubstring("is read as bytes, and not by the model's"));
+  CHECK_THAT(at.train("--text-format bytes").output,
+             !ContainsSubstring("is read as bytes"));
+}
+
 TEST_CASE("masked tokens do not count in a program's loss") {
   const saved_qwen at;
-  at.folder.write("mask", std::string(6000, '\0'));
+  std::string mask(6000, '\0');
+  const auto path = at.folder.write("mask", mask);
+  at.refused("train --model " + at.model() + " --loss-mask " + path,
+             "mask: is 0 throughout");
+  mask.back() = '\1';
+  at.folder.write("mask", mask);
   const auto done =
     at.train("--validation-fraction 0 --loss-mask " + (at.folder / "mask"));
   CHECK_THAT(done.output, ContainsSubstring("loss 0.0000"));
