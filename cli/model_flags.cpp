@@ -106,6 +106,10 @@ bool model_flags::is_folder() const {
              && is_model_folder(name));
 }
 
+folder_use model_flags::use() const {
+  return from_scratch ? folder_use::from_scratch : folder_use::training;
+}
+
 std::vector<std::string> flags_of_other_models(const model_flags& flags) {
   std::vector<std::string> names;
   const auto* chosen = flags.is_folder() ? nullptr : &find_model(flags.name);
@@ -121,7 +125,7 @@ built_model build_model(const model_flags& flags,
     auto choices = flags.choices;
     choices.lora.seed = data.seed;
     choices.length = data.length;
-    const model_folder folder(flags.name, flags.from_scratch);
+    const model_folder folder(flags.name, flags.use());
     auto made = folder.build(dtype, data.seed, choices);
     folder.require_each_module(choices.lora);
     return made;

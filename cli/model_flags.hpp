@@ -7,6 +7,10 @@
 #include "troupe/engine/models/decoders/decoder.hpp"
 #include "troupe/engine/models/registry.hpp"
 
+namespace troupe {
+enum class folder_use : std::uint8_t;
+}
+
 namespace troupe::cli {
 
 struct model_flags {
@@ -18,6 +22,8 @@ struct model_flags {
 
   /// Whether the name is that of a folder, and not of a registered model.
   bool is_folder() const;
+  /// Of that folder.
+  folder_use use() const;
 };
 
 /// Declares --model, and a flag for each option of the registered models,

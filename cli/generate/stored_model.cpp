@@ -258,7 +258,7 @@ void require_no_contradiction(const std::string& path,
 
 /// Its layers read the weights themselves.
 stored_model open_folder(const std::string& path, const wanted_model& wanted) {
-  const model_folder folder(path, false);
+  const model_folder folder(path, folder_use::inference);
   const auto& o = folder.options();
   require_no_contradiction(path, wanted, o.vocabulary);
   stored_model made;

@@ -82,8 +82,12 @@ std::vector<used_file> read_by(const train_options& o) {
   for (const auto& path : o.data.loss_mask)
     all.push_back({"--loss-mask", path});
   all.push_back({"--initial", o.model.initial});
+  std::error_code trouble;
   if (o.model.is_folder())
-    all.push_back({"--model", o.model.name + "/config.json"});
+    for (const auto& file :
+         std::filesystem::directory_iterator(o.model.name, trouble))
+      if (file.is_regular_file(trouble))
+        all.push_back({"--model", file.path()});
   all.push_back({"--schedule", o.partition.schedule});
   all.push_back({"--plan", o.partition.plan});
   all.push_back({"--replay", o.order.replay});

@@ -53,7 +53,7 @@ void add_contents(job_description& description, const train_options& options) {
     paths.push_back(options.order.replay);
   if (options.model.is_folder())
     for (auto& path :
-         model_folder(options.model.name, options.model.from_scratch).files())
+         model_folder(options.model.name, options.model.use()).files())
       paths.push_back(std::move(path));
   for (const auto& path : paths)
     add(path, content_text(path));

@@ -50,7 +50,7 @@ void refuse_sizes(const CLI::App& command, const model_flags& flags) {
 }
 
 void fit_folder(const CLI::App& command, train_options& options) {
-  const model_folder folder(options.model.name, true);
+  const model_folder folder(options.model.name, folder_use::from_scratch);
   refuse_sizes(command, options.model);
   auto& data = options.data.batches;
   const auto vocabulary = folder.options().vocabulary;

@@ -131,15 +131,20 @@ safetensors_file::safetensors_file(const std::string& path) : file_(path) {
   std::uint64_t length = 0;
   if (bytes.size() < sizeof(length))
     refuse_checkpoint(path, "is too short for a safetensors file");
+  const std::string_view all(reinterpret_cast<const char*>(bytes.data()),
+                             bytes.size());
+  if (all.starts_with("version https://git-lfs"))
+    refuse_checkpoint(path,
+                      "is a pointer of Git LFS, not the file itself; run "
+                      "'git lfs pull' where it was cloned");
   std::memcpy(&length, bytes.data(), sizeof(length));
   if (length > max_header_bytes || length > bytes.size() - sizeof(length))
     refuse_checkpoint(
       path, fmt::format("announces a header of {} bytes; the file has {}",
                         length, bytes.size()));
-  const std::string_view text(
-    reinterpret_cast<const char*>(bytes.data()) + sizeof(length), length);
   data_begin_ = sizeof(length) + length;
-  header_ = parse_safetensors_header(path, text, bytes.size() - data_begin_);
+  header_ = parse_safetensors_header(path, all.substr(sizeof(length), length),
+                                     bytes.size() - data_begin_);
 }
 
 at::Tensor safetensors_file::read(const safetensors_entry& entry) const {

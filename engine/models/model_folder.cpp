@@ -31,8 +31,9 @@ std::string in(const std::string& folder, const std::string& name) {
   return (fs::path(folder) / name).string();
 }
 
-decoder_options options_of(const std::string& text, const std::string& origin) {
-  model_config config(text, origin);
+decoder_options options_of(const std::string& text, const std::string& origin,
+                           bool infers = false) {
+  model_config config(text, origin, infers);
   auto options = read_decoder(config);
   try {
     require_legal(options);
@@ -133,12 +134,12 @@ bool is_model_folder(const std::string& path) {
   return fs::is_regular_file(in(path, config_name), trouble);
 }
 
-model_folder::model_folder(std::string path, bool from_scratch)
+model_folder::model_folder(std::string path, folder_use use)
   : path_(std::move(path)) {
   const auto config = in(path_, config_name);
   config_ = read_file(config);
-  options_ = options_of(config_, config);
-  if (from_scratch)
+  options_ = options_of(config_, config, use == folder_use::inference);
+  if (use == folder_use::from_scratch)
     return;
   weights_ = std::make_shared<const safetensors_files>(open_weights(path_));
   // Published files of GPT-2 name the model's inside alone.
@@ -301,8 +302,13 @@ safetensors_files open_weights(const std::string& folder) {
   }
   const auto index = in(folder, index_name);
   if (!fs::exists(index, trouble))
-    fail(error_code::io, "{}: has neither {} nor {}", printable(folder),
-         single_name, index_name);
+    fail(error_code::io, "{}: has neither {} nor {}{}", printable(folder),
+         single_name, index_name,
+         fs::exists(in(folder, "pytorch_model.bin"), trouble)
+             || fs::exists(in(folder, "pytorch_model.bin.index.json"), trouble)
+           ? "; convert its pytorch_model.bin with save_pretrained of a newer "
+             "transformers"
+           : "");
   const auto parts = parts_of(index);
   std::set<std::string> names;
   for (const auto& [name, part] : parts)

@@ -12,6 +12,10 @@
 
 namespace troupe {
 
+/// What a model_folder is read for. `inference`: dropout does not matter;
+/// `from_scratch`: to be trained without its weights, which are not read.
+enum class folder_use : std::uint8_t { training, from_scratch, inference };
+
 /// A model as Hugging Face's transformers stores it: config.json and, unless it
 /// is to be trained from scratch, its weights; other files (of a tokenizer) are
 /// carried along.
@@ -19,8 +23,9 @@ class model_folder {
  public:
   /// Reads config.json and the headers of the weights. Throws `io` and
   /// `invalid_checkpoint` naming what is missing, of another shape, not known
-  /// to the model, or not understood. `from_scratch`: no weights are read.
-  model_folder(std::string path, bool from_scratch);
+  /// to the model, or not understood.
+  explicit model_folder(std::string path,
+                        folder_use use = folder_use::training);
 
   const std::string& path() const { return path_; }
   /// The text of config.json.

@@ -95,6 +95,19 @@ TEST_CASE("a folder in place of a file, or beneath one, is refused") {
   cli::require_outputs(options);
 }
 
+TEST_CASE("an output in place of a file of the model is refused") {
+  const watched_files at;
+  std::filesystem::create_directory(at.folder / "model");
+  at.folder.write("model/config.json", "{}");
+  auto options = at.writing({}, {});
+  options.model.name = at.folder / "model";
+  options.output.save_parameters =
+    at.folder.write("model/model.safetensors", "");
+  at.refused(options, "is also the file of --model");
+  options.output.save_parameters = at.folder / "model/trained.safetensors";
+  cli::require_outputs(options);
+}
+
 TEST_CASE("a folder that is to be new takes nothing else") {
   const watched_files at;
   const auto folder = at.folder / "new";

@@ -17,7 +17,8 @@ constexpr std::int64_t most_layers = 1 << 16;
 void require_no_dropout(model_config& config,
                         std::initializer_list<const char*> names) {
   for (const auto* name : names)
-    if (const auto share = config.number(name, 0); share != 0)
+    if (const auto share = config.number(name, 0);
+        share != 0 && !config.infers())
       config.refuse(name, fmt::format("is {}: troupe trains without dropout; "
                                       "set it to 0 to accept that",
                                       share));

@@ -23,8 +23,10 @@ json parsed_object(const std::string& text, const std::string& origin) {
   return fields;
 }
 
-model_config::model_config(const std::string& text, std::string origin)
-  : model_config(parsed_object(text, origin), origin, {}) {
+model_config::model_config(const std::string& text, std::string origin,
+                           bool infers)
+  : model_config(parsed_object(text, origin), origin, std::string()) {
+  infers_ = infers;
   // Of transformers' own, of its outputs and other tasks, of the tokenizer, and
   // of generation: nothing that training computes.
   ignore({"_attn_implementation", "_attn_implementation_autoset",

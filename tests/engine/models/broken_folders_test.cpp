@@ -44,7 +44,7 @@ ordered config_of(bool tied) {
 }
 
 at::Tensor outputs_of(const std::string& folder) {
-  const model_folder read(folder, false);
+  const model_folder read(folder);
   const auto layers = read.build(at::kFloat, 1).layers;
   tensor_list values{at::arange(5).view({1, 5})};
   for (std::size_t i = 0; i < layers.size(); ++i)
@@ -59,7 +59,7 @@ std::vector<std::string> whole_folders(const temporary_folder& at) {
     const auto config = at / fmt::format("config{}", tied);
     fs::create_directory(config);
     std::ofstream(config + "/config.json") << config_of(tied).dump();
-    const model_folder fresh(config, true);
+    const model_folder fresh(config, folder_use::from_scratch);
     plain_loop loop(fresh.build(at::kFloat, 1).layers, {});
     for (const std::int64_t most : {1 << 20, 700}) {
       made.push_back(at / fmt::format("whole{}", made.size()));

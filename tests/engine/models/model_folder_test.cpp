@@ -58,7 +58,7 @@ struct sample_folder {
   explicit sample_folder(const json& config = llama_config()) {
     path.write("config.json", config.dump(2));
     path.write("tokenizer.json", "{}");
-    const model_folder folder(path / "", true);
+    const model_folder folder(path / "", folder_use::from_scratch);
     folder.save(path / "made", all_of(folder.build(at::kFloat, 1).layers), {},
                 at::kBFloat16, 1 << 30);
   }
@@ -74,7 +74,7 @@ struct sample_folder {
   }
   void refused(const std::string& why) const {
     INFO(why);
-    CHECK_THROWS_MATCHES(model_folder(made(), false), error, says(why));
+    CHECK_THROWS_MATCHES(model_folder(made()), error, says(why));
   }
 
   temporary_folder path;
@@ -85,7 +85,7 @@ struct sample_folder {
 TEST_CASE("a model that was read and saved has the same bytes") {
   const sample_folder at;
   for (const std::int64_t most : {std::int64_t{1} << 30, std::int64_t{300}}) {
-    const model_folder folder(at.made(), false);
+    const model_folder folder(at.made());
     const auto target = at.path / fmt::format("copy{}", most);
     folder.save(target, all_of(folder.build(at::kFloat, 1).layers), {}, {},
                 most);
@@ -105,7 +105,7 @@ TEST_CASE("a model that was read and saved has the same bytes") {
 
 TEST_CASE("weights are converted, and the configuration says so") {
   const sample_folder at;
-  const model_folder folder(at.made(), false);
+  const model_folder folder(at.made());
   const auto layers = folder.build(at::kFloat, 1).layers;
   CHECK(all_of(layers)[0].second.scalar_type() == at::kFloat);
   CHECK(
@@ -123,7 +123,7 @@ TEST_CASE("a configuration keeps its dtype where weights keep theirs") {
   config["torch_dtype"] = "float32";  // the weights are bf16
   const auto text = config.dump(1);
   std::ofstream(at.file("config.json")) << text;
-  const model_folder folder(at.made(), false);
+  const model_folder folder(at.made());
   folder.save(at.path / "copy", all_of(folder.build(at::kFloat, 1).layers), {},
               {}, 1 << 30);
   CHECK(content(at.path / "copy/config.json") == text);
@@ -144,7 +144,7 @@ TEST_CASE("published names without the model's prefix are found and kept") {
     tensors.emplace_back(name.substr(name.find('.') + 1), value);
   tensors.emplace_back("h.0.attn.bias", at::zeros({1, 1, 8, 8}));
   at.rewrite(tensors);
-  const model_folder folder(at.made(), false);
+  const model_folder folder(at.made());
   folder.save(at.path / "copy", all_of(folder.build(at::kFloat, 1).layers), {},
               {}, 1 << 30);
   const auto copy = open_weights(at.path / "copy");
@@ -157,7 +157,7 @@ TEST_CASE("published names without the model's prefix are found and kept") {
 
 TEST_CASE("adapters are saved as PEFT does, or merged") {
   const sample_folder at;
-  const model_folder folder(at.made(), false);
+  const model_folder folder(at.made());
   const lora_options lora{
     .rank = 2, .alpha = 6, .modules = "*.1.*.q_proj,up_proj"};
   const auto layers = folder.build(at::kFloat, 1, {.lora = lora}).layers;
@@ -230,8 +230,22 @@ TEST_CASE("broken weights are refused by name, before any work") {
     "has model.layers.2.x.weight, which the model of config.json does");
   write(at.file("model.safetensors"), "short");
   at.refused("model.safetensors");
+  write(at.file("model.safetensors"),
+        "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n");
+  at.refused("model.safetensors: is a pointer of Git LFS, not the file");
   std::filesystem::remove(at.file("model.safetensors"));
   at.refused("has neither model.safetensors nor");
+  write(at.file("pytorch_model.bin"), "pickled");
+  at.refused("convert its pytorch_model.bin with save_pretrained");
+}
+
+TEST_CASE("a model with dropout can be inferred with, but not trained") {
+  const sample_folder at;
+  auto fields = llama_config();
+  fields["attention_dropout"] = 0.1;
+  write(at.file("config.json"), fields.dump());
+  at.refused("attention_dropout is 0.1: troupe trains without dropout");
+  CHECK_NOTHROW(model_folder(at.made(), folder_use::inference));
 }
 
 TEST_CASE("an index that does not fit its parts is refused") {
@@ -250,7 +264,7 @@ TEST_CASE("an index that does not fit its parts is refused") {
     write(at.file("model.safetensors.index.json"), fields.dump());
   };
   index({{"weight_map", map}});
-  CHECK_NOTHROW(model_folder(at.made(), false));
+  CHECK_NOTHROW(model_folder(at.made()));
   index(json::array());
   at.refused("is not a JSON object");
   index(json::object());

@@ -56,7 +56,7 @@ TEST_CASE("leftovers of a killed writer of a folder are removed") {
 TEST_CASE("values beyond the range of fp16 are refused") {
   const temporary_folder at;
   at.write("config.json", small_gpt2);
-  const model_folder fresh(at / "", true);
+  const model_folder fresh(at / "", folder_use::from_scratch);
   plain_loop loop(fresh.build(at::kFloat, 1).layers, {});
   auto parameters = loop.parameters();
   parameters[0].second = at::full({11, 8}, 1e6);
@@ -66,7 +66,7 @@ TEST_CASE("values beyond the range of fp16 are refused") {
     says(name + " has values beyond the range of fp16"));
   CHECK(!std::filesystem::exists(at / "half"));
   fresh.save(at / "wide", parameters, {}, at::kBFloat16, 1 << 20);
-  const model_folder wide(at / "wide", false);
+  const model_folder wide(at / "wide");
   CHECK_NOTHROW(make_layer(wide.build(at::kFloat, 1).layers, 0));
   CHECK_THROWS_MATCHES(make_layer(wide.build(at::kHalf, 1).layers, 0), error,
                        says("model.safetensors: has " + name
@@ -86,7 +86,7 @@ TEST_CASE("other files are copied, but not weights in other formats") {
     at.write(std::string(folder) + "/tool.jinja", folder);
   }
   std::filesystem::create_symlink("merges.txt", at / "link.txt");
-  const model_folder fresh(at / "", true);
+  const model_folder fresh(at / "", folder_use::from_scratch);
   plain_loop loop(fresh.build(at::kFloat, 1).layers, {});
   fresh.save(at / "out", loop.parameters(), {}, {}, 1 << 20);
   std::vector<std::string> names;
@@ -125,7 +125,7 @@ TEST_CASE("adapters are by default where PEFT has them") {
           "intermediate_size": 8, "max_position_embeddings": 16})"}}) {
     const temporary_folder at;
     at.write("config.json", config);
-    const model_folder fresh(at / "", true);
+    const model_folder fresh(at / "", folder_use::from_scratch);
     plain_loop loop(fresh.build(at::kFloat, 1, {.lora = {.rank = 2}}).layers,
                     {});
     for (const auto& [name, value] : loop.parameters())
@@ -138,7 +138,7 @@ TEST_CASE("adapters are by default where PEFT has them") {
 TEST_CASE("a tied head gets no adapter, which the embeddings would need too") {
   const temporary_folder at;
   at.write("config.json", small_gpt2);
-  const model_folder fresh(at / "", true);
+  const model_folder fresh(at / "", folder_use::from_scratch);
   plain_loop loop(
     fresh.build(at::kFloat, 1, {.lora = {.rank = 2, .modules = "*"}}).layers,
     {});
@@ -158,7 +158,7 @@ TEST_CASE("an adapter of GPT-2's head is merged, which is not transposed") {
   auto fields = nlohmann::json::parse(small_gpt2);
   fields["tie_word_embeddings"] = false;
   at.write("config.json", fields.dump());
-  const model_folder fresh(at / "", true);
+  const model_folder fresh(at / "", folder_use::from_scratch);
   const lora_options lora{.rank = 2, .modules = "lm_head,c_fc"};
   plain_loop loop(fresh.build(at::kFloat, 1, {.lora = lora}).layers, {});
   auto parameters = loop.parameters();
