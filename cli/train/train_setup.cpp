@@ -137,6 +137,9 @@ void warn_of_idle_flags(const train_options& o) {
     spdlog::warn(
       "--offload-activations saves no memory on a CPU, where host and device "
       "memory are the same; use it with --device cuda");
+}
+
+void warn_of_bytes(const train_options& o) {
   if (!o.model.is_folder() || o.data.text_format != "auto"
       || !std::filesystem::exists(o.model.name + "/tokenizer.json"))
     return;
@@ -284,6 +287,7 @@ train_setup make_setup(const train_options& o) {
                                            : parts.schedule,
                   parts.shape.breadth);
   warn_of_idle_flags(o);
+  warn_of_bytes(o);
   run.sharding = sharding_of(o);
   run.numerics = numerics_for(o, setup.model);
   set_order(run.execution, o.order, run.schedule.ranks());

@@ -54,6 +54,13 @@ rotary_options rotary_of(const json& scaling) {
 
 }  // namespace
 
+TEST_CASE("dropout matters to training alone") {
+  const auto fields = config_of("llama", {{"attention_dropout", 0.1}});
+  CHECK_THROWS_MATCHES(read(fields), error, says("troupe trains without"));
+  model_config inferred(fields.dump(), "config.json", true);
+  CHECK_NOTHROW(read_decoder(inferred));
+}
+
 TEST_CASE("the older field of rotary scaling goes before the newer one") {
   const json newer{{"rope_type", "default"}, {"rope_theta", 500}};
   const auto both = read(
