@@ -135,7 +135,7 @@ class meeting {
     members_[static_cast<std::size_t>(who->process)] = who;
     controls_[who->process] = peer;
     co_await welcome_if_all_are_there();
-    // What comes behind is for the mesh.
+    // Whatever follows is for the mesh.
     while (!were_ready_.contains(who->process))
       co_await answer(who->process);
   }

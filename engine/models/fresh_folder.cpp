@@ -45,7 +45,7 @@ std::string without_slash(const std::string& path) {
   return (given.has_filename() ? given : given.parent_path()).string();
 }
 
-/// An empty folder is replaced in the end, which these can't be.
+/// Refuses empty folders that a rename can't replace.
 void require_replaceable(const std::string& folder) {
   std::error_code trouble;
   const auto refuse = [&](const char* why) {
