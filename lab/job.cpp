@@ -137,11 +137,16 @@ lane_rules rules_of(const job& job) {
   return rules;
 }
 
+/// Throws `invalid_argument` for an empty text.
 bool has_plan_text(const job& job) {
-  return job.source == schedule_source::text
-         && (is_plan_text(job.text)
-             || (!is_text_form(job.text)
-                 && is_lowered(parse_cells(job.text, pasted))));
+  if (job.source != schedule_source::text)
+    return false;
+  if (job.text.find_first_not_of(" \t\r\n,") == std::string::npos)
+    fail(error_code::invalid_argument,
+         "the text is empty; paste a CSV, a schedule's text form, or a plan");
+  return is_plan_text(job.text)
+         || (!is_text_form(job.text)
+             && is_lowered(parse_cells(job.text, pasted)));
 }
 
 plan plan_of_text(const job& job) {
@@ -150,14 +155,7 @@ plan plan_of_text(const job& job) {
   return made;
 }
 
-void require_text(const job& job) {
-  if (job.text.find_first_not_of(" \t\r\n,") == std::string::npos)
-    fail(error_code::invalid_argument,
-         "the text is empty; paste a CSV, a schedule's text form, or a plan");
-}
-
 schedule lanes_of_text(const job& job) {
-  require_text(job);
   if (has_plan_text(job))
     return schedule_of(plan_of_text(job));
   return limited(is_text_form(job.text) ? from_text_form(job.text, pasted)
@@ -238,8 +236,6 @@ schedule make_lanes(const job& job) {
 }
 
 plan make_plan(const job& job) {
-  if (job.source == schedule_source::text)
-    require_text(job);
   auto made = has_plan_text(job) ? plan_of_text(job) : compile(make_lanes(job));
   for (auto& channel : made.channels)
     if (job.credits > 0)
