@@ -133,7 +133,8 @@ safetensors_file::safetensors_file(const std::string& path) : file_(path) {
     refuse_checkpoint(path, "is too short for a safetensors file");
   const std::string_view all(reinterpret_cast<const char*>(bytes.data()),
                              bytes.size());
-  if (all.starts_with("version https://git-lfs"))
+  if (all.starts_with("version ")
+      && all.substr(0, 64).find("git-lfs") != std::string_view::npos)
     refuse_checkpoint(path,
                       "is a pointer of Git LFS, not the file itself; run "
                       "'git lfs pull' where it was cloned");

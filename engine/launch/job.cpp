@@ -135,7 +135,7 @@ class meeting {
     members_[static_cast<std::size_t>(who->process)] = who;
     controls_[who->process] = peer;
     co_await welcome_if_all_are_there();
-    // Whatever follows is for the mesh.
+    // The mesh reads all further bytes.
     while (!were_ready_.contains(who->process))
       co_await answer(who->process);
   }

@@ -251,20 +251,20 @@ TEST_CASE("flags that a model folder contradicts are refused") {
   at.refused("train --vocabulary 300" + model, "has 256; omit the flag");
   for (const auto* size : {"--heads 3", "--d-model 16", "--tie-embeddings"})
     at.refused("train " + std::string(size) + model, "; omit the flag");
-  at.refused("train --lora-rank 2 --lora-modules x" + model,
-             "matches no linear module");
-  at.refused("train --lora-rank 2 --lora-modules q_prj,v_proj" + model,
-             "'q_prj' matches no linear module; close to it: q_proj");
-  at.refused("train --lora-rank 2 --lora-modules q_proj," + model,
-             "'' is empty; write globs such as");
-  at.refused("train --lora-modules q_proj" + model,
-             "--lora-modules has no effect without --lora-rank");
-  at.refused("train --lora-alpha 16" + model,
-             "--lora-alpha has no effect without --lora-rank");
-  at.refused("train --save-dtype bf16" + model,
-             "--save-dtype has no effect without --save-model");
-  at.refused("train --max-shard-size 1GB" + model,
-             "--max-shard-size has no effect without --save-model");
+  const std::pair<std::string, std::string> cases[]{
+    {"--lora-rank 2 --lora-modules x", "matches no linear module"},
+    {"--lora-rank 2 --lora-modules q_prj,v_proj",
+     "'q_prj' matches no linear module; close to it: q_proj"},
+    {"--lora-rank 2 --lora-modules q_proj,",
+     "'' is empty; write globs such as"},
+    {"--lora-modules q_proj",
+     "--lora-modules has no effect without --lora-rank"},
+    {"--lora-alpha 16", "--lora-alpha has no effect without --lora-rank"},
+    {"--save-dtype bf16", "--save-dtype has no effect without --save-model"},
+    {"--max-shard-size 1GB",
+     "--max-shard-size has no effect without --save-model"}};
+  for (const auto& [flags, why] : cases)
+    at.refused("train " + flags + model, why);
   at.refused("train --save-adapter " + (at.folder / "x") + model,
              "give their --lora-rank");
   at.refused("train --save-model " + (at.folder / "x"),

@@ -102,7 +102,7 @@ TEST_CASE("damaged files are refused with a reason") {
   };
   const std::string f = R"({"a":{"dtype":"F32","shape":[2],"data_offsets":)";
   refused("abc", "too short");
-  refused("version https://git-lfs\n", "is a pointer of Git LFS");
+  refused("version of git-lfs, 1\noid sha256:0\n", "is a pointer of Git LFS");
   refused(with_header("{}", 0).substr(0, 9), "announces a header of 2 bytes");
   refused(with_header("[1]", 0), "not a JSON object");
   refused(with_header("{]", 0), "not a JSON object");

@@ -162,8 +162,8 @@ TEST_CASE("a process that does not come is named") {
 
 namespace {
 
-/// Process 1 of 2, which sends a frame together with its last message of the
-/// rendezvous, and keeps its connections until it is told to end.
+/// Process 1 of 2. It sends its last message of the rendezvous and a frame of
+/// the mesh at once. Its destructor closes the connections.
 class hasty_process {
  public:
   explicit hasty_process(job_options options) : options_(std::move(options)) {
