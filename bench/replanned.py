@@ -1,7 +1,7 @@
 """The step that `troupe replan` announces for another order, beside what it takes.
 
     python bench/replanned.py --text book.txt [--processes 2] [--steps 24]
-        [--d-model 128] [--troupe build/release/bin/troupe]
+        [--d-model 128] [--summary] [--troupe build/release/bin/troupe]
 
 For each two schedules of one placement: a run that changes from the first to the
 second, back, and again (`troupe replan --force`). Each change but the last is
@@ -9,7 +9,7 @@ announced: by simulation before it, and by its trial steps after it. Both stand 
 the median step that followed. The speed of a shared machine changes from one minute to
 the next, which no simulation can know: its step is corrected by that of the first
 order, which is the mean of the time before the second and the time after it. Prints a
-Markdown table.
+Markdown table of all pairs, or with --summary one of how many are within 5 %.
 """
 
 import itertools
@@ -107,10 +107,12 @@ def main():
     ap.add_argument("--d-model", type=int, default=128)
     ap.add_argument("--steps", type=int, default=24)
     ap.add_argument("--shapes", default="1,2,v")
+    ap.add_argument("--summary", action="store_true")
     a = ap.parse_args()
-    heading("from", "to", "announced ms", "+-", "trial steps", "measured ms",
-            "difference", "simulated ms", "from, before and after",
-            "difference of simulated")
+    if not a.summary:
+        heading("from", "to", "announced ms", "+-", "trial steps", "measured ms",
+                "difference", "simulated ms", "from, before and after",
+                "difference of simulated")
     off, off_on_paper = [], []
     for shape in a.shapes.split(","):
         names = SHAPES[int(shape) if shape.isdigit() else shape]
@@ -119,14 +121,17 @@ def main():
             speed = (before + after) / 2 / before  # of the machine, meanwhile
             off.append(answer["then"] / took - 1)
             off_on_paper.append(answer["predicted"] * speed / took - 1)
-            row(first, second, f"{answer['then']:.1f}",
-                f"{100 * answer['uncertainty']:.1f} %", answer["trial_steps"],
-                f"{took:.1f}", f"{100 * off[-1]:+.1f} %", f"{answer['predicted']:.1f}",
-                f"{before:.1f}, {after:.1f}", f"{100 * off_on_paper[-1]:+.1f} %")
+            if not a.summary:
+                row(first, second, f"{answer['then']:.1f}",
+                    f"{100 * answer['uncertainty']:.1f} %", answer["trial_steps"],
+                    f"{took:.1f}", f"{100 * off[-1]:+.1f} %",
+                    f"{answer['predicted']:.1f}", f"{before:.1f}, {after:.1f}",
+                    f"{100 * off_on_paper[-1]:+.1f} %")
+    print()
+    heading("step", "pairs", "within 5 %", "at most")
     for what, found in ("announced", off), ("simulated", off_on_paper):
-        within = sum(abs(each) <= 0.05 for each in found)
-        print(f"\n{what}: {within} of {len(found)} within 5 %, "
-              f"at most {100 * max(map(abs, found)):.1f} %")
+        row(what, len(found), sum(abs(each) <= 0.05 for each in found),
+            f"{100 * max(map(abs, found)):.1f} %")
 
 
 main()

@@ -38,6 +38,9 @@ TABLES = {
     "orders": BIN + "orders --seeds 3 --steps 3",
     "search": "python bench/search.py",
     "replan": BIN + "replan",
+    "replanned": "python bench/replanned.py --text {text} --steps 16 --summary",
+    "replanned-two-processes": "python bench/replanned.py --text {text} --steps 16 --processes 2 "
+                               "--shapes 1 --summary",
     "generation": BIN + "generation --tokens 64 --runs 3",
     "steps-on-paper": BIN + "orders --catalogue --steps 3",
     "prediction": "python bench/prediction.py --text {text}",
