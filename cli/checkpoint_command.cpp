@@ -18,6 +18,7 @@
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
+#include "troupe/engine/checkpoint/folder_lock.hpp"
 #include "troupe/engine/checkpoint/stored_checkpoint.hpp"
 
 namespace troupe::cli {
@@ -165,15 +166,34 @@ void remove_empty(const std::vector<std::filesystem::path>& folders) {
     std::filesystem::remove(folder, trouble);
 }
 
-void split(const file_settings& given) {
-  const checkpoint_folder to(given.output);
-  auto about = manifest_for(given.path);
-  const auto step = about.progress.step;
-  const auto steps = to.steps();
-  if (!steps.empty())
+void require_none(const checkpoint_folder& folder) {
+  if (const auto steps = folder.steps(); !steps.empty())
     fail(error_code::invalid_argument,
          "-o {}: already holds a checkpoint of step {}; give another folder",
-         printable(given.output), steps.front());
+         printable(folder.path()), steps.front());
+}
+
+void write_whole(const checkpoint_folder& to, manifest about,
+                 const std::vector<parameter_list>& parts) {
+  const auto step = about.progress.step;
+  const auto count = static_cast<std::int32_t>(parts.size());
+  try {
+    for (std::int32_t part = 0; part < count; ++part)
+      to.write_part(step, part, parts[static_cast<std::size_t>(part)]);
+    const auto problem = to.complete(std::move(about), count, {});
+    if (!problem.empty())
+      spdlog::warn("the checkpoint is complete, but: {}", problem);
+  } catch (...) {
+    to.discard(step);
+    throw;
+  }
+}
+
+void split(const file_settings& given) {
+  const checkpoint_folder to(given.output);
+  require_none(to);
+  auto about = manifest_for(given.path);
+  const auto step = about.progress.step;
   const auto tensors = stored_tensors(given.path, true);
   if (given.parts > std::max<std::int64_t>(1, std::ssize(tensors)))
     fail(error_code::invalid_argument,
@@ -183,14 +203,11 @@ void split(const file_settings& given) {
   const auto parts = parts_of(tensors, given.parts);
   const auto absent = absent_folders(given.output);
   try {
+    const folder_lock own(given.output);
+    require_none(to);
     to.prepare();
-    for (std::int32_t part = 0; part < given.parts; ++part)
-      to.write_part(step, part, parts[static_cast<std::size_t>(part)]);
-    const auto problem = to.complete(std::move(about), given.parts, {});
-    if (!problem.empty())
-      spdlog::warn("{}", problem);
+    write_whole(to, std::move(about), parts);
   } catch (...) {
-    to.discard(step);
     remove_empty(absent);
     throw;
   }

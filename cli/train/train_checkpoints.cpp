@@ -196,7 +196,9 @@ std::unique_ptr<folder_lock> lock_checkpoints(const train_options& options,
   auto made = std::make_unique<folder_lock>(folder);
   if (!made->problem().empty())
     spdlog::warn("{}; no other job may use the folder", made->problem());
-  checkpoint_folder(folder).prepare();
+  if (const auto problem = checkpoint_folder(folder).prepare();
+      !problem.empty())
+    spdlog::warn("a file of an earlier run remains: {}", problem);
   return made;
 }
 
@@ -254,10 +256,10 @@ void checkpoint_saver::write(const run_progress& progress,
   } catch (...) {
     if (!leads(job_))  // before the others meet the consequences
       job_->note(0, fmt::format("{} {}", progress.step, thrown_text()));
-    if (!job_)
+    if (leads(job_))  // first: space for the mark, if the disk is full
       folder_.discard(progress.step);
-    else
-      folder_.discard_for_all(progress.step);
+    if (job_)
+      folder_.refuse(progress.step);
     if (leads(job_))
       throw_first_cause(progress.step);
     throw;
@@ -278,8 +280,7 @@ void checkpoint_saver::complete(const run_progress& progress,
   notes_.erase(notes_.begin(), notes_.upper_bound(progress.step));
   spdlog::info("checkpoint {}", printable(folder_.path_of(progress.step)));
   if (!problem.empty())
-    spdlog::warn("the checkpoint is complete, but an older file remains: {}",
-                 problem);
+    spdlog::warn("the checkpoint is complete, but: {}", problem);
 }
 
 /// After a failure: throws that of another process, if it caused this one.

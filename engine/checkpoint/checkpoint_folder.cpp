@@ -78,6 +78,19 @@ void synchronise(const std::string& folder) {
     fail_io(folder, "synchronised", std::strerror(errno));
 }
 
+/// What failed first of several pieces of work that don't need each other.
+struct first_problem {
+  void attempt(const auto& work) {
+    try {
+      work();
+    } catch (const error& reason) {
+      if (text.empty())
+        text = reason.what();
+    }
+  }
+  std::string text{};
+};
+
 /// A part's size and sum: written beside it, once it is complete.
 std::string receipt_path(const std::string& folder, std::int32_t part) {
   return (fs::path(folder) / (part_name(part) + ".written")).string();
@@ -112,6 +125,15 @@ void require_not_discarded(const std::string& folder, bool discarded) {
          folder);
 }
 
+void require_part(const std::string& folder, const checkpoint_file& part) {
+  std::error_code trouble;
+  const auto path = (fs::path(folder) / part.name).string();
+  if (const auto bytes = fs::file_size(path, trouble);
+      trouble || bytes != part.bytes)
+    fail(error_code::io, "{}: has vanished, or another program has changed it",
+         path);
+}
+
 checkpoint_file wait_for_part(const std::string& folder,
                               const std::string& discarded, std::int32_t part,
                               const std::function<bool()>& give_up) {
@@ -120,8 +142,10 @@ checkpoint_file wait_for_part(const std::string& folder,
     if (auto found = receipt(folder, part))
       return *found;
     std::error_code trouble;
-    require_not_discarded(
-      folder, !fs::exists(folder, trouble) || fs::exists(discarded, trouble));
+    require_not_discarded(folder, fs::exists(discarded, trouble));
+    if (!fs::exists(folder, trouble))
+      fail(error_code::io, "{}: has vanished; was it moved or removed?",
+           folder);
     if (give_up && give_up())
       fail(error_code::interrupted,
            "{}: part {} was not written; no checkpoint is made", folder, part);
@@ -155,22 +179,24 @@ std::string checkpoint_folder::discarded(std::int64_t step) const {
   return hidden(step, (attempt_ + ".discarded").c_str());
 }
 
-void checkpoint_folder::prepare() const {
+std::string checkpoint_folder::prepare() const {
   require_writable_folder(path_);
+  first_problem problem;
   for (const auto& entry : entries_of(path_))
     if (const auto name = entry.path().filename().string();
-        name.starts_with(fmt::format(".{}", prefix)))
-      put_back_or_remove(name);
+        name.starts_with(fmt::format(".{}", prefix)) && !put_back(name))
+      problem.attempt([&] { remove_path(entry.path().string()); });
+  return problem.text;
 }
 
 // A process may have been killed between the two renames that replace a
 // checkpoint.
-void checkpoint_folder::put_back_or_remove(const std::string& name) const {
-  const auto path = (fs::path(path_) / name).string();
+bool checkpoint_folder::put_back(const std::string& name) const {
   const auto step = step_of_hidden(name);
-  if (step && name.ends_with(".replaced") && !is_checkpoint(path_of(*step)))
-    return rename_path(path, path_of(*step));
-  remove_path(path);
+  if (!step || !name.ends_with(".replaced") || is_checkpoint(path_of(*step)))
+    return false;
+  rename_path((fs::path(path_) / name).string(), path_of(*step));
+  return true;
 }
 
 std::vector<std::int64_t> checkpoint_folder::steps() const {
@@ -211,32 +237,28 @@ std::string checkpoint_folder::complete(
     remove_path(receipt_path(folder, part));
   write_file_atomically((fs::path(folder) / manifest_name).string(),
                         to_json(what));
+  for (const auto& part : what.files)
+    require_part(folder, part);
   put_in_place(step);
-  synchronise(path_);
-  return clean_up(step, kept);
+  first_problem problem;
+  problem.attempt([&] { synchronise(path_); });
+  // A crash may still undo the renames: the older checkpoints remain.
+  return problem.text.empty() ? clean_up(step, kept) : problem.text;
 }
 
 std::string checkpoint_folder::clean_up(std::int64_t step,
                                         const kept_checkpoints& kept) const {
-  std::string problem;
-  const auto attempt = [&](const auto& work) {
-    try {
-      work();
-    } catch (const error& reason) {
-      if (problem.empty())
-        problem = reason.what();
-    }
-  };
-  attempt([&] { remove_path(hidden(step, "replaced")); });
-  attempt([&] {
+  first_problem problem;
+  problem.attempt([&] { remove_path(hidden(step, "replaced")); });
+  problem.attempt([&] {
     for (const auto& path : abandoned(step))
-      attempt([&] { remove_path(path); });
+      problem.attempt([&] { remove_path(path); });
   });
-  attempt([&] {
+  problem.attempt([&] {
     for (const auto old : outlived(kept))
-      attempt([&] { remove(old); });
+      problem.attempt([&] { remove(old); });
   });
-  return problem;
+  return problem.text;
 }
 
 void checkpoint_folder::put_in_place(std::int64_t step) const {
@@ -293,8 +315,7 @@ void checkpoint_folder::discard(std::int64_t step) const noexcept {
   fs::remove_all(partial(step), trouble);
 }
 
-void checkpoint_folder::discard_for_all(std::int64_t step) const noexcept {
-  discard(step);
+void checkpoint_folder::refuse(std::int64_t step) const noexcept {
   std::error_code trouble;
   fs::create_directory(discarded(step), trouble);
 }

@@ -36,9 +36,11 @@ class checkpoint_folder {
 
   const std::string& path() const { return path_; }
 
-  /// Makes the folder, and removes what killed processes have left in it.
-  /// For process 0, before any process writes. Throws `io`.
-  void prepare() const;
+  /// Makes the folder, and puts back or removes what killed processes have left
+  /// in it. For process 0, before any process writes. Returns a sentence if
+  /// something can't be removed, for example because a process of a killed job
+  /// still writes to it: it does no harm. Throws `io`.
+  std::string prepare() const;
 
   /// Steps of the checkpoints, damaged ones too; the last one first. None if
   /// there is no folder; throws `io` for one that can't be read.
@@ -54,8 +56,8 @@ class checkpoint_folder {
   /// need not be kept. Throws `io`, also where another process discarded them;
   /// `interrupted` where it gave up: then there is no checkpoint, and one of
   /// this step that was there before still is. Returns a sentence if the
-  /// checkpoint is complete, but something older could not be removed; empty if
-  /// all is well.
+  /// checkpoint is complete, but the folder could not be synchronised or
+  /// something older not be removed; empty if all is well.
   std::string complete(manifest what, std::int32_t parts,
                        const kept_checkpoints& kept,
                        const std::function<bool()>& give_up = {}) const;
@@ -64,11 +66,12 @@ class checkpoint_folder {
   /// a run that resumes before them writes others of the same steps.
   void set_aside_after(std::int64_t step) const;
 
-  /// Removes the parts of a checkpoint that is not completed. Never throws.
+  /// Removes the parts of a checkpoint that is not completed. For process 0: a
+  /// removal by another one may meet the renames of `complete`. Never throws.
   void discard(std::int64_t step) const noexcept;
-  /// Also tells the other processes, whose `write_part` and `complete` of this
-  /// step fail from then on. Never throws.
-  void discard_for_all(std::int64_t step) const noexcept;
+  /// Tells the other processes, whose `write_part` and `complete` of this step
+  /// fail from then on. Never throws.
+  void refuse(std::int64_t step) const noexcept;
 
   /// The last checkpoint whose files are all as its manifest says; `refused`
   /// receives a sentence for each later one, which is damaged. Returns none if
@@ -81,7 +84,7 @@ class checkpoint_folder {
   std::string hidden(std::int64_t step, const char* what) const;
   std::string partial(std::int64_t step) const;
   std::string discarded(std::int64_t step) const;
-  void put_back_or_remove(const std::string& name) const;
+  bool put_back(const std::string& name) const;
   void put_in_place(std::int64_t step) const;
   std::string clean_up(std::int64_t step, const kept_checkpoints& kept) const;
   std::vector<std::string> abandoned(std::int64_t step) const;

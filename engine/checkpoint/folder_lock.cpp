@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
@@ -30,27 +31,35 @@ std::string text_of(int file) {
 }  // namespace
 
 folder_lock::folder_lock(const std::string& folder)
-  : path_((std::filesystem::path(folder) / ".lock").string()) {
-  require_writable_folder(folder);
-  for (;;) {
-    file_ = owned_descriptor(
+  : folder_(folder), path_((std::filesystem::path(folder) / ".lock").string()) {
+  lock();
+}
+
+void folder_lock::renew() {
+  if (!is_file_at(file_.get(), path_))
+    lock();
+}
+
+void folder_lock::lock() {
+  require_writable_folder(folder_);
+  do {
+    owned_descriptor file(
       ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-    if (file_.get() < 0)
+    if (file.get() < 0)
       fail_io(path_, "opened", std::strerror(errno));
-    const auto trouble = lock_file(file_.get());
+    const auto trouble = lock_file(file.get());
     if (trouble == EAGAIN || trouble == EACCES)
       fail(error_code::io,
            "{}: in use: {} saves checkpoints there; wait until it has ended, "
            "or give another folder",
-           folder, text_of(file_.get()));
+           folder_, text_of(file.get()));
+    file_ = std::move(file);
     if (trouble != 0) {
       problem_ =
         fmt::format("{}: can't be locked: {}", path_, std::strerror(trouble));
       return;
     }
-    if (is_file_at(file_.get(), path_))
-      break;
-  }
+  } while (!is_file_at(file_.get(), path_));
   const auto text = fmt::format("process {} on {}", ::getpid(), host_name());
   if (::ftruncate(file_.get(), 0) != 0
       || ::pwrite(file_.get(), text.data(), text.size(), 0) < 0)

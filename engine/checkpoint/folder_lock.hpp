@@ -9,13 +9,16 @@ namespace troupe {
 /// Keeps a folder for one job while it lives: a record lock (fcntl) on a hidden
 /// file in it, which the kernel releases when its process ends, also after
 /// kill -9, and which network file systems know. On file systems without
-/// record locks nothing is kept. Any thread.
+/// record locks nothing is kept. One thread at a time.
 class folder_lock {
  public:
   /// Throws `io` if another job has the folder, with the process and host that
   /// hold it; and if the folder can't be made or written to.
   explicit folder_lock(const std::string& folder);
   ~folder_lock();
+  /// Locks again if the folder or the file was removed or moved meanwhile.
+  /// Throws as the constructor: another job may have the folder by now.
+  void renew();
   folder_lock(const folder_lock&) = delete;
   folder_lock& operator=(const folder_lock&) = delete;
 
@@ -24,6 +27,9 @@ class folder_lock {
   const std::string& problem() const { return problem_; }
 
  private:
+  void lock();
+
+  std::string folder_;
   std::string path_, problem_;
   owned_descriptor file_;
 };

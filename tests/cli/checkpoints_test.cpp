@@ -12,6 +12,7 @@
 
 #include "../files.hpp"
 #include "background_program.hpp"
+#include "troupe/engine/checkpoint/folder_lock.hpp"
 #include "troupe_program.hpp"
 
 using Catch::Matchers::ContainsSubstring;
@@ -324,6 +325,19 @@ TEST_CASE("a split that fails leaves no folder of its own") {
   std::filesystem::create_directory(here.at / "old");
   CHECK(split(here.at / "old/").exit_code == 1);
   CHECK(std::filesystem::is_empty(here.at / "old"));
+}
+
+TEST_CASE("a split does not write to a folder that a job has") {
+  const runs here;
+  here.trained("--ranks 2 --microbatches 2 --steps 0");
+  const troupe::folder_lock job(here.at / "c");
+  const auto part = here.at / "c/.step-00000001.job.partial";
+  std::filesystem::create_directory(part);
+  const auto run = run_troupe("checkpoint split", here.at / "out.safetensors",
+                              "--parts 2 -o " + (here.at / "c"));
+  CHECK(run.exit_code == 1);
+  CHECK_THAT(run.output, ContainsSubstring("in use: process"));
+  CHECK(std::filesystem::exists(part));
 }
 
 TEST_CASE("a path whose file can't be looked up is refused by name") {

@@ -139,15 +139,39 @@ TEST_CASE("a folder is one job's until its lock goes") {
   CHECK(entries_in(folder) == 1);
 }
 
-TEST_CASE("a checkpoint that fails leaves nothing, and nobody waits for it") {
+TEST_CASE(
+  "a folder that was removed is locked again, unless another job has "
+  "it") {
+  const temporary_folder at;
+  const auto folder = at / "all";
+  folder_lock own(folder);
+  std::filesystem::remove_all(folder);
+  own.renew();
+  CHECK_THROWS_MATCHES(folder_lock{folder}, error, says("in use"));
+  std::filesystem::rename(folder, at / "moved");
+  {
+    folder_lock other(folder);
+    CHECK_THROWS_MATCHES(own.renew(), error, says("in use"));
+    std::filesystem::remove_all(at / "moved");
+    CHECK_THROWS_MATCHES(folder_lock{folder}, error, says("in use"));
+    other.renew();
+  }
+  own.renew();
+  CHECK(entries_in(folder) == 1);
+}
+
+TEST_CASE("a checkpoint that fails leaves no parts, and nobody waits for it") {
   const prepared_folder made;
   const auto& [at, folder] = made;
   folder.write_part(5, 0, part_of(5, 0));
-  std::jthread other([&] { folder.discard(5); });
+  std::jthread other([&] { folder.refuse(5); });
   CHECK_THROWS_MATCHES(folder.complete(manifest_of(5), 2, {}), error,
                        says("could not write its part"));
-  CHECK(entries_in(at / "all") == 0);
-  folder.write_part(5, 1, part_of(5, 1));  // late
+  other.join();
+  folder.discard(5);
+  CHECK(entries_in(at / "all") == 1);
+  CHECK_THROWS_MATCHES(folder.write_part(5, 1, part_of(5, 1)), error,
+                       says("could not write its part"));
   save(folder, 6);
   CHECK(entries_in(at / "all") == 1);
 }

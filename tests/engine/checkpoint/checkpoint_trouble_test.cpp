@@ -1,6 +1,8 @@
 // Folders of checkpoints where the file system or another process fails.
 #include <ATen/ops/equal.h>
+#include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <fcntl.h>
 #include <sys/fsuid.h>
@@ -34,6 +36,22 @@ struct refused_renames {
     return !end.empty() && path.ends_with(end);
   }
   static inline std::string_view end{};
+};
+
+/// While it lives, this folder can't be synchronised.
+struct unsynchronised_folder {
+  explicit unsynchronised_folder(std::string path) { name = std::move(path); }
+  unsynchronised_folder(const unsynchronised_folder&) = delete;
+  unsynchronised_folder& operator=(const unsynchronised_folder&) = delete;
+  ~unsynchronised_folder() { name.clear(); }
+
+  static bool is(int descriptor) {
+    std::error_code trouble;
+    return !name.empty()
+           && std::filesystem::equivalent(
+             fmt::format("/proc/self/fd/{}", descriptor), name, trouble);
+  }
+  static inline std::string name{};
 };
 
 /// A file that is missing at first. It appears when an attempt to open it has
@@ -78,6 +96,14 @@ extern "C" int open(const char* path, int flags, ...) {
     errno = ENOENT;
   }
   return opened;
+}
+
+extern "C" int fsync(int descriptor) {
+  if (unsynchronised_folder::is(descriptor)) {
+    errno = EIO;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_fsync, descriptor));
 }
 
 TEST_CASE("a checkpoint is saved even if older ones can't be removed") {
@@ -129,17 +155,57 @@ TEST_CASE("a checkpoint that another process gave up is nobody's any more") {
   const prepared_folder made;
   const auto& [at, folder] = made;
   const checkpoint_folder other(at / "all");
-  other.discard_for_all(5);  // before the others begin
+  other.refuse(5);  // before the others begin
   CHECK_THROWS_MATCHES(folder.write_part(5, 0, part_of(5, 0)), error,
                        says("could not write its part"));
   folder.write_part(6, 0, part_of(6, 0));
-  other.discard_for_all(6);
-  // A third one had begun to write.
-  std::filesystem::create_directory(at / "all/.step-00000006.one.partial");
+  other.refuse(6);
   CHECK_THROWS_MATCHES(folder.complete(manifest_of(6), 2, {}), error,
                        says("could not write its part"));
   CHECK(save(folder, 7).empty());
   CHECK(entries_in(at / "all") == 1);
+}
+
+TEST_CASE("a part that has changed or vanished ends the checkpoint") {
+  const prepared_folder made;
+  const auto& [at, folder] = made;
+  save(folder, 4);
+  for (std::int32_t part = 0; part < 2; ++part)
+    folder.write_part(6, part, part_of(6, part));
+  const auto path =
+    at / "all/.step-00000006.one.partial/part-00001.safetensors";
+  SECTION("changed") {
+    std::filesystem::resize_file(path, 8);
+  }
+  SECTION("vanished") {
+    std::filesystem::remove(path);
+  }
+  CHECK_THROWS_MATCHES(folder.complete(manifest_of(6), 2, {.last = 1}), error,
+                       says(path + ": has vanished, or another program has"));
+  CHECK(folder.steps() == std::vector<std::int64_t>{4});
+}
+
+TEST_CASE("a folder that has vanished is no other process's fault") {
+  const prepared_folder made;
+  const auto& [at, folder] = made;
+  folder.write_part(4, 0, part_of(4, 0));
+  std::filesystem::remove_all(at / "all");
+  CHECK_THROWS_MATCHES(folder.complete(manifest_of(4), 1, {}), error,
+                       says("partial: has vanished; was it moved or removed?"));
+}
+
+TEST_CASE("a checkpoint that a crash may undo outlives no older one") {
+  const prepared_folder made;
+  const auto& [at, folder] = made;
+  save(folder, 4);
+  {
+    const unsynchronised_folder broken(at / "all");
+    CHECK(save(folder, 6, {.last = 1})
+          == at / "all: can't be synchronised: Input/output error");
+  }
+  CHECK(folder.steps() == std::vector<std::int64_t>{6, 4});
+  CHECK(save(folder, 8, {.last = 1}).empty());
+  CHECK(folder.steps() == std::vector<std::int64_t>{8});
 }
 
 TEST_CASE("a part is seen whenever another process completes it") {
@@ -156,6 +222,23 @@ TEST_CASE("a part is seen whenever another process completes it") {
                     })
           .empty());
   stored_checkpoint(folder.path_of(4)).verify();
+}
+
+TEST_CASE("what a killed job left is put up with if it can't be removed") {
+  const prepared_folder made;
+  const auto& [at, folder] = made;
+  std::filesystem::permissions(at / ".", std::filesystem::perms(0755));
+  std::filesystem::permissions(folder.path(), std::filesystem::perms(0777));
+  const auto left = at / "all/.step-00000004.other.partial";
+  std::filesystem::create_directory(left);
+  write_file(left + "/part-00000.safetensors", "some");
+  // Root could remove it: this thread's files are another user's meanwhile.
+  const auto own = ::setfsuid(65534);
+  CHECK_THAT(folder.prepare(),
+             Catch::Matchers::StartsWith(left + ": can't be removed"));
+  ::setfsuid(static_cast<uid_t>(own));
+  CHECK(folder.prepare().empty());
+  CHECK(entries_in(folder.path()) == 0);
 }
 
 TEST_CASE("a folder of checkpoints that can't be read is named") {
