@@ -80,13 +80,21 @@ void set_plain(const model_config& config, decoder_options& o,
   o.gated = false;
 }
 
+/// Of the layers that slide; 0: none does. A missing window is 4096, as in
+/// transformers, where null means none.
+std::int64_t read_window(model_config& config) {
+  config.ignore({"sliding_window"});
+  if (!config.flag("use_sliding_window", false))
+    return 0;
+  return config.whole("sliding_window",
+                      config.lists("sliding_window") ? 0 : 4096);
+}
+
 /// `use_sliding_window` with `layer_types` or `max_window_layers`.
 void read_windows(model_config& config, decoder_options& options) {
   const auto layers = static_cast<std::size_t>(options.layers);
-  const bool uses = config.flag("use_sliding_window", false);
-  const auto window = uses ? config.whole("sliding_window", 4096) : 0;
+  const auto window = read_window(config);
   const auto first = config.whole("max_window_layers", 28, 0);
-  config.ignore({"sliding_window"});
   options.windows.assign(layers, 0);
   const bool by_layer = config.has("layer_types");
   const auto types = by_layer
@@ -100,6 +108,10 @@ void read_windows(model_config& config, decoder_options& options) {
         && types[i] != "full_attention")
       config.refuse("layer_types",
                     fmt::format("has a layer of '{}'", types[i]));
+    if (by_layer && types[i] == "sliding_attention" && window == 0)
+      config.refuse("layer_types",
+                    "has a layer of 'sliding_attention', and no sliding_window "
+                    "is in use");
     const bool slides = by_layer ? types[i] == "sliding_attention"
                                  : static_cast<std::int64_t>(i) >= first;
     options.windows[i] = slides ? window : 0;
@@ -279,9 +291,7 @@ decoder_options read_qwen3_moe(model_config& config) {
   auto o = read_gated(config);
   o.query_norms = decoder_options::query_norm::head;
   o.query_bias = o.output_bias = config.flag("attention_bias", false);
-  const bool slides = config.flag("use_sliding_window", false);
-  const auto window = config.whole("sliding_window", 4096);
-  o.windows.assign(static_cast<std::size_t>(o.layers), slides ? window : 0);
+  o.windows.assign(static_cast<std::size_t>(o.layers), read_window(config));
   config.ignore({"max_window_layers"});
   o.experts.count =
     config.whole("num_local_experts", config.whole("num_experts", 128, 0), 0);

@@ -131,3 +131,34 @@ TEST_CASE("names that transformers does not read may not say otherwise") {
     read(config_of("gpt_neox", {{"partial_rotary_factor", 1}})), error,
     says("partial_rotary_factor is 1; supported: 0.25"));
 }
+
+TEST_CASE("a sliding window that is null is none, and a missing one is 4096") {
+  for (const auto* type : {"qwen2", "qwen3", "qwen3_moe"}) {
+    json fields = config_of(
+      type, {{"use_sliding_window", true}, {"num_experts_per_tok", 2}});
+    if (std::string_view(type) != "qwen3_moe") {
+      fields.erase("num_experts_per_tok");
+      fields["max_window_layers"] = 0;
+    }
+    CHECK(read(fields).windows == std::vector<std::int64_t>{4096, 4096});
+    fields["sliding_window"] = 3;
+    CHECK(read(fields).windows == std::vector<std::int64_t>{3, 3});
+    fields["sliding_window"] = nullptr;
+    CHECK(read(fields).windows == std::vector<std::int64_t>{0, 0});
+  }
+}
+
+TEST_CASE("layers that slide need a window") {
+  auto fields = config_of(
+    "qwen3", {{"use_sliding_window", true},
+              {"sliding_window", 3},
+              {"layer_types", {"full_attention", "sliding_attention"}}});
+  CHECK(read(fields).windows == std::vector<std::int64_t>{0, 3});
+  for (const auto& [name, value] : {std::pair{"sliding_window", json(nullptr)},
+                                    {"use_sliding_window", json(false)}}) {
+    fields[name] = value;
+    CHECK_THROWS_MATCHES(read(fields), error,
+                         says("layer_types has a layer of 'sliding_attention', "
+                              "and no sliding_window is in use"));
+  }
+}
