@@ -24,7 +24,8 @@ void require_no_dropout(model_config& config,
                                       share));
 }
 
-/// Where transformers has a default of its own for a missing field.
+/// Where transformers has a default of its own for a missing field; null means
+/// as many as there are heads.
 void require_key_heads(const model_config& config) {
   if (!config.lists("num_key_value_heads"))
     config.refuse("num_key_value_heads", "is missing");
@@ -147,6 +148,7 @@ decoder_options read_qwen2(model_config& config) {
 
 /// Qwen 3 (Yang et al., 2025): norms of each head's queries and keys.
 decoder_options read_qwen3(model_config& config) {
+  require_key_heads(config);
   auto o = read_gated(config, 128);
   o.query_norms = decoder_options::query_norm::head;
   o.query_bias = o.output_bias = config.flag("attention_bias", false);
@@ -288,6 +290,7 @@ decoder_options read_mixtral(model_config& config) {
 /// layers.
 decoder_options read_qwen3_moe(model_config& config) {
   using wholes = std::vector<std::int64_t>;
+  config.whole("num_key_value_heads");  // transformers refuses null here
   auto o = read_gated(config);
   o.query_norms = decoder_options::query_norm::head;
   o.query_bias = o.output_bias = config.flag("attention_bias", false);

@@ -162,3 +162,29 @@ TEST_CASE("layers that slide need a window") {
                               "and no sliding_window is in use"));
   }
 }
+
+TEST_CASE("a number of key heads is needed where it is not that of heads") {
+  for (const auto& type : decoder_types()) {
+    const auto name = std::string_view(type.name);
+    if (name.starts_with("gpt"))
+      continue;
+    auto fields = config_of(type.name.c_str(), {{"num_experts_per_tok", 2}});
+    if (name != "mixtral" && name != "qwen3_moe")
+      fields.erase("num_experts_per_tok");
+    CHECK(read(fields).key_heads == 2);
+    const auto refused = [&] {
+      CHECK_THROWS_MATCHES(read(fields), error,
+                           says("num_key_value_heads is missing"));
+    };
+    fields["num_key_value_heads"] = nullptr;
+    if (name == "qwen3_moe")
+      refused();
+    else
+      CHECK(read(fields).key_heads == 2);
+    fields.erase("num_key_value_heads");
+    if (name == "llama" || name == "olmo2")
+      CHECK(read(fields).key_heads == 2);
+    else
+      refused();
+  }
+}
