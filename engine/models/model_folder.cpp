@@ -24,11 +24,22 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr auto config_name = "config.json";
+constexpr auto adapter_name = "adapter_config.json";
 constexpr auto single_name = "model.safetensors";
 constexpr auto index_name = "model.safetensors.index.json";
 
 std::string in(const std::string& folder, const std::string& name) {
   return (fs::path(folder) / name).string();
+}
+
+/// transformers would load one that PEFT has saved beside the weights.
+void require_no_adapter(const std::string& folder) {
+  std::error_code trouble;
+  const auto adapter = in(folder, adapter_name);
+  if (fs::exists(adapter, trouble))
+    refuse_checkpoint(adapter,
+                      "the folder holds an adapter, which would be left out; "
+                      "merge it (merge_and_unload) or move it away");
 }
 
 decoder_options options_of(const std::string& text, const std::string& origin,
@@ -141,6 +152,7 @@ model_folder::model_folder(std::string path, folder_use use)
   options_ = options_of(config_, config, use == folder_use::inference);
   if (use == folder_use::from_scratch)
     return;
+  require_no_adapter(path_);
   weights_ = std::make_shared<const safetensors_files>(open_weights(path_));
   // Published files of GPT-2 name the model's inside alone.
   const auto tokens = options_.names.tokens + ".weight";

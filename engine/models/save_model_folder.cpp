@@ -19,9 +19,9 @@ namespace fs = std::filesystem;
 namespace {
 
 /// What a copy does not take over as it is: weights, also in the formats of
-/// other programs.
+/// other programs, and what describes those of an adapter.
 bool is_replaced(const std::string& name) {
-  if (name == "config.json")
+  if (name == "config.json" || name == "adapter_config.json")
     return true;
   for (const auto* end :
        {".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json",
