@@ -119,6 +119,29 @@ TEST_CASE(
       says("out/adapter_config.json: the folder holds an adapter"));
 }
 
+TEST_CASE("a configuration names its dtype in each field that it has") {
+  for (const std::vector<std::string>& given :
+       {std::vector<std::string>{"dtype", "torch_dtype"},
+        {"dtype"},
+        {"torch_dtype"},
+        {}}) {
+    const temporary_folder at;
+    auto fields = nlohmann::json::parse(small_gpt2);
+    for (const auto& name : given)
+      fields[name] = "float32";
+    at.write("config.json", fields.dump());
+    const model_folder fresh(at / "", folder_use::from_scratch);
+    plain_loop loop(fresh.build(at::kFloat, 1).layers, {});
+    fresh.save(at / "out", loop.parameters(), {}, at::kBFloat16, 1 << 20);
+    const auto made = nlohmann::json::parse(content(at / "out/config.json"));
+    const auto names =
+      given.empty() ? std::vector<std::string>{"dtype"} : given;
+    for (const auto& name : names)
+      CHECK(made[name] == "bfloat16");
+    CHECK(made.size() == fields.size() + (given.empty() ? 1 : 0));
+  }
+}
+
 TEST_CASE("fields of published models that switch nothing on are accepted") {
   auto fields = nlohmann::json::parse(small_gpt2);
   for (const auto& [name, value] :
