@@ -245,15 +245,20 @@ built_model model_folder::build(at::ScalarType dtype, std::uint64_t seed,
 
 built_model model_of_config(const std::string& config,
                             const std::string& origin,
-                            const decoder_choices& choices) {
-  return built(options_of(config, origin), choices, nullptr, at::kFloat);
+                            const decoder_choices& choices, folder_use use) {
+  return built(options_of(config, origin, use == folder_use::inference),
+               choices, nullptr, at::kFloat);
 }
 
 std::vector<std::string> differing_fields(const std::string& a,
                                           const std::string& b,
                                           const std::string& origin) {
-  const auto model = options_of(a, origin);
-  if (options_of(b, origin) == model)
+  // Whoever trains one of them has refused its dropout.
+  const auto read = [&](const std::string& text) {
+    return options_of(text, origin, /*infers=*/true);
+  };
+  const auto model = read(a);
+  if (read(b) == model)
     return {};
   const auto before = parsed_object(a, origin);
   const auto after = parsed_object(b, origin);
@@ -267,7 +272,7 @@ std::vector<std::string> differing_fields(const std::string& a,
       continue;
     different.push_back(name);
     try {
-      if (options_of(changed.dump(), origin) == model)
+      if (read(changed.dump()) == model)
         continue;
     } catch (const error&) {  // not without another change
     }

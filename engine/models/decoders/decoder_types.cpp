@@ -13,15 +13,22 @@ namespace {
 
 constexpr std::int64_t most_layers = 1 << 16;
 
-/// A probability of dropout, which must be 0: troupe trains without.
+/// Probabilities of dropout, which must be 0: troupe trains without. `usual`:
+/// those of fields that are missing.
 void require_no_dropout(model_config& config,
-                        std::initializer_list<const char*> names) {
-  for (const auto* name : names)
-    if (const auto share = config.number(name, 0);
-        share != 0 && !config.infers())
-      config.refuse(name, fmt::format("is {}: troupe trains without dropout; "
-                                      "set it to 0 to accept that",
-                                      share));
+                        std::initializer_list<const char*> names,
+                        double usual = 0) {
+  for (const auto* name : names) {
+    const auto share = config.number(name, usual);
+    if (share == 0 || config.infers())
+      continue;
+    config.refuse(name, fmt::format("is {}{}: troupe trains without dropout; "
+                                    "set it to 0 to accept that",
+                                    config.has(name) ? ""
+                                                     : "missing, which "
+                                                       "means ",
+                                    share));
+  }
 }
 
 /// Where transformers has a default of its own for a missing field; null means
@@ -207,7 +214,7 @@ decoder_options read_gpt2(model_config& config) {
     o.scales.push_back(
       (scales ? 1 / std::sqrt(static_cast<double>(o.head_size)) : 1)
       / (by_layer ? static_cast<double>(i + 1) : 1));
-  require_no_dropout(config, {"attn_pdrop", "embd_pdrop", "resid_pdrop"});
+  require_no_dropout(config, {"attn_pdrop", "embd_pdrop", "resid_pdrop"}, 0.1);
   // The order of a rounding, and heads for classification.
   config.ignore({"n_ctx", "reorder_and_upcast_attn", "summary_activation",
                  "summary_first_dropout", "summary_proj_to_labels",

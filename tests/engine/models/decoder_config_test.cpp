@@ -9,6 +9,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/models/decoders/decoder_types.hpp"
 #include "troupe/engine/models/decoders/rotary.hpp"
+#include "troupe/engine/models/model_folder.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -59,6 +60,26 @@ TEST_CASE("dropout matters to training alone") {
   CHECK_THROWS_MATCHES(read(fields), error, says("troupe trains without"));
   model_config inferred(fields.dump(), "config.json", true);
   CHECK_NOTHROW(read_decoder(inferred));
+}
+
+TEST_CASE("missing fields of GPT-2's dropout mean that there is some") {
+  json fields{{"model_type", "gpt2"}, {"vocab_size", 11},  {"n_embd", 8},
+              {"n_layer", 1},         {"n_head", 2},       {"attn_pdrop", 0},
+              {"embd_pdrop", 0},      {"resid_pdrop", 0.0}};
+  CHECK_NOTHROW(read(fields));
+  for (const auto* name : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) {
+    auto missing = fields;
+    missing.erase(name);
+    CHECK_THROWS_MATCHES(
+      read(missing), error,
+      says(std::string(name) + " is missing, which means 0.1: troupe trains"));
+    model_config inferred(missing.dump(), "config.json", true);
+    CHECK_NOTHROW(read_decoder(inferred));
+    CHECK(
+      differing_fields(missing.dump(), fields.dump(), "config.json").empty());
+    CHECK_NOTHROW(model_of_config(missing.dump(), "config.json", {},
+                                  folder_use::inference));
+  }
 }
 
 TEST_CASE("the older field of rotary scaling goes before the newer one") {
