@@ -3,16 +3,19 @@
 #include <ATen/ops/zeros.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
+#include <system_error>
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/generate/stored_model.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
+#include "troupe/cli/train/train_memory.hpp"
 #include "troupe/cli/train/train_output.hpp"
 #include "troupe/engine/data/token_file.hpp"
-#include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/launch/environment.hpp"
 #include "troupe/engine/plan/cost/costs.hpp"
 #include "troupe/engine/plan/cost/entries.hpp"
@@ -175,25 +178,6 @@ void require_enough_layers(const partition_options& o,
          counted(blocks + others, "stage"));
 }
 
-/// Counts values and gradients only: updates and activations need more. This
-/// machine holds its processes' share of the job's.
-void require_memory(std::int32_t replicas, double parameters) {
-  constexpr double gib = 1 << 30;
-  const auto place = read_environment();
-  const auto bytes =
-    8.0 * parameters * replicas * place.local_processes / place.processes;
-  const auto there = static_cast<double>(physical_bytes());
-  if (there > 0 && bytes > there)
-    fail(
-      error_code::invalid_argument,
-      "the model has {:.3g} parameters; with their gradients {} of {} "
-      "processes with {} replicas need {:.3g} GiB, and this machine has "
-      "{:.3g}; use a smaller model, --vocabulary, --seq or --data-parallel, or "
-      "more machines",
-      parameters, place.local_processes, place.processes, replicas, bytes / gib,
-      there / gib);
-}
-
 /// Each rank of this process is a thread.
 void require_threads(std::int32_t ranks, std::int32_t replicas) {
   constexpr std::int64_t most = 1024;
@@ -250,7 +234,7 @@ trainer_options pipeline_of(const train_options& o, const built_model& model) {
   require_enough_layers(parts, model);
   if (sizes_file(parts).empty())
     require_threads(parts.shape.ranks, parts.data_parallel);
-  require_memory(parts.data_parallel, model.parameters);
+  require_memory(o, model);
   if (!parts.plan.empty()) {
     run.plan = std::make_shared<const plan>(plan_from_file(parts.plan));
     run.schedule = schedule_of(*run.plan);
@@ -323,13 +307,6 @@ gradient_division division_of(const partition_options& o) {
 }
 
 }  // namespace
-
-std::optional<at::ScalarType> dtype_of(const std::string& word) {
-  static const std::map<std::string, at::ScalarType> known{
-    {"fp32", at::kFloat}, {"bf16", at::kBFloat16}, {"fp16", at::kHalf}};
-  const auto found = known.find(word);
-  return found == known.end() ? std::nullopt : std::optional(found->second);
-}
 
 numerics numerics_for(const train_options& o, const built_model& model) {
   using shape = learning_rate_schedule::shape;

@@ -132,8 +132,11 @@ built_model built(decoder_options options, const decoder_choices& choices,
   built_model made;
   made.layers = decoder(options, std::move(fill), dtype);
   made.blocks = {1, 1 + static_cast<std::int32_t>(options.layers)};
-  visit_shapes(options, [&](const std::string&, at::IntArrayRef shape) {
-    made.parameters += static_cast<double>(c10::multiply_integers(shape));
+  visit_shapes(options, [&](const std::string& name, at::IntArrayRef shape) {
+    const auto count = static_cast<double>(c10::multiply_integers(shape));
+    made.parameters += count;
+    if (choices.lora.rank > 0 && !is_adapter(name))
+      made.frozen += count;
   });
   return made;
 }
