@@ -142,16 +142,27 @@ void warn_of_idle_flags(const train_options& o) {
       "memory are the same; use it with --device cuda");
 }
 
+/// Whether a folder has a tokenizer, of any of transformers' kinds.
+bool has_tokenizer(const std::string& folder) {
+  return std::ranges::any_of(
+    std::to_array({"tokenizer.json", "tokenizer.model", "tokenizer_config.json",
+                   "vocab.json", "tekken.json"}),
+    [&](const char* name) {
+      std::error_code trouble;
+      return std::filesystem::exists(std::filesystem::path(folder) / name,
+                                     trouble);
+    });
+}
+
 void warn_of_bytes(const train_options& o) {
   if (!o.model.is_folder() || o.data.text_format != "auto"
-      || !std::filesystem::exists(o.model.name + "/tokenizer.json"))
+      || !has_tokenizer(o.model.name))
     return;
   for (const auto& path : o.data.text)
     if (guess_token_format(path) == token_format::bytes)
       spdlog::warn(
         "{} is read as bytes, and not by the model's tokenizer; convert it "
-        "with "
-        "scripts/tokenize, or give --text-format bytes",
+        "with scripts/tokenize, or give --text-format bytes",
         path);
 }
 
