@@ -275,6 +275,11 @@ train_setup make_setup(const train_options& o) {
   if (!o.output.save_adapter.empty() && o.model.choices.lora.rank == 0)
     throw error(error_code::invalid_argument,
                 "--save-adapter needs adapters; give their --lora-rank");
+  if (!o.output.save_adapter.empty() && o.model.from_scratch)
+    throw error(error_code::invalid_argument,
+                "--save-adapter: with --from-scratch, no folder would hold the "
+                "weights that the adapter belongs to; save the fresh model by "
+                "--steps 0 --save-model first, and adapt that");
   sample_of(o);  // which may refuse the prompt
   auto& run = setup.trainer = pipeline_of(o, setup.model);
   warn_of_breadth(!parts.plan.empty()      ? parts.plan

@@ -274,7 +274,9 @@ TEST_CASE("flags that a model folder contradicts are refused") {
     {"--lora-alpha 16", "--lora-alpha has no effect without --lora-rank"},
     {"--save-dtype bf16", "--save-dtype has no effect without --save-model"},
     {"--max-shard-size 1GB",
-     "--max-shard-size has no effect without --save-model"}};
+     "--max-shard-size has no effect without --save-model"},
+    {"--from-scratch --lora-rank 2 --save-adapter x",
+     "no folder would hold the weights that the adapter belongs to"}};
   for (const auto& [flags, why] : cases)
     at.refused("train " + flags + model, why);
   at.refused("train --save-adapter " + (at.folder / "x") + model,
