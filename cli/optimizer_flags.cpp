@@ -137,4 +137,11 @@ parameter_groups groups_for(const optimizer_flags& flags) {
   return groups;
 }
 
+std::optional<at::ScalarType> dtype_of(const std::string& word) {
+  static const std::map<std::string, at::ScalarType> known{
+    {"fp32", at::kFloat}, {"bf16", at::kBFloat16}, {"fp16", at::kHalf}};
+  const auto found = known.find(word);
+  return found == known.end() ? std::nullopt : std::optional(found->second);
+}
+
 }  // namespace troupe::cli

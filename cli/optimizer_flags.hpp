@@ -1,5 +1,8 @@
 #pragma once
 
+#include <c10/core/ScalarType.h>
+
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,5 +34,8 @@ optimizer_options optimizer_for(const optimizer_flags& flags);
 
 /// Throws `invalid_argument`.
 parameter_groups groups_for(const optimizer_flags& flags);
+
+/// "bf16"; none for "same" and "none".
+std::optional<at::ScalarType> dtype_of(const std::string& word);
 
 }  // namespace troupe::cli

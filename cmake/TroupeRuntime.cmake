@@ -160,9 +160,12 @@ troupe_tests(live DIRECTORY tests/monitors/live
 troupe_tests(dashboard DIRECTORY tests/monitors/dashboard
   DEPENDS troupe::dashboard troupe::models PCH trainings)
 troupe_tests(cli DIRECTORY tests/cli DEPENDS troupe::sinks troupe::live
-  troupe::launch troupe::models troupe::plan_commands PCH actors NEEDS troupe
-  SOURCES cli/model_flags.cpp cli/live/top_view.cpp
-    cli/train/train_checkpoints.cpp cli/train/train_files.cpp)
+  troupe::launch troupe::models troupe::plan_commands tomlplusplus::tomlplusplus
+  PCH actors NEEDS troupe
+  SOURCES cli/config_file.cpp cli/model_flags.cpp cli/optimizer_flags.cpp
+    cli/live/top_view.cpp
+    cli/train/train_checkpoints.cpp cli/train/train_files.cpp
+    cli/train/train_memory.cpp)
 if(TROUPE_TESTS)
   include(TroupeSnippets)
 endif()

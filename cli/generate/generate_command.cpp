@@ -213,6 +213,7 @@ generate_setup make_setup(const generate_options& o) {
   require_legal(setup.requests, setup.generation);
   auto run = o.run;
   run.data.batches = data;
+  run.steps = 0;  // nothing is trained
   run.partition.schedule = "breadth_first";
   run.partition.shape.microbatches = 1;
   setup.trainer = pipeline_of(run, setup.model.model);

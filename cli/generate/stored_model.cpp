@@ -79,8 +79,9 @@ class model_finder {
       lora.alpha = read<double>("lora-alpha", *alpha);
     lora.modules = text("lora-modules").value_or(lora.modules);
     const auto config = text(config_text).value_or("");
-    made.model = model_of_config(config, path_,
-                                 {.lora = lora, .length = made.data.length});
+    made.model =
+      model_of_config(config, path_, {.lora = lora, .length = made.data.length},
+                      folder_use::inference);
     made.text_ends = text_ends_of(config, path_);
     made.parameters = std::move(parameters);
     return made;

@@ -3,16 +3,19 @@
 #include <ATen/ops/zeros.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
+#include <system_error>
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/generate/stored_model.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
+#include "troupe/cli/train/train_memory.hpp"
 #include "troupe/cli/train/train_output.hpp"
 #include "troupe/engine/data/token_file.hpp"
-#include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/launch/environment.hpp"
 #include "troupe/engine/plan/cost/costs.hpp"
 #include "troupe/engine/plan/cost/entries.hpp"
@@ -139,16 +142,27 @@ void warn_of_idle_flags(const train_options& o) {
       "memory are the same; use it with --device cuda");
 }
 
+/// Whether a folder has a tokenizer, of any of transformers' kinds.
+bool has_tokenizer(const std::string& folder) {
+  return std::ranges::any_of(
+    std::to_array({"tokenizer.json", "tokenizer.model", "tokenizer_config.json",
+                   "vocab.json", "tekken.json"}),
+    [&](const char* name) {
+      std::error_code trouble;
+      return std::filesystem::exists(std::filesystem::path(folder) / name,
+                                     trouble);
+    });
+}
+
 void warn_of_bytes(const train_options& o) {
   if (!o.model.is_folder() || o.data.text_format != "auto"
-      || !std::filesystem::exists(o.model.name + "/tokenizer.json"))
+      || !has_tokenizer(o.model.name))
     return;
   for (const auto& path : o.data.text)
     if (guess_token_format(path) == token_format::bytes)
       spdlog::warn(
         "{} is read as bytes, and not by the model's tokenizer; convert it "
-        "with "
-        "scripts/tokenize, or give --text-format bytes",
+        "with scripts/tokenize, or give --text-format bytes",
         path);
 }
 
@@ -173,25 +187,6 @@ void require_enough_layers(const partition_options& o,
          counted(stages, "stage"), counted(o.shape.ranks, "rank"),
          counted(o.shape.stages_per_rank, "stage"),
          counted(blocks + others, "stage"));
-}
-
-/// Counts values and gradients only: updates and activations need more. This
-/// machine holds its processes' share of the job's.
-void require_memory(std::int32_t replicas, double parameters) {
-  constexpr double gib = 1 << 30;
-  const auto place = read_environment();
-  const auto bytes =
-    8.0 * parameters * replicas * place.local_processes / place.processes;
-  const auto there = static_cast<double>(physical_bytes());
-  if (there > 0 && bytes > there)
-    fail(
-      error_code::invalid_argument,
-      "the model has {:.3g} parameters; with their gradients {} of {} "
-      "processes with {} replicas need {:.3g} GiB, and this machine has "
-      "{:.3g}; use a smaller model, --vocabulary, --seq or --data-parallel, or "
-      "more machines",
-      parameters, place.local_processes, place.processes, replicas, bytes / gib,
-      there / gib);
 }
 
 /// Each rank of this process is a thread.
@@ -250,7 +245,7 @@ trainer_options pipeline_of(const train_options& o, const built_model& model) {
   require_enough_layers(parts, model);
   if (sizes_file(parts).empty())
     require_threads(parts.shape.ranks, parts.data_parallel);
-  require_memory(parts.data_parallel, model.parameters);
+  require_memory(o, model);
   if (!parts.plan.empty()) {
     run.plan = std::make_shared<const plan>(plan_from_file(parts.plan));
     run.schedule = schedule_of(*run.plan);
@@ -280,6 +275,11 @@ train_setup make_setup(const train_options& o) {
   if (!o.output.save_adapter.empty() && o.model.choices.lora.rank == 0)
     throw error(error_code::invalid_argument,
                 "--save-adapter needs adapters; give their --lora-rank");
+  if (!o.output.save_adapter.empty() && o.model.from_scratch)
+    throw error(error_code::invalid_argument,
+                "--save-adapter: with --from-scratch, no folder would hold the "
+                "weights that the adapter belongs to; save the fresh model by "
+                "--steps 0 --save-model first, and adapt that");
   sample_of(o);  // which may refuse the prompt
   auto& run = setup.trainer = pipeline_of(o, setup.model);
   warn_of_breadth(!parts.plan.empty()      ? parts.plan
@@ -323,13 +323,6 @@ gradient_division division_of(const partition_options& o) {
 }
 
 }  // namespace
-
-std::optional<at::ScalarType> dtype_of(const std::string& word) {
-  static const std::map<std::string, at::ScalarType> known{
-    {"fp32", at::kFloat}, {"bf16", at::kBFloat16}, {"fp16", at::kHalf}};
-  const auto found = known.find(word);
-  return found == known.end() ? std::nullopt : std::optional(found->second);
-}
 
 numerics numerics_for(const train_options& o, const built_model& model) {
   using shape = learning_rate_schedule::shape;

@@ -72,9 +72,6 @@ void train_plain(const train_options& options, const train_setup& setup,
 /// `invalid_argument` naming a flag.
 numerics numerics_for(const train_options& options, const built_model& model);
 
-/// "bf16"; none for "same" and "none".
-std::optional<at::ScalarType> dtype_of(const std::string& word);
-
 /// Opens the texts, and makes the sources of training and validation, and what
 /// checkpoints hold of them. Throws `io`, `invalid_data` and
 /// `invalid_argument`.

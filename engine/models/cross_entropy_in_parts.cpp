@@ -43,23 +43,37 @@ at::Tensor gradient_of(const at::Tensor& logits, const at::Tensor& targets) {
   return made.mul_(counts);
 }
 
-/// The sum of the losses of rows; x: [rows, width], targets: [rows].
+/// Of a part's rows; `all` in one type, which the sum has, too.
+at::Tensor logits_of(const std::vector<linear_factors>& all, part p) {
+  at::Tensor sum;
+  for (const auto& [x, weight] : all) {
+    const auto made = linear_product(x.narrow(0, p.first, p.count), weight);
+    sum = sum.defined() ? sum + made : made;
+  }
+  return sum;
+}
+
+/// The sum of the losses of rows, whose logits are the sum of x W^T of `inputs`
+/// and `weights`; inputs: [rows, ...], targets: [rows].
 struct parted_loss : torch::autograd::Function<parted_loss> {
   static at::Tensor forward(torch::autograd::AutogradContext* context,
-                            const at::Tensor& x, const at::Tensor& weight,
+                            at::TensorList inputs, at::TensorList weights,
                             const at::Tensor& targets, std::int64_t positions) {
-    note_store(*context, {weight});
-    const auto type = compute_type(x);
-    const auto input = x.to(type), factor = weight.to(type);
-    auto sum = at::zeros({}, x.options().dtype(at::kFloat));
-    for_each_part(x.size(0), positions, [&](part p) {
-      const auto logits =
-        linear_product(input.narrow(0, p.first, p.count), factor)
-          .to(at::kFloat);
-      sum += at::cross_entropy_loss(logits, targets.narrow(0, p.first, p.count),
-                                    {}, at::Reduction::Sum, ignored_target);
+    note_store(*context, weights.vec());
+    const auto type = compute_type(inputs[0]);
+    std::vector<linear_factors> factors;
+    variable_list saved{targets};
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      factors.push_back({inputs[i].to(type), weights[i].to(type)});
+      saved.insert(saved.end(), {factors[i].x, weights[i]});
+    }
+    auto sum = at::zeros({}, inputs[0].options().dtype(at::kFloat));
+    for_each_part(targets.size(0), positions, [&](part p) {
+      sum += at::cross_entropy_loss(logits_of(factors, p).to(at::kFloat),
+                                    targets.narrow(0, p.first, p.count), {},
+                                    at::Reduction::Sum, ignored_target);
     });
-    context->save_for_backward({input, weight, targets});
+    context->save_for_backward(saved);
     context->saved_data["positions"] = positions;
     return sum;
   }
@@ -67,42 +81,57 @@ struct parted_loss : torch::autograd::Function<parted_loss> {
   static variable_list backward(torch::autograd::AutogradContext* context,
                                 const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
-    const auto& x = saved[0];
-    const auto weight = parameter_of(saved[1]);
-    const auto& targets = saved[2];
+    const auto& targets = saved[0];
+    std::vector<linear_factors> factors;
+    variable_list parameters, before;
+    for (std::size_t i = 1; i < saved.size(); i += 2) {
+      const auto& x = saved[i];
+      parameters.push_back(parameter_of(saved[i + 1]));
+      factors.push_back({x, parameters.back().to(x.scalar_type())});
+      before.push_back(at::empty_like(x));
+    }
+    variable_list of_weights(factors.size());
     const auto positions = context->saved_data["positions"].toInt();
-    const auto factor = weight.to(x.scalar_type());
-    const bool trains = weight.requires_grad();
-    auto before = at::empty_like(x);
-    at::Tensor of_weight;
-    for_each_part(x.size(0), positions, [&](part p) {
-      const auto rows = x.narrow(0, p.first, p.count);
-      const auto of_logits = (gradient_of(linear_product(rows, factor),
-                                          targets.narrow(0, p.first, p.count))
-                              * gradients[0])
-                               .to(x.scalar_type());
-      before.narrow(0, p.first, p.count)
-        .copy_(matrix_product(of_logits, factor));
-      if (!trains)
-        return;
-      add_matrix_product(of_weight, of_logits.t(), rows, weight.scalar_type());
+    for_each_part(targets.size(0), positions, [&](part p) {
+      const auto of_logits =
+        (gradient_of(logits_of(factors, p), targets.narrow(0, p.first, p.count))
+         * gradients[0])
+          .to(factors[0].x.scalar_type());
+      for (std::size_t i = 0; i < factors.size(); ++i) {
+        const auto& [x, weight] = factors[i];
+        before[i]
+          .narrow(0, p.first, p.count)
+          .copy_(matrix_product(of_logits, weight));
+        if (parameters[i].requires_grad())
+          add_matrix_product(of_weights[i], of_logits.t(),
+                             x.narrow(0, p.first, p.count),
+                             parameters[i].scalar_type());
+      }
     });
-    if (trains)
-      add_weight_gradients(*context, [weight, of_weight] {
-        accumulate_gradient(weight, of_weight);
-      });
-    return {before, {}, {}, {}};
+    add_weight_gradients(*context, [parameters, of_weights] {
+      for (std::size_t i = 0; i < parameters.size(); ++i)
+        if (parameters[i].requires_grad())
+          accumulate_gradient(parameters[i], of_weights[i]);
+    });
+    before.resize(2 * factors.size() + 2);  // none of weights and the others
+    return before;
   }
 };
 
 }  // namespace
 
-loss_term cross_entropy_in_parts(const at::Tensor& x, const at::Tensor& weight,
+loss_term cross_entropy_in_parts(const std::vector<linear_factors>& logits,
                                  const at::Tensor& targets,
                                  std::int64_t positions) {
+  tensor_list inputs, weights;
+  for (const auto& [x, weight] : logits) {
+    inputs.push_back(x.reshape({-1, x.size(-1)}));
+    weights.push_back(weight);
+  }
   const auto count = targets.ne(ignored_target).sum();
-  const at::Tensor sum = parted_loss::apply(x.reshape({-1, x.size(-1)}), weight,
-                                            targets.reshape({-1}), positions);
+  const at::Tensor sum =
+    parted_loss::apply(at::TensorList(inputs), at::TensorList(weights),
+                       targets.reshape({-1}), positions);
   return {"loss", sum / count.clamp_min(1), 0, 1, count};
 }
 

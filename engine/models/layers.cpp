@@ -135,6 +135,13 @@ at::Tensor linear_layer::forward(const at::Tensor& x) const {
   return lora_a_ ? y + lora_scale_ * observe(lora_b_, observe(lora_a_, x)) : y;
 }
 
+std::vector<linear_factors> linear_layer::factors(const at::Tensor& x) const {
+  std::vector<linear_factors> made{{x, weight}};
+  if (lora_a_)
+    made.push_back({lora_scale_ * observe(lora_a_, x), lora_b_->weight});
+  return made;
+}
+
 void linear_layer::add_adapter(std::int64_t rank, double scale,
                                at::Generator generator) {
   const auto inputs = weight.size(transposed ? 0 : 1);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace troupe {
 
@@ -23,10 +24,19 @@ struct linear_options {
   bool transposed = false;
 };
 
+/// Of a product x W^T.
+struct linear_factors {
+  at::Tensor x, weight;
+};
+
 struct linear_layer : torch::nn::Module {
   linear_layer(std::int64_t inputs, std::int64_t outputs,
                linear_options options = {});
   at::Tensor forward(const at::Tensor& x) const;
+  /// What `forward` sums, for callers that make a part of its outputs at once:
+  /// the weight's factors and, with an adapter, those of B. Without a bias, and
+  /// not transposed.
+  std::vector<linear_factors> factors(const at::Tensor& x) const;
   /// Normal weights with that standard deviation, zero biases.
   void fill(double deviation, at::Generator generator);
   /// Adds `scale` B(A x) to what it computes, with modules lora_A and lora_B of

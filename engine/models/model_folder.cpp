@@ -24,11 +24,22 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr auto config_name = "config.json";
+constexpr auto adapter_name = "adapter_config.json";
 constexpr auto single_name = "model.safetensors";
 constexpr auto index_name = "model.safetensors.index.json";
 
 std::string in(const std::string& folder, const std::string& name) {
   return (fs::path(folder) / name).string();
+}
+
+/// transformers would load one that PEFT has saved beside the weights.
+void require_no_adapter(const std::string& folder) {
+  std::error_code trouble;
+  const auto adapter = in(folder, adapter_name);
+  if (fs::exists(adapter, trouble))
+    refuse_checkpoint(adapter,
+                      "the folder holds an adapter, which would be left out; "
+                      "merge it (merge_and_unload) or move it away");
 }
 
 decoder_options options_of(const std::string& text, const std::string& origin,
@@ -121,8 +132,11 @@ built_model built(decoder_options options, const decoder_choices& choices,
   built_model made;
   made.layers = decoder(options, std::move(fill), dtype);
   made.blocks = {1, 1 + static_cast<std::int32_t>(options.layers)};
-  visit_shapes(options, [&](const std::string&, at::IntArrayRef shape) {
-    made.parameters += static_cast<double>(c10::multiply_integers(shape));
+  visit_shapes(options, [&](const std::string& name, at::IntArrayRef shape) {
+    const auto count = static_cast<double>(c10::multiply_integers(shape));
+    made.parameters += count;
+    if (choices.lora.rank > 0 && !is_adapter(name))
+      made.frozen += count;
   });
   return made;
 }
@@ -141,6 +155,7 @@ model_folder::model_folder(std::string path, folder_use use)
   options_ = options_of(config_, config, use == folder_use::inference);
   if (use == folder_use::from_scratch)
     return;
+  require_no_adapter(path_);
   weights_ = std::make_shared<const safetensors_files>(open_weights(path_));
   // Published files of GPT-2 name the model's inside alone.
   const auto tokens = options_.names.tokens + ".weight";
@@ -233,15 +248,20 @@ built_model model_folder::build(at::ScalarType dtype, std::uint64_t seed,
 
 built_model model_of_config(const std::string& config,
                             const std::string& origin,
-                            const decoder_choices& choices) {
-  return built(options_of(config, origin), choices, nullptr, at::kFloat);
+                            const decoder_choices& choices, folder_use use) {
+  return built(options_of(config, origin, use == folder_use::inference),
+               choices, nullptr, at::kFloat);
 }
 
 std::vector<std::string> differing_fields(const std::string& a,
                                           const std::string& b,
                                           const std::string& origin) {
-  const auto model = options_of(a, origin);
-  if (options_of(b, origin) == model)
+  // Whoever trains one of them has refused its dropout.
+  const auto read = [&](const std::string& text) {
+    return options_of(text, origin, /*infers=*/true);
+  };
+  const auto model = read(a);
+  if (read(b) == model)
     return {};
   const auto before = parsed_object(a, origin);
   const auto after = parsed_object(b, origin);
@@ -255,7 +275,7 @@ std::vector<std::string> differing_fields(const std::string& a,
       continue;
     different.push_back(name);
     try {
-      if (options_of(changed.dump(), origin) == model)
+      if (read(changed.dump()) == model)
         continue;
     } catch (const error&) {  // not without another change
     }

@@ -83,7 +83,8 @@ bool is_model_folder(const std::string& path);
 /// loaded by name. `origin`: for errors.
 built_model model_of_config(const std::string& config,
                             const std::string& origin,
-                            const decoder_choices& choices = {});
+                            const decoder_choices& choices = {},
+                            folder_use use = folder_use::training);
 
 /// The fields by which two config.json describe other models; empty: they
 /// describe one. `origin`: for errors, as of `model_of_config`.

@@ -35,6 +35,7 @@ struct built_model {
   model layers;
   layer_range blocks;     // that an even split spreads, see split_evenly
   double parameters = 0;  // how many; 0: unknown before they are made
+  double frozen = 0;      // of these
   loss_function loss = cross_entropy_loss();
   /// Where the model comes from, if from a folder of Hugging Face's
   /// transformers.

@@ -19,9 +19,9 @@ namespace fs = std::filesystem;
 namespace {
 
 /// What a copy does not take over as it is: weights, also in the formats of
-/// other programs.
+/// other programs, and what describes those of an adapter.
 bool is_replaced(const std::string& name) {
-  if (name == "config.json")
+  if (name == "config.json" || name == "adapter_config.json")
     return true;
   for (const auto* end :
        {".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json",
@@ -97,17 +97,20 @@ void write_weights(const fs::path& folder, const parameter_list& tensors,
                         index.dump(2) + "\n");
 }
 
-/// With the dtype of what is saved, in the field that the file has for it.
+/// With the dtype of what is saved, in each field that the file has for it:
+/// newer ones of transformers read `dtype`, older ones `torch_dtype`.
 std::string config_with(const std::string& config, at::ScalarType dtype) {
-  auto fields = nlohmann::ordered_json::parse(config);
+  const auto before = nlohmann::ordered_json::parse(config);
+  auto fields = before;
   const auto* name = dtype == at::kBFloat16 ? "bfloat16"
                      : dtype == at::kHalf   ? "float16"
                                             : "float32";
-  const auto* field = fields.contains("torch_dtype") ? "torch_dtype" : "dtype";
-  if (fields.contains(field) && fields[field] == name)
-    return config;
-  fields[field] = name;
-  return fields.dump(2) + "\n";
+  const bool has_older = fields.contains("torch_dtype");
+  if (has_older)
+    fields["torch_dtype"] = name;
+  if (fields.contains("dtype") || !has_older)
+    fields["dtype"] = name;
+  return fields == before ? config : fields.dump(2) + "\n";
 }
 
 }  // namespace

@@ -193,6 +193,18 @@ TEST_CASE("a text that the model's tokenizer did not make is warned of") {
              ContainsSubstring("is read as bytes, and not by the model's"));
   CHECK_THAT(at.train("--text-format bytes").output,
              !ContainsSubstring("is read as bytes"));
+  auto file = at.model() + "/tokenizer.json";
+  for (const auto* name : {"tokenizer.model", "tokenizer_config.json",
+                           "vocab.json", "tekken.json", "LICENSE"}) {
+    const auto other = at.model() + "/" + name;
+    std::filesystem::rename(file, other);
+    file = other;
+    INFO(name);
+    CHECK((at.run("train --dry-run --model " + at.model())
+             .output.find("is read as bytes")
+           == std::string::npos)
+          == (std::string_view(name) == "LICENSE"));
+  }
 }
 
 TEST_CASE("masked tokens do not count in a program's loss") {
@@ -262,7 +274,9 @@ TEST_CASE("flags that a model folder contradicts are refused") {
     {"--lora-alpha 16", "--lora-alpha has no effect without --lora-rank"},
     {"--save-dtype bf16", "--save-dtype has no effect without --save-model"},
     {"--max-shard-size 1GB",
-     "--max-shard-size has no effect without --save-model"}};
+     "--max-shard-size has no effect without --save-model"},
+    {"--from-scratch --lora-rank 2 --save-adapter x",
+     "no folder would hold the weights that the adapter belongs to"}};
   for (const auto& [flags, why] : cases)
     at.refused("train " + flags + model, why);
   at.refused("train --save-adapter " + (at.folder / "x") + model,

@@ -171,7 +171,7 @@ struct head_layer final : decoder_layer {
     if ((!in_parts && !o.has_router_loss()) || data.targets.empty()
         || o.head_bias)
       return std::nullopt;
-    std::vector terms{cross_entropy_in_parts(observe(norm, x), head->weight,
+    std::vector terms{cross_entropy_in_parts(head->factors(observe(norm, x)),
                                              data.targets.at(0), most)};
     if (o.has_router_loss())
       terms.push_back(router_loss(inputs.at(1), x.size(0) * x.size(1)));

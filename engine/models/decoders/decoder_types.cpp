@@ -13,18 +13,26 @@ namespace {
 
 constexpr std::int64_t most_layers = 1 << 16;
 
-/// A probability of dropout, which must be 0: troupe trains without.
+/// Probabilities of dropout, which must be 0: troupe trains without. `usual`:
+/// those of fields that are missing.
 void require_no_dropout(model_config& config,
-                        std::initializer_list<const char*> names) {
-  for (const auto* name : names)
-    if (const auto share = config.number(name, 0);
-        share != 0 && !config.infers())
-      config.refuse(name, fmt::format("is {}: troupe trains without dropout; "
-                                      "set it to 0 to accept that",
-                                      share));
+                        std::initializer_list<const char*> names,
+                        double usual = 0) {
+  for (const auto* name : names) {
+    const auto share = config.number(name, usual);
+    if (share == 0 || config.infers())
+      continue;
+    config.refuse(name, fmt::format("is {}{}: troupe trains without dropout; "
+                                    "set it to 0 to accept that",
+                                    config.has(name) ? ""
+                                                     : "missing, which "
+                                                       "means ",
+                                    share));
+  }
 }
 
-/// Where transformers has a default of its own for a missing field.
+/// Where transformers has a default of its own for a missing field; null means
+/// as many as there are heads.
 void require_key_heads(const model_config& config) {
   if (!config.lists("num_key_value_heads"))
     config.refuse("num_key_value_heads", "is missing");
@@ -80,13 +88,21 @@ void set_plain(const model_config& config, decoder_options& o,
   o.gated = false;
 }
 
+/// Of the layers that slide; 0: none does. A missing window is 4096, as in
+/// transformers, where null means none.
+std::int64_t read_window(model_config& config) {
+  config.ignore({"sliding_window"});
+  if (!config.flag("use_sliding_window", false))
+    return 0;
+  return config.whole("sliding_window",
+                      config.lists("sliding_window") ? 0 : 4096);
+}
+
 /// `use_sliding_window` with `layer_types` or `max_window_layers`.
 void read_windows(model_config& config, decoder_options& options) {
   const auto layers = static_cast<std::size_t>(options.layers);
-  const bool uses = config.flag("use_sliding_window", false);
-  const auto window = uses ? config.whole("sliding_window", 4096) : 0;
+  const auto window = read_window(config);
   const auto first = config.whole("max_window_layers", 28, 0);
-  config.ignore({"sliding_window"});
   options.windows.assign(layers, 0);
   const bool by_layer = config.has("layer_types");
   const auto types = by_layer
@@ -100,6 +116,10 @@ void read_windows(model_config& config, decoder_options& options) {
         && types[i] != "full_attention")
       config.refuse("layer_types",
                     fmt::format("has a layer of '{}'", types[i]));
+    if (by_layer && types[i] == "sliding_attention" && window == 0)
+      config.refuse("layer_types",
+                    "has a layer of 'sliding_attention', and no sliding_window "
+                    "is in use");
     const bool slides = by_layer ? types[i] == "sliding_attention"
                                  : static_cast<std::int64_t>(i) >= first;
     options.windows[i] = slides ? window : 0;
@@ -135,6 +155,7 @@ decoder_options read_qwen2(model_config& config) {
 
 /// Qwen 3 (Yang et al., 2025): norms of each head's queries and keys.
 decoder_options read_qwen3(model_config& config) {
+  require_key_heads(config);
   auto o = read_gated(config, 128);
   o.query_norms = decoder_options::query_norm::head;
   o.query_bias = o.output_bias = config.flag("attention_bias", false);
@@ -193,7 +214,7 @@ decoder_options read_gpt2(model_config& config) {
     o.scales.push_back(
       (scales ? 1 / std::sqrt(static_cast<double>(o.head_size)) : 1)
       / (by_layer ? static_cast<double>(i + 1) : 1));
-  require_no_dropout(config, {"attn_pdrop", "embd_pdrop", "resid_pdrop"});
+  require_no_dropout(config, {"attn_pdrop", "embd_pdrop", "resid_pdrop"}, 0.1);
   // The order of a rounding, and heads for classification.
   config.ignore({"n_ctx", "reorder_and_upcast_attn", "summary_activation",
                  "summary_first_dropout", "summary_proj_to_labels",
@@ -276,12 +297,11 @@ decoder_options read_mixtral(model_config& config) {
 /// layers.
 decoder_options read_qwen3_moe(model_config& config) {
   using wholes = std::vector<std::int64_t>;
+  config.whole("num_key_value_heads");  // transformers refuses null here
   auto o = read_gated(config);
   o.query_norms = decoder_options::query_norm::head;
   o.query_bias = o.output_bias = config.flag("attention_bias", false);
-  const bool slides = config.flag("use_sliding_window", false);
-  const auto window = config.whole("sliding_window", 4096);
-  o.windows.assign(static_cast<std::size_t>(o.layers), slides ? window : 0);
+  o.windows.assign(static_cast<std::size_t>(o.layers), read_window(config));
   config.ignore({"max_window_layers"});
   o.experts.count =
     config.whole("num_local_experts", config.whole("num_experts", 128, 0), 0);

@@ -1,12 +1,23 @@
 #include "troupe/engine/models/cross_entropy_in_parts.hpp"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros_like.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "troupe/engine/models/decoders/decoder_types.hpp"
+#include "troupe/engine/stage/stage_module.hpp"
 
 using namespace troupe;
 
@@ -24,7 +35,8 @@ void compare(const sample& given, std::int64_t positions, double tolerance) {
     return from.detach().clone().requires_grad_();
   };
   const auto x = copy(given.x), weight = copy(given.weight);
-  const auto term = cross_entropy_in_parts(x, weight, given.targets, positions);
+  const auto term =
+    cross_entropy_in_parts({{x, weight}}, given.targets, positions);
   (3 * term.value).backward();
   const auto y = copy(given.x), other = copy(given.weight);
   const auto whole =
@@ -54,7 +66,7 @@ TEST_CASE("ignored targets have no part in a loss in parts") {
   compare(some, 4, 1e-5);
   some.targets.fill_(-100);
   const auto term =
-    cross_entropy_in_parts(some.x, some.weight, some.targets, 4);
+    cross_entropy_in_parts({{some.x, some.weight}}, some.targets, 4);
   CHECK(term.value.item<double>() == 0);
   CHECK(count_of(term) == 0);
   term.value.backward();
@@ -71,7 +83,83 @@ TEST_CASE("a loss in parts of 16-bit values is near that of all logits") {
 TEST_CASE("frozen weights get no gradient of a loss in parts") {
   const sample given;
   const auto weight = given.weight.detach();
-  cross_entropy_in_parts(given.x, weight, given.targets, 4).value.backward();
+  cross_entropy_in_parts({{given.x, weight}}, given.targets, 4)
+    .value.backward();
   CHECK_FALSE(weight.grad().defined());
   CHECK(given.x.grad().defined());
+}
+
+namespace {
+
+/// An untied head; with experts, whose router has a loss, for `mixtral`.
+decoder_options decoder_of(const std::string& type) {
+  model_config config(R"({"vocab_size": 11, "hidden_size": 8,
+    "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2,
+    "num_key_value_heads": 2, "max_position_embeddings": 16,
+    "num_experts_per_tok": 2, "output_router_logits": true,
+    "model_type": ")" + type
+                        + "\"}",
+                      "config.json");
+  if (type == "llama")
+    config.ignore({"num_experts_per_tok", "output_router_logits"});
+  auto options = read_decoder(config);
+  options.choices.router_loss = true;
+  options.choices.lora = {.rank = 2, .modules = "*"};
+  options.choices.loss_positions = 3;
+  return options;
+}
+
+struct loss_and_gradients {
+  double loss;
+  parameter_list gradients;
+};
+
+/// Of adapters with no zeros, by the head's own losses or from its logits.
+loss_and_gradients loss_of(const decoder_options& options,
+                           const microbatch_data& data, bool in_parts) {
+  const auto layers = decoder(options, fresh_parameters(options, 1));
+  std::vector<std::shared_ptr<stage_module>> modules;
+  tensor_list before, values = data.inputs;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    modules.push_back(make_layer(layers, i));
+    const at::NoGradGuard no_grad;
+    for (const auto& [name, value] : parameters_of(layers[i].name, *modules[i]))
+      if (name.ends_with("lora_B.weight"))
+        at::Tensor(value).copy_(
+          0.1 * at::arange(value.numel()).sin().view_as(value));
+  }
+  for (const auto& module : modules)
+    before = std::exchange(values, module->forward(values));
+  auto terms = modules.back()->losses(before, data).value();
+  if (!in_parts)
+    terms.at(0) = cross_entropy_loss()(values, data).at(0);
+  const auto loss = weighted_sum(terms);
+  loss.backward();
+  loss_and_gradients made{loss.item<double>(), {}};
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    for (const auto& [name, value] : parameters_of(layers[i].name, *modules[i]))
+      if (value.requires_grad())
+        made.gradients.emplace_back(name, value.grad());
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("a loss in parts has the adapter of the head") {
+  const auto options = decoder_of(GENERATE("llama", "mixtral"));
+  const auto ids = at::arange(14, at::kLong).view({2, 7});
+  const microbatch_data data{{ids % 11}, {ids * 3 % 11}, {}, 14};
+  const auto parts = loss_of(options, data, true);
+  const auto whole = loss_of(options, data, false);
+  CHECK(std::abs(parts.loss - whole.loss) < 1e-5);
+  REQUIRE(parts.gradients.size() == whole.gradients.size());
+  for (std::size_t i = 0; i < parts.gradients.size(); ++i) {
+    const auto& [name, gradient] = parts.gradients[i];
+    INFO(name);
+    REQUIRE(gradient.defined());
+    const auto& expected = whole.gradients[i].second;
+    const auto tolerance = 1e-4 * expected.abs().max().item<double>();
+    CHECK(at::allclose(gradient, expected, 0, tolerance));
+  }
+  CHECK(parts.gradients.back().first == "lm_head.lora_B.weight");
 }

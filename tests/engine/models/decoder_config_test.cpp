@@ -9,6 +9,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/models/decoders/decoder_types.hpp"
 #include "troupe/engine/models/decoders/rotary.hpp"
+#include "troupe/engine/models/model_folder.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -59,6 +60,26 @@ TEST_CASE("dropout matters to training alone") {
   CHECK_THROWS_MATCHES(read(fields), error, says("troupe trains without"));
   model_config inferred(fields.dump(), "config.json", true);
   CHECK_NOTHROW(read_decoder(inferred));
+}
+
+TEST_CASE("missing fields of GPT-2's dropout mean that there is some") {
+  json fields{{"model_type", "gpt2"}, {"vocab_size", 11},  {"n_embd", 8},
+              {"n_layer", 1},         {"n_head", 2},       {"attn_pdrop", 0},
+              {"embd_pdrop", 0},      {"resid_pdrop", 0.0}};
+  CHECK_NOTHROW(read(fields));
+  for (const auto* name : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) {
+    auto missing = fields;
+    missing.erase(name);
+    CHECK_THROWS_MATCHES(
+      read(missing), error,
+      says(std::string(name) + " is missing, which means 0.1: troupe trains"));
+    model_config inferred(missing.dump(), "config.json", true);
+    CHECK_NOTHROW(read_decoder(inferred));
+    CHECK(
+      differing_fields(missing.dump(), fields.dump(), "config.json").empty());
+    CHECK_NOTHROW(model_of_config(missing.dump(), "config.json", {},
+                                  folder_use::inference));
+  }
 }
 
 TEST_CASE("the older field of rotary scaling goes before the newer one") {
@@ -130,4 +151,61 @@ TEST_CASE("names that transformers does not read may not say otherwise") {
   CHECK_THROWS_MATCHES(
     read(config_of("gpt_neox", {{"partial_rotary_factor", 1}})), error,
     says("partial_rotary_factor is 1; supported: 0.25"));
+}
+
+TEST_CASE("a sliding window that is null is none, and a missing one is 4096") {
+  for (const auto* type : {"qwen2", "qwen3", "qwen3_moe"}) {
+    json fields = config_of(
+      type, {{"use_sliding_window", true}, {"num_experts_per_tok", 2}});
+    if (std::string_view(type) != "qwen3_moe") {
+      fields.erase("num_experts_per_tok");
+      fields["max_window_layers"] = 0;
+    }
+    CHECK(read(fields).windows == std::vector<std::int64_t>{4096, 4096});
+    fields["sliding_window"] = 3;
+    CHECK(read(fields).windows == std::vector<std::int64_t>{3, 3});
+    fields["sliding_window"] = nullptr;
+    CHECK(read(fields).windows == std::vector<std::int64_t>{0, 0});
+  }
+}
+
+TEST_CASE("layers that slide need a window") {
+  auto fields = config_of(
+    "qwen3", {{"use_sliding_window", true},
+              {"sliding_window", 3},
+              {"layer_types", {"full_attention", "sliding_attention"}}});
+  CHECK(read(fields).windows == std::vector<std::int64_t>{0, 3});
+  for (const auto& [name, value] : {std::pair{"sliding_window", json(nullptr)},
+                                    {"use_sliding_window", json(false)}}) {
+    fields[name] = value;
+    CHECK_THROWS_MATCHES(read(fields), error,
+                         says("layer_types has a layer of 'sliding_attention', "
+                              "and no sliding_window is in use"));
+  }
+}
+
+TEST_CASE("a number of key heads is needed where it is not that of heads") {
+  for (const auto& type : decoder_types()) {
+    const auto name = std::string_view(type.name);
+    if (name.starts_with("gpt"))
+      continue;
+    auto fields = config_of(type.name.c_str(), {{"num_experts_per_tok", 2}});
+    if (name != "mixtral" && name != "qwen3_moe")
+      fields.erase("num_experts_per_tok");
+    CHECK(read(fields).key_heads == 2);
+    const auto refused = [&] {
+      CHECK_THROWS_MATCHES(read(fields), error,
+                           says("num_key_value_heads is missing"));
+    };
+    fields["num_key_value_heads"] = nullptr;
+    if (name == "qwen3_moe")
+      refused();
+    else
+      CHECK(read(fields).key_heads == 2);
+    fields.erase("num_key_value_heads");
+    if (name == "llama" || name == "olmo2")
+      CHECK(read(fields).key_heads == 2);
+    else
+      refused();
+  }
 }

@@ -78,7 +78,8 @@ TEST_CASE("other files are copied, but not weights in other formats") {
   at.write("config.json", small_gpt2);
   for (const auto* name :
        {"tokenizer.model", "merges.txt", "chat_template.jinja", "x.onnx",
-        "rust_model.ot", "64.tflite", "pytorch_model.bin", "tf_model.h5"})
+        "rust_model.ot", "adapter_config.json", "adapter_model.safetensors",
+        "64.tflite", "pytorch_model.bin", "tf_model.h5"})
     at.write(name, name);
   std::filesystem::create_symlink("nowhere", at / "dangling.txt");
   for (const auto* folder : {"additional_chat_templates", "onnx"}) {
@@ -100,6 +101,45 @@ TEST_CASE("other files are copied, but not weights in other formats") {
   CHECK(content(at / "out/link.txt") == "merges.txt");
   CHECK(content(at / "out/additional_chat_templates/tool.jinja")
         == "additional_chat_templates");
+}
+
+TEST_CASE(
+  "an adapter beside the weights is refused, which nothing would read") {
+  const temporary_folder at;
+  at.write("config.json", small_gpt2);
+  at.write("adapter_config.json", "{}");
+  const model_folder fresh(at / "", folder_use::from_scratch);
+  plain_loop loop(fresh.build(at::kFloat, 1).layers, {});
+  fresh.save(at / "out", loop.parameters(), {}, {}, 1 << 20);
+  CHECK_NOTHROW(model_folder(at / "out"));
+  at.write("out/adapter_config.json", "{}");
+  for (const auto use : {folder_use::training, folder_use::inference})
+    CHECK_THROWS_MATCHES(
+      model_folder(at / "out", use), error,
+      says("out/adapter_config.json: the folder holds an adapter"));
+}
+
+TEST_CASE("a configuration names its dtype in each field that it has") {
+  for (const std::vector<std::string>& given :
+       {std::vector<std::string>{"dtype", "torch_dtype"},
+        {"dtype"},
+        {"torch_dtype"},
+        {}}) {
+    const temporary_folder at;
+    auto fields = nlohmann::json::parse(small_gpt2);
+    for (const auto& name : given)
+      fields[name] = "float32";
+    at.write("config.json", fields.dump());
+    const model_folder fresh(at / "", folder_use::from_scratch);
+    plain_loop loop(fresh.build(at::kFloat, 1).layers, {});
+    fresh.save(at / "out", loop.parameters(), {}, at::kBFloat16, 1 << 20);
+    const auto made = nlohmann::json::parse(content(at / "out/config.json"));
+    const auto names =
+      given.empty() ? std::vector<std::string>{"dtype"} : given;
+    for (const auto& name : names)
+      CHECK(made[name] == "bfloat16");
+    CHECK(made.size() == fields.size() + (given.empty() ? 1 : 0));
+  }
 }
 
 TEST_CASE("fields of published models that switch nothing on are accepted") {

@@ -1,0 +1,55 @@
+#include "troupe/cli/train/train_memory.hpp"
+
+#include <algorithm>
+
+#include "troupe/base/error.hpp"
+#include "troupe/engine/device/memory.hpp"
+#include "troupe/engine/launch/environment.hpp"
+
+namespace troupe::cli {
+
+held_parameters held_parameters_of(const train_options& o,
+                                   const built_model& model) {
+  held_parameters held{
+    .all = model.parameters,
+    .dtype = dtype_of(o.optimisation.dtype).value_or(at::kFloat)};
+  // How many parameters a group freezes is known only once they are made.
+  const bool freezes = std::ranges::any_of(groups_for(o.optimisation.optimizer),
+                                           &parameter_group::frozen);
+  if (o.steps > 0 && !freezes)
+    held.trained = model.parameters - model.frozen;
+  return held;
+}
+
+double least_bytes(const held_parameters& held) {
+  const auto size = static_cast<double>(c10::elementSize(held.dtype));
+  const auto master = held.dtype == at::kFloat ? 0.0 : 4.0;
+  return held.all * size + held.trained * (size + master);
+}
+
+void require_memory(const train_options& o, const built_model& model) {
+  // Devices hold the parameters in memory of their own, and the host those of
+  // the layer that is being made.
+  if (o.devices.device != "cpu")
+    return;
+  constexpr double gib = 1 << 30;
+  const auto place = read_environment();
+  const auto replicas = o.partition.data_parallel;
+  const auto held = held_parameters_of(o, model);
+  const auto bytes =
+    least_bytes(held) * replicas * place.local_processes / place.processes;
+  const auto there = static_cast<double>(physical_bytes());
+  const bool smaller_in_16_bits =
+    held.dtype == at::kFloat && held.trained < held.all;
+  if (there > 0 && bytes > there)
+    fail(error_code::invalid_argument,
+         "the model has {:.3g} parameters; {}{} of {} processes with {} "
+         "replicas need {:.3g} GiB, and this machine has {:.3g}; use {}a "
+         "smaller model, --vocabulary, --seq or --data-parallel, or more "
+         "machines",
+         held.all, held.trained > 0 ? "with gradients " : "",
+         place.local_processes, place.processes, replicas, bytes / gib,
+         there / gib, smaller_in_16_bits ? "--dtype bf16, " : "");
+}
+
+}  // namespace troupe::cli

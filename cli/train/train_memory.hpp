@@ -1,0 +1,31 @@
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+
+#include "troupe/cli/train/train_options.hpp"
+#include "troupe/engine/models/registry.hpp"
+
+namespace troupe::cli {
+
+/// What a replica of a run holds of its parameters.
+struct held_parameters {
+  double all = 0;
+  double trained = 0;  // of these
+  at::ScalarType dtype = at::kFloat;
+};
+
+/// Of a run's model; a run of no steps trains none.
+held_parameters held_parameters_of(const train_options& options,
+                                   const built_model& model);
+
+/// The bytes of values, of gradients and, of a 16-bit dtype, of fp32 masters: a
+/// lower bound, as optimizers' state and activations need more.
+double least_bytes(const held_parameters& held);
+
+/// Throws `invalid_argument` if the model can't fit into this machine, which
+/// holds its processes' share of the job's.
+void require_memory(const train_options& options, const built_model& model);
+
+}  // namespace troupe::cli

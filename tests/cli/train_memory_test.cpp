@@ -1,0 +1,39 @@
+#include "troupe/cli/train/train_memory.hpp"
+
+#include <catch2/catch_test_macros.hpp>
+
+using namespace troupe;
+using namespace troupe::cli;
+
+TEST_CASE("bytes of parameters depend on their dtype and on what is trained") {
+  struct row {
+    held_parameters held;
+    double bytes;
+  };
+  for (const auto& [held, bytes] : {
+         row{{100, 100, at::kFloat}, 800},
+         {{100, 0, at::kFloat}, 400},
+         {{100, 10, at::kFloat}, 440},
+         {{100, 100, at::kBFloat16}, 800},
+         {{100, 10, at::kBFloat16}, 260},
+         {{100, 0, at::kHalf}, 200},
+       }) {
+    INFO(held.trained << " " << at::toString(held.dtype));
+    CHECK(least_bytes(held) == bytes);
+  }
+}
+
+TEST_CASE("frozen parameters and runs of no steps have no gradients") {
+  built_model model;
+  model.parameters = 100;
+  model.frozen = 90;
+  train_options options;
+  CHECK(held_parameters_of(options, model).trained == 10);
+  options.optimisation.dtype = "bf16";
+  CHECK(held_parameters_of(options, model).dtype == at::kBFloat16);
+  options.optimisation.optimizer.parameters = {"head.*:frozen"};
+  CHECK(held_parameters_of(options, model).trained == 0);
+  options.optimisation.optimizer.parameters.clear();
+  options.steps = 0;
+  CHECK(held_parameters_of(options, model).trained == 0);
+}
