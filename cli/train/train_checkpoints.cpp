@@ -165,9 +165,16 @@ std::int64_t position_after(const manifest& about, const train_setup& setup) {
   auto then = about.settings, now = setup.data_settings;
   then.erase(optimizer_setting);
   const auto rows_of = [](std::map<std::string, std::string>& settings) {
-    const auto rows = parse_number<std::int32_t>(settings[rows_setting]);
-    settings.erase(rows_setting);
-    return std::int64_t{rows.value_or(0)};
+    const auto found = settings.extract(rows_setting);
+    if (found.empty())
+      return std::int64_t{0};
+    const auto rows = parse_number<std::int32_t>(found.mapped());
+    if (rows.value_or(0) < 1)  // its SHA-256 does not tell who wrote it
+      fail(error_code::invalid_checkpoint,
+           "the checkpoint's manifest: settings.{} is '{}', which is not a "
+           "whole number above 0; was it edited?",
+           rows_setting, printable(found.mapped()));
+    return std::int64_t{*rows};
   };
   const auto rows_then = rows_of(then), rows_now = rows_of(now);
   std::int64_t rows = 0;

@@ -19,7 +19,8 @@ namespace troupe::cli {
 void require_checkpoints(const checkpoint_options& options);
 
 /// Where a run with these flags reads on after a checkpoint: microbatches of
-/// its own size. Warns and begins anew if the data differs.
+/// its own size. Warns and begins anew if the data differs. Throws
+/// `invalid_checkpoint` for settings that no run has.
 std::int64_t position_after(const manifest& about, const train_setup& setup);
 
 /// What a run goes on from.
