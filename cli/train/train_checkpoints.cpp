@@ -64,13 +64,25 @@ std::optional<std::string> last_of(const checkpoint_folder& folder) {
   return found;
 }
 
-/// A run in the folder of its own checkpoints would mix with later ones.
-void require_last(const std::string& path, const checkpoint_folder& folder) {
-  const auto step = step_of_folder(path);
+/// Checkpoints of a run that goes on from `path` would mix with those of
+/// another run, and with later ones of its own.
+void require_unmixed(const std::string& path, const checkpoint_folder& folder) {
   const auto all = folder.steps();
+  if (all.empty())
+    return;
   std::error_code trouble;
-  if (step && !all.empty() && all.front() > *step
-      && std::filesystem::equivalent(path, folder.path_of(*step), trouble))
+  const auto target = std::filesystem::canonical(path, trouble);  // no links
+  const auto step = step_of_folder(target.string());
+  const bool is_own = step
+                      && std::filesystem::equivalent(target.parent_path(),
+                                                     folder.path(), trouble);
+  if (!is_own)
+    fail(error_code::invalid_argument,
+         "--resume {}: is not in --checkpoints {}, which already holds a "
+         "checkpoint of step {}: the two runs would mix; continue that one "
+         "with --resume auto, or give an empty folder to --checkpoints",
+         printable(path), printable(folder.path()), all.front());
+  if (all.front() > *step)
     fail(error_code::invalid_argument,
          "--resume {}: {} also holds a checkpoint of step {}, which would mix "
          "with those of this run; give another folder to --checkpoints, or "
@@ -80,7 +92,8 @@ void require_last(const std::string& path, const checkpoint_folder& folder) {
 
 /// The checkpoint that --resume means, in the process that leads: none to begin
 /// anew. Throws `io` and `invalid_checkpoint`; invalid_argument if
-/// --checkpoints holds some already and --resume was not given.
+/// --checkpoints holds some already and --resume does not mean the last of
+/// them.
 std::optional<std::string> checkpoint_to_resume(
   const checkpoint_options& options) {
   const checkpoint_folder folder(options.folder);
@@ -91,7 +104,7 @@ std::optional<std::string> checkpoint_to_resume(
   if (!options.resume.empty() && !is_own) {
     auto path = named_checkpoint(options.resume);
     if (!options.folder.empty())
-      require_last(path, folder);
+      require_unmixed(path, folder);
     return path;
   }
   if (options.folder.empty())
