@@ -162,7 +162,8 @@ troupe_tests(dashboard DIRECTORY tests/monitors/dashboard
 troupe_tests(cli DIRECTORY tests/cli DEPENDS troupe::sinks troupe::live
   troupe::launch troupe::models troupe::plan_commands PCH actors NEEDS troupe
   SOURCES cli/model_flags.cpp cli/live/top_view.cpp
-    cli/train/train_checkpoints.cpp cli/train/train_files.cpp)
+    cli/train/checkpoint_saver.cpp cli/train/train_checkpoints.cpp
+    cli/train/train_files.cpp)
 if(TROUPE_TESTS)
   include(TroupeSnippets)
 endif()
