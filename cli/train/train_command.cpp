@@ -212,7 +212,9 @@ void train_pipeline(const train_options& options, const train_setup& setup,
     run.restore(from);
     run.set_position(position_after(from.about(), setup));
   });
-  checkpoint_saver saver(options, setup, std::move(resumed));
+  checkpoint_saver saver(
+    options, setup, std::move(resumed),
+    {.is_stopping = [&] { return signals.exit_code() != 0; }});
   const shown_run shown(run, options, setup);
   loss_watch losses;
   run_to_end(run, options, setup, signals, losses, saver);
@@ -299,7 +301,7 @@ void train(const CLI::App& command, train_options options) {
     else
       train_pipeline(options, setup, signals);
   } catch (const error& reason) {
-    if (reason.code() != error_code::interrupted)
+    if (reason.code() != error_code::interrupted || signals.exit_code() == 0)
       throw;
     signals.end_process(reason.what());
   }
