@@ -229,4 +229,14 @@ void checkpoint_saver::finish_or_log() {
   }
 }
 
+void checkpoint_saver::settle(std::chrono::milliseconds longest) {
+  if (written_.valid() && !await_writer(longest))
+    spdlog::error(
+      "the checkpoint of step {} is abandoned: it was not written "
+      "within {:.3g} s",
+      saved_, seconds(longest));
+  else
+    finish_or_log();
+}
+
 }  // namespace troupe::cli

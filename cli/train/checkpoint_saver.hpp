@@ -54,6 +54,9 @@ class checkpoint_saver {
   /// Waits for the last checkpoint; the log tells of long waits. Throws `io` if
   /// it could not be written.
   void finish();
+  /// The same after a failure, for at most so long; the log tells if the
+  /// checkpoint could not be written.
+  void settle(std::chrono::milliseconds longest);
 
  private:
   struct part_wait;

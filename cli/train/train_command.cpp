@@ -63,6 +63,10 @@ void tell_of_lost(const train_options& options, const train_setup& setup) {
       options.output.save_parameters);
 }
 
+/// For the checkpoint that is being written when a run fails: less than the
+/// launcher waits before it kills all processes.
+constexpr auto longest_settling = std::chrono::seconds(25);
+
 /// Lets monitors write their files although the run failed; neither errors
 /// doing so nor a stalled reader of our output must hide the reason.
 void finish_after_failure(trainer& run) {
@@ -77,7 +81,8 @@ void finish_after_failure(trainer& run) {
 /// Reports at once why a run failed: an op that still runs may take longer than
 /// others wait for this process, or never return.
 [[noreturn]] void end_failed_run(trainer& run, const error& reason,
-                                 const signal_watch& signals) {
+                                 const signal_watch& signals,
+                                 checkpoint_saver& saver) {
   const bool by_signal =
     reason.code() == error_code::interrupted && signals.exit_code() != 0;
   const auto code = by_signal ? signals.exit_code() : exit_code(reason.code());
@@ -85,6 +90,7 @@ void finish_after_failure(trainer& run) {
   const auto text = fmt::format("troupe: {}{}\n", kind, reason.what());
   std::fputs(plain_text(text).c_str(), stderr);
   finish_after_failure(run);
+  saver.settle(longest_settling);  // of a step that did not fail
   end_soon(code);
   throw process_end({}, code);
 }
@@ -179,7 +185,7 @@ void run_to_end(trainer& run, const train_options& options,
       return;
     if (!run.health().failure.empty())
       tell_of_lost(options, setup);
-    end_failed_run(run, reason, signals);
+    end_failed_run(run, reason, signals, saver);
   } catch (...) {
     signals.finish_first();
     finish_after_failure(run);

@@ -132,3 +132,17 @@ TEST_CASE("a checkpoint that takes long to write is told of") {
                                            "being written, for "));
   CHECK(job.is_saved());
 }
+
+TEST_CASE("after a failure a checkpoint is completed, or abandoned in time") {
+  const captured_log log;
+  saving_job completed({});
+  completed.run([](mesh&, auto& saver) { saver.settle(60s); }, write_part);
+  CHECK(log.text().empty());
+  CHECK(completed.is_saved());
+  saving_job abandoned({});
+  abandoned.run([](mesh&, auto& saver) { saver.settle(50ms); }, do_nothing);
+  CHECK_THAT(log.text(),
+             ContainsSubstring("the checkpoint of step 4 is abandoned: it was "
+                               "not written within 0.05 s"));
+  CHECK_FALSE(abandoned.is_saved());
+}
