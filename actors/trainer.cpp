@@ -222,6 +222,10 @@ std::int64_t trainer::position() const {
 }
 
 void trainer::set_position(std::int64_t microbatches) {
+  if (microbatches < 0)
+    fail(error_code::invalid_argument,
+         "a run's position is {} microbatches; use a number from 0 on",
+         microbatches);
   impl_->position = microbatches;
 }
 

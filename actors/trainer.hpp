@@ -155,6 +155,7 @@ class trainer {
 
   /// Where the next step reads: microbatches taken so far by all replicas.
   std::int64_t position() const;
+  /// Throws `invalid_argument` for a number below 0.
   void set_position(std::int64_t microbatches);
 
   /// Runs training steps by another order of the same ops from the next step

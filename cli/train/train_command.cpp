@@ -15,6 +15,7 @@
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/cli/signals.hpp"
+#include "troupe/cli/train/checkpoint_saver.hpp"
 #include "troupe/cli/train/train_checkpoints.hpp"
 #include "troupe/cli/train/train_output.hpp"
 #include "troupe/cli/train/train_setup.hpp"
@@ -62,6 +63,10 @@ void tell_of_lost(const train_options& options, const train_setup& setup) {
       options.output.save_parameters);
 }
 
+/// For the checkpoint that is being written when a run fails: less than the
+/// launcher waits before it kills all processes.
+constexpr auto longest_settling = std::chrono::seconds(25);
+
 /// Lets monitors write their files although the run failed; neither errors
 /// doing so nor a stalled reader of our output must hide the reason.
 void finish_after_failure(trainer& run) {
@@ -76,7 +81,8 @@ void finish_after_failure(trainer& run) {
 /// Reports at once why a run failed: an op that still runs may take longer than
 /// others wait for this process, or never return.
 [[noreturn]] void end_failed_run(trainer& run, const error& reason,
-                                 const signal_watch& signals) {
+                                 const signal_watch& signals,
+                                 checkpoint_saver& saver) {
   const bool by_signal =
     reason.code() == error_code::interrupted && signals.exit_code() != 0;
   const auto code = by_signal ? signals.exit_code() : exit_code(reason.code());
@@ -84,6 +90,7 @@ void finish_after_failure(trainer& run) {
   const auto text = fmt::format("troupe: {}{}\n", kind, reason.what());
   std::fputs(plain_text(text).c_str(), stderr);
   finish_after_failure(run);
+  saver.settle(longest_settling);  // of a step that did not fail
   end_soon(code);
   throw process_end({}, code);
 }
@@ -178,7 +185,7 @@ void run_to_end(trainer& run, const train_options& options,
       return;
     if (!run.health().failure.empty())
       tell_of_lost(options, setup);
-    end_failed_run(run, reason, signals);
+    end_failed_run(run, reason, signals, saver);
   } catch (...) {
     signals.finish_first();
     finish_after_failure(run);
@@ -211,7 +218,9 @@ void train_pipeline(const train_options& options, const train_setup& setup,
     run.restore(from);
     run.set_position(position_after(from.about(), setup));
   });
-  checkpoint_saver saver(options, setup, std::move(resumed));
+  checkpoint_saver saver(
+    options, setup, std::move(resumed),
+    {.is_stopping = [&] { return signals.exit_code() != 0; }});
   const shown_run shown(run, options, setup);
   loss_watch losses;
   run_to_end(run, options, setup, signals, losses, saver);
@@ -298,7 +307,7 @@ void train(const CLI::App& command, train_options options) {
     else
       train_pipeline(options, setup, signals);
   } catch (const error& reason) {
-    if (reason.code() != error_code::interrupted)
+    if (reason.code() != error_code::interrupted || signals.exit_code() == 0)
       throw;
     signals.end_process(reason.what());
   }

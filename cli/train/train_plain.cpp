@@ -5,6 +5,7 @@
 #include "troupe/actors/stored_state.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/cli/signals.hpp"
+#include "troupe/cli/train/checkpoint_saver.hpp"
 #include "troupe/cli/train/train_checkpoints.hpp"
 #include "troupe/cli/train/train_output.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"

@@ -301,6 +301,14 @@ std::vector<std::string> checkpoint_folder::abandoned(std::int64_t step) const {
   return left;
 }
 
+// A change of a folder makes the system forget what it knows of it.
+void checkpoint_folder::look_again(std::int64_t step) const noexcept {
+  const auto probe = fs::path(partial(step)) / ".probe";
+  std::error_code trouble;
+  fs::create_directory(probe, trouble);
+  fs::remove(probe, trouble);
+}
+
 void checkpoint_folder::set_aside_after(std::int64_t step) const {
   for (const auto later : steps())
     if (later > step) {

@@ -62,6 +62,11 @@ class checkpoint_folder {
                        const kept_checkpoints& kept,
                        const std::function<bool()>& give_up = {}) const;
 
+  /// Lets a network file system look again for the parts that other machines
+  /// have written: it may remember for a minute what a folder lacked. Never
+  /// throws.
+  void look_again(std::int64_t step) const noexcept;
+
   /// Renames the checkpoints of later steps to `step-00000140.damaged`, because
   /// a run that resumes before them writes others of the same steps.
   void set_aside_after(std::int64_t step) const;

@@ -175,6 +175,7 @@ TEST_CASE("a run goes on from its position and parameters, bit for bit") {
   whole.step(text);
   trainer later(model_for(what), options);
   later.load(whole.parameters(), "memory");
+  CHECK_THROWS_AS(later.set_position(-1), error);
   later.set_position(whole.position());
   CHECK(whole.position() == 4);
   whole.step(text);

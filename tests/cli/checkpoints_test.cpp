@@ -20,7 +20,7 @@ using namespace troupe::testing;
 
 namespace {
 
-constexpr auto model =
+constexpr auto small_model =
   "--d-model 16 --layers 4 --heads 2 --seq 8 --microbatch-size 2 --lr 0.01 "
   "--endpoint none ";
 
@@ -29,7 +29,8 @@ struct runs {
   std::string text = write_text(at);
 
   program_result train(const std::string& flags) const {
-    return run_troupe("train", fmt::format("--text {} {}", text, model), flags);
+    return run_troupe("train", fmt::format("--text {} {}", text, small_model),
+                      flags);
   }
   /// The parameters' bytes after a run that must succeed.
   std::string trained(const std::string& flags) const {
@@ -164,7 +165,7 @@ TEST_CASE("two jobs don't share a folder of checkpoints") {
     + (here.at / "c");
   background_program first(
     fmt::format("{} train --text {} {} {} --steps 1000000", TROUPE_PROGRAM,
-                here.text, model, flags),
+                here.text, small_model, flags),
     here.at / "log");
   REQUIRE(first.writes("step-00000002"));
   for (const auto* kind : {"", "--plain "}) {
@@ -243,7 +244,7 @@ TEST_CASE("a checkpoint of another model, optimizer or text is noticed") {
   std::ranges::reverse(bytes);
   const auto other = here.at.write("reversed", bytes);
   const auto run =
-    run_troupe("train", fmt::format("--text {} {}", other, model),
+    run_troupe("train", fmt::format("--text {} {}", other, small_model),
                flags + "--resume auto");
   CHECK(run.exit_code == 0);
   CHECK_THAT(run.output, ContainsSubstring("other data"));
@@ -383,7 +384,7 @@ TEST_CASE("another index of the same Megatron corpus is noticed") {
   const auto text = here.at.write("corpus.bin", content(here.text));
   const auto trained = [&] {
     const auto run = run_troupe(
-      "train", fmt::format("--text {} {}", text, model),
+      "train", fmt::format("--text {} {}", text, small_model),
       fmt::format("--microbatches 2 --steps 2 --resume auto --checkpoints {}",
                   here.at / "c"));
     INFO(run.output);

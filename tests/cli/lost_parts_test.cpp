@@ -10,7 +10,7 @@
 
 #include "../engine/transport/joined_meshes.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/cli/train/train_checkpoints.hpp"
+#include "troupe/cli/train/checkpoint_saver.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 #include "troupe_program.hpp"
 

@@ -29,7 +29,7 @@ event_source of_rank(std::int32_t rank) {
 }
 
 /// Both ranks ran an op of 30 ms of a step of 100 ms.
-void end_step(cli::top_view& view) {
+void end_one_step(cli::top_view& view) {
   for (const std::int32_t rank : {1, 0})
     view.add(ops_event{of_rank(rank), {{0, 0, 0, 10 * ms, 40 * ms}}});
   step_event step;
@@ -60,7 +60,7 @@ TEST_CASE("top shows messages in flight, waits and memory by rank") {
                             .wait = 1'500'000}}});
   view.add(memory_event{of_rank(0), 300 << 20, 0, 0});
   view.add(memory_event{of_rank(1), 200 << 20, 0, 0});
-  end_step(view);
+  end_one_step(view);
   const auto text = view.text(false);
   CHECK_THAT(text, ContainsSubstring("at most 2\nmessages in flight"));
   CHECK_THAT(text, ContainsSubstring("recv MiB  wait ms    MiB\n")
@@ -102,8 +102,8 @@ TEST_CASE("top fits 80 columns, and tells how long a rank was idle") {
 TEST_CASE("top's columns are those of the last step alone") {
   cli::top_view view(info_of_job(), std::nullopt);
   view.add(messages_event{of_rank(1), {{.bytes = 1 << 20, .wait = ms}}});
-  end_step(view);
-  end_step(view);
+  end_one_step(view);
+  end_one_step(view);
   CHECK_THAT(view.text(false),
              ContainsSubstring("at most 0\nmessages in flight")
                && ContainsSubstring("    0.00    0.000      0\n")

@@ -1,0 +1,242 @@
+#include "troupe/cli/train/checkpoint_saver.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "troupe/base/atomic_file.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/base/parse_number.hpp"
+#include "troupe/base/printable.hpp"
+#include "troupe/cli/train/train_setup.hpp"
+#include "troupe/engine/device/thrown.hpp"
+#include "troupe/engine/stage/sharding/ties.hpp"
+#include "troupe/engine/transport/mesh.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+using clock = std::chrono::steady_clock;
+
+/// For another process to tell why it failed first.
+constexpr auto longest_courtesy = std::chrono::milliseconds(300);
+
+double seconds(clock::duration span) {
+  return std::chrono::duration<double>(span).count();
+}
+
+}  // namespace
+
+/// The leading process's wait for the parts of the others.
+struct checkpoint_saver::part_wait {
+  struct sign {
+    std::int64_t bytes = 0;
+    clock::duration at{};
+  };
+  clock::time_point looked = clock::now();
+  clock::duration time{};  // stands still while this process is stopped
+  std::map<std::int32_t, sign> last{};  // by process
+  clock::duration told{};               // when not all had told
+
+  void look() {
+    const auto now = clock::now();
+    time += std::min<clock::duration>(now - looked, std::chrono::seconds(1));
+    looked = now;
+  }
+  /// For how long a process has sent nothing, not even a heartbeat.
+  clock::duration silence_of(std::int32_t process, const mesh& job) {
+    auto& sign = last[process];
+    if (const auto bytes = job.bytes_received(process); bytes != sign.bytes)
+      sign = {bytes, time};
+    return time - sign.at;
+  }
+};
+
+checkpoint_saver::checkpoint_saver(const train_options& options,
+                                   const train_setup& setup, resumed_run from,
+                                   saver_patience patience)
+  : options_(options.checkpoints),
+    patience_(std::move(patience)),
+    folder_(options_.folder, shared(setup.trainer.job, new_run_name())),
+    about_{.run = std::move(from.name),
+           .settings = setup.data_settings,
+           .model = setup.model_texts,
+           .aliases = aliases_of(ties_of(setup.model.layers))},
+    parts_(options.plain ? 1 : setup.trainer.schedule.ranks()),
+    job_(setup.trainer.job),
+    saved_(from.saved) {
+  if (options_.folder.empty())
+    return;
+  about_.settings[optimizer_setting] = options.optimisation.optimizer.optimizer;
+  require_writable_folder(options_.folder);
+}
+
+checkpoint_saver::~checkpoint_saver() {
+  writer_.request_stop();
+  finish_or_log();
+}
+
+void checkpoint_saver::after_step(const run_progress& progress,
+                                  const std::function<snapshot()>& copies,
+                                  bool last) {
+  const bool due = options_.every > 0 && progress.step % options_.every == 0;
+  if (options_.folder.empty() || progress.step == saved_ || (!due && !last))
+    return;
+  finish_or_log();  // training goes on; the next one may do
+  saved_ = progress.step;
+  begun_ = clock::now();
+  std::promise<void> done;
+  auto written = done.get_future();
+  writer_ =
+    std::jthread([this, progress, parts = copies(), done = std::move(done)](
+                   const std::stop_token& ended) mutable {
+      try {
+        write(progress, parts, ended);
+        done.set_value();
+      } catch (...) {
+        done.set_exception(std::current_exception());
+      }
+    });
+  written_ = std::move(written);
+}
+
+void checkpoint_saver::write(const run_progress& progress,
+                             const snapshot& parts,
+                             const std::stop_token& ended) {
+  try {
+    for (const auto& [part, tensors] : parts)
+      folder_.write_part(progress.step, part, tensors);
+    if (leads(job_))
+      complete(progress, ended);
+    else
+      job_->note(0, fmt::format("{} ", progress.step));
+  } catch (...) {
+    if (!leads(job_))  // before the others meet the consequences
+      job_->note(0, fmt::format("{} {}", progress.step, thrown_text()));
+    if (leads(job_))  // first: space for the mark, if the disk is full
+      folder_.discard(progress.step);
+    if (job_)
+      folder_.refuse(progress.step);
+    if (leads(job_))
+      throw_first_cause(progress.step);
+    throw;
+  }
+}
+
+void checkpoint_saver::complete(const run_progress& progress,
+                                const std::stop_token& ended) {
+  auto about = about_;
+  about.progress = progress;
+  part_wait wait;
+  const auto problem =
+    folder_.complete(std::move(about), parts_, options_.kept, [&] {
+      require_writers(progress.step);
+      require_hope(progress.step, wait);
+      return ended.stop_requested();
+    });
+  notes_.erase(notes_.begin(), notes_.upper_bound(progress.step));
+  spdlog::info("checkpoint {}", printable(folder_.path_of(progress.step)));
+  if (!problem.empty())
+    spdlog::warn("the checkpoint is complete, but: {}", problem);
+}
+
+/// After a failure: throws that of another process, if it caused this one.
+void checkpoint_saver::throw_first_cause(std::int64_t step) {
+  for (const auto begun = clock::now();
+       job_ && clock::now() < begun + longest_courtesy;
+       std::this_thread::sleep_for(std::chrono::milliseconds(10)))
+    require_writers(step);
+}
+
+/// While parts are missing: throws once they can't come any more.
+void checkpoint_saver::require_writers(std::int64_t step) {
+  if (!job_)
+    return;
+  for (std::int32_t p = 1; p < job_->place().processes; ++p)
+    while (const auto note = job_->take_note(p)) {
+      const auto space = std::min(note->find(' '), note->size() - 1);
+      const auto of = parse_number<std::int64_t>(note->substr(0, space));
+      notes_[of.value_or(-1)][p] = note->substr(space + 1);
+    }
+  for (const auto& [process, problem] : notes_[step])
+    if (!problem.empty())
+      fail(error_code::io, "process {} could not write its part: {}", process,
+           problem);
+  if (const auto lost = job_->lost())
+    fail(error_code::transport, "its part is missing: {}", *lost);
+}
+
+/// While parts are missing: throws once there is no sign that they will come. A
+/// process that is alive may write for as long as it needs.
+void checkpoint_saver::require_hope(std::int64_t step, part_wait& wait) {
+  if (!job_)
+    return;
+  const bool stopping = patience_.is_stopping && patience_.is_stopping();
+  const auto longest = stopping ? patience_.last_silence : patience_.silence;
+  const auto others = job_->place().processes - 1;
+  const auto& told = notes_[step];
+  wait.look();
+  for (std::int32_t p = 1; p <= others; ++p)
+    if (!told.contains(p) && wait.silence_of(p, *job_) > longest)
+      fail(error_code::io,
+           "process {} has not written its part, and has sent nothing for "
+           "{:.3g} s: is it stopped?",
+           p, seconds(longest));
+  if (std::ssize(told) < others) {
+    wait.told = wait.time;
+    return;
+  }
+  folder_.look_again(step);
+  if (wait.time > wait.told + patience_.delay)
+    fail(error_code::io,
+         "{}: all processes have written their parts, and some are not there; "
+         "was it moved, or do the processes see different folders?",
+         printable(options_.folder));
+}
+
+/// Whether the writer ends within this time.
+bool checkpoint_saver::await_writer(std::chrono::milliseconds longest) {
+  for (auto left = longest; left.count() > 0;) {
+    const auto pause = std::min(left, patience_.warning);
+    if (written_.wait_for(pause) == std::future_status::ready)
+      return true;
+    left -= pause;
+    if (left.count() > 0)
+      spdlog::warn(
+        "the checkpoint of step {} is still being written, for "
+        "{:.3g} s",
+        saved_, seconds(clock::now() - begun_));
+  }
+  return false;
+}
+
+void checkpoint_saver::finish() {
+  if (!written_.valid())
+    return;
+  await_writer(std::chrono::milliseconds::max());
+  writer_.join();
+  written_.get();
+}
+
+void checkpoint_saver::finish_or_log() {
+  try {
+    finish();
+  } catch (...) {
+    spdlog::error("a checkpoint could not be written: {}", thrown_text());
+  }
+}
+
+void checkpoint_saver::settle(std::chrono::milliseconds longest) {
+  if (written_.valid() && !await_writer(longest))
+    spdlog::error(
+      "the checkpoint of step {} is abandoned: it was not written "
+      "within {:.3g} s",
+      saved_, seconds(longest));
+  else
+    finish_or_log();
+}
+
+}  // namespace troupe::cli

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "troupe/cli/train/train_checkpoints.hpp"
+
+namespace troupe::cli {
+
+/// How long a saver waits.
+struct saver_patience {
+  /// For the part of a process that sends nothing, not even heartbeats: it is
+  /// stopped.
+  std::chrono::milliseconds silence = std::chrono::minutes(10);
+  /// The same once the run was asked to stop: launchers soon kill all processes
+  /// then.
+  std::chrono::milliseconds last_silence = std::chrono::seconds(25);
+  /// For parts that are written to be seen here: a network file system may
+  /// remember for a minute what a folder lacked.
+  std::chrono::milliseconds delay = std::chrono::seconds(60);
+  /// Between warnings that a checkpoint is still being written.
+  std::chrono::milliseconds warning = std::chrono::seconds(30);
+  /// Whether the run was asked to stop; any thread calls it.
+  std::function<bool()> is_stopping = {};
+};
+
+/// Saves checkpoints of a run, if --checkpoints is given: copies of its tensors
+/// are made between two steps, and written by a thread of its own meanwhile.
+/// All processes of a job have one, and call the same members in the same
+/// order.
+class checkpoint_saver {
+ public:
+  /// Throws `io` if this process can't write to the folder.
+  checkpoint_saver(const train_options& options, const train_setup& setup,
+                   resumed_run from, saver_patience patience = {});
+  /// Waits for what this process writes, not for the parts of others.
+  ~checkpoint_saver();
+  checkpoint_saver(const checkpoint_saver&) = delete;
+  checkpoint_saver& operator=(const checkpoint_saver&) = delete;
+
+  /// By part: the tensors that this process writes.
+  using snapshot = std::map<std::int32_t, parameter_list>;
+  /// Saves if a checkpoint is due after this step, or with `last` unless that
+  /// step is saved already. `copies` is called at once, by this thread. If the
+  /// one before could not be written, the log tells so.
+  void after_step(const run_progress& progress,
+                  const std::function<snapshot()>& copies, bool last = false);
+  /// Waits for the last checkpoint; the log tells of long waits. Throws `io` if
+  /// it could not be written.
+  void finish();
+  /// The same after a failure, for at most so long; the log tells if the
+  /// checkpoint could not be written.
+  void settle(std::chrono::milliseconds longest);
+
+ private:
+  struct part_wait;
+
+  bool await_writer(std::chrono::milliseconds longest);
+  void finish_or_log();
+  void require_writers(std::int64_t step);
+  void require_hope(std::int64_t step, part_wait& wait);
+  void throw_first_cause(std::int64_t step);
+  void write(const run_progress& progress, const snapshot& parts,
+             const std::stop_token& ended);
+  void complete(const run_progress& progress, const std::stop_token& ended);
+
+  checkpoint_options options_;
+  saver_patience patience_;
+  checkpoint_folder folder_;
+  manifest about_;
+  std::int32_t parts_;                           // that all processes write
+  std::shared_ptr<mesh> job_;                    // null: this process is alone
+  std::int64_t saved_;                           // step
+  std::chrono::steady_clock::time_point begun_;  // to write it
+  /// In process 0: by step and process, why a part was not written; empty: it
+  /// was.
+  std::map<std::int64_t, std::map<std::int32_t, std::string>> notes_;
+  std::future<void> written_;  // valid until `finish` has told of it
+  std::jthread writer_;
+};
+
+}  // namespace troupe::cli

@@ -1,0 +1,72 @@
+// What a run may go on from.
+#include <fmt/format.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <filesystem>
+
+#include "../files.hpp"
+#include "tiny_training.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/cli/train/train_checkpoints.hpp"
+
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
+using namespace troupe;
+using namespace troupe::testing;
+
+TEST_CASE("a run from another folder is not saved among a run's checkpoints") {
+  const tiny_training at;
+  const auto own = at.folder / "own", other = at.folder / "other",
+             copy = at.folder / "step-00000002", link = at.folder / "link";
+  const auto step = [](const std::string& folder, int n) {
+    return fmt::format("{}/step-{:08}", folder, n);
+  };
+  const auto save = [&](int steps, const std::string& flags) {
+    const auto run = at.train(
+      fmt::format("--endpoint none --steps {} --checkpoints {}", steps, flags));
+    INFO(run.output);
+    CHECK(run.exit_code == 0);
+  };
+  save(3, other);
+  save(2, own);
+  const auto part = content(step(own, 2) + "/part-00000.safetensors");
+  std::filesystem::copy(step(own, 2), copy);
+  for (const auto& from : {other, step(other, 3), copy}) {
+    const auto run = at.train(fmt::format(
+      "--endpoint none --steps 4 --checkpoints {} --resume {}", own, from));
+    INFO(run.output);
+    CHECK(run.exit_code == 2);
+    CHECK_THAT(run.output,
+               ContainsSubstring(": is not in --checkpoints " + own));
+  }
+  CHECK(content(step(own, 2) + "/part-00000.safetensors") == part);
+  CHECK_FALSE(std::filesystem::exists(step(own, 4)));
+  // Other names of the own checkpoint, and an empty folder.
+  std::filesystem::create_symlink(step(own, 2), link);
+  save(3, own + " --resume " + link);
+  save(4, own + " --keep 3 --resume " + step(own, 3) + "/.");
+  const auto older = at.train(fmt::format(
+    "--endpoint none --steps 4 --checkpoints {} --resume {}", own, link));
+  CHECK(older.exit_code == 2);
+  CHECK_THAT(older.output,
+             ContainsSubstring("also holds a checkpoint of step 4"));
+  save(4, (at.folder / "new") + " --resume " + other);
+  CHECK(std::filesystem::exists(step(at.folder / "new", 4)));
+}
+
+TEST_CASE("a checkpoint whose rows can't be is refused") {
+  cli::train_setup setup;
+  setup.data_settings = {{"microbatch-size", "2"}, {"seed", "7"}};
+  manifest about;
+  about.settings = setup.data_settings;
+  about.progress.microbatches = 8;
+  CHECK(cli::position_after(about, setup) == 8);
+  for (const std::string rows : {"-4", "0", "two", ""}) {
+    about.settings["microbatch-size"] = rows;
+    CHECK_THROWS_MATCHES(cli::position_after(about, setup), error,
+                         MessageMatches(ContainsSubstring(fmt::format(
+                           "settings.microbatch-size is '{}'", rows))));
+  }
+}
