@@ -57,8 +57,9 @@ struct checkpoint_saver::part_wait {
 
 checkpoint_saver::checkpoint_saver(const train_options& options,
                                    const train_setup& setup, resumed_run from,
-                                   saver_patience patience)
+                                   folder_lock* own, saver_patience patience)
   : options_(options.checkpoints),
+    own_(own),
     patience_(std::move(patience)),
     folder_(options_.folder, shared(setup.trainer.job, new_run_name())),
     about_{.run = std::move(from.name),
@@ -107,6 +108,8 @@ void checkpoint_saver::write(const run_progress& progress,
                              const snapshot& parts,
                              const std::stop_token& ended) {
   try {
+    if (own_ != nullptr)
+      own_->renew();
     for (const auto& [part, tensors] : parts)
       folder_.write_part(progress.step, part, tensors);
     if (leads(job_))

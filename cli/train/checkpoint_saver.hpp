@@ -36,9 +36,11 @@ struct saver_patience {
 /// order.
 class checkpoint_saver {
  public:
-  /// Throws `io` if this process can't write to the folder.
+  /// `own`: the lock of --checkpoints, in the process that leads; kept by the
+  /// caller. Throws `io` if this process can't write to the folder.
   checkpoint_saver(const train_options& options, const train_setup& setup,
-                   resumed_run from, saver_patience patience = {});
+                   resumed_run from, folder_lock* own,
+                   saver_patience patience = {});
   /// Waits for what this process writes, not for the parts of others.
   ~checkpoint_saver();
   checkpoint_saver(const checkpoint_saver&) = delete;
@@ -71,6 +73,7 @@ class checkpoint_saver {
   void complete(const run_progress& progress, const std::stop_token& ended);
 
   checkpoint_options options_;
+  folder_lock* own_;
   saver_patience patience_;
   checkpoint_folder folder_;
   manifest about_;

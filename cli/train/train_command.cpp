@@ -219,7 +219,7 @@ void train_pipeline(const train_options& options, const train_setup& setup,
     run.set_position(position_after(from.about(), setup));
   });
   checkpoint_saver saver(
-    options, setup, std::move(resumed),
+    options, setup, std::move(resumed), lock.get(),
     {.is_stopping = [&] { return signals.exit_code() != 0; }});
   const shown_run shown(run, options, setup);
   loss_watch losses;

@@ -34,7 +34,9 @@ void require_memory(const train_options& o, const built_model& model) {
     return;
   constexpr double gib = 1 << 30;
   const auto place = read_environment();
-  const auto replicas = o.partition.data_parallel;
+  // Shards of all replicas make up at least one whole.
+  const auto replicas =
+    o.partition.shard == "replicate" ? o.partition.data_parallel : 1;
   const auto held = held_parameters_of(o, model);
   const auto bytes =
     least_bytes(held) * replicas * place.local_processes / place.processes;
@@ -48,8 +50,8 @@ void require_memory(const train_options& o, const built_model& model) {
          "smaller model, --vocabulary, --seq or --data-parallel, or more "
          "machines",
          held.all, held.trained > 0 ? "with gradients " : "",
-         place.local_processes, place.processes, replicas, bytes / gib,
-         there / gib, smaller_in_16_bits ? "--dtype bf16, " : "");
+         place.local_processes, place.processes, o.partition.data_parallel,
+         bytes / gib, there / gib, smaller_in_16_bits ? "--dtype bf16, " : "");
 }
 
 }  // namespace troupe::cli

@@ -114,7 +114,8 @@ class plain_run {
     saver_.emplace(
       options, setup_,
       resume(options, setup_,
-             [this](const stored_checkpoint& from) { restore(from); }));
+             [this](const stored_checkpoint& from) { restore(from); }),
+      lock_.get());
   }
   step_event step() {
     const auto done = one_step(loop_, setup_, loop_.steps() + 1, position_);

@@ -10,6 +10,7 @@
 
 #include "../actors/captured_log.hpp"
 #include "../engine/transport/joined_meshes.hpp"
+#include "../says.hpp"
 #include "../temporary_folder.hpp"
 #include "troupe/base/error.hpp"
 
@@ -46,7 +47,8 @@ class saving_job {
       cli::train_setup setup;
       setup.trainer.job = job;
       setup.trainer.schedule.placement.ranks = 2;
-      cli::checkpoint_saver saver(options_, setup, {"name"}, patience_);
+      cli::checkpoint_saver saver(options_, setup, {"name"}, nullptr,
+                                  patience_);
       if (job->place().leads()) {
         save_part(saver, 0);
         lead(*job, saver);
@@ -115,6 +117,33 @@ TEST_CASE("parts that all have written and that are not there are missed") {
     failure_of({.delay = 50ms}, [](mesh& job, auto&) { job.note(0, "4 "); }),
     ContainsSubstring("all processes have written their parts, and some are "
                       "not there"));
+}
+
+TEST_CASE("a checkpoint is not saved in a folder that another job has by now") {
+  const temporary_folder at;
+  cli::train_options options;
+  options.checkpoints.folder = at / "run";
+  cli::train_setup setup;
+  setup.trainer.schedule.placement.ranks = 1;
+  folder_lock own(at / "run");
+  cli::checkpoint_saver saver(options, setup, {"name"}, &own);
+  const auto save = [&](std::int64_t step) {
+    saver.after_step(
+      {.step = step},
+      [] {
+        return cli::checkpoint_saver::snapshot{{0, {{"a", at::zeros({1})}}}};
+      },
+      true);
+    saver.finish();
+  };
+  std::filesystem::remove_all(at / "run");
+  save(1);
+  std::filesystem::rename(at / "run", at / "moved");
+  const folder_lock other(at / "run");
+  CHECK_THROWS_MATCHES(save(2), error, says("run: in use: process"));
+  CHECK(checkpoint_folder(at / "run").steps().empty());
+  CHECK(checkpoint_folder(at / "moved").steps()
+        == std::vector<std::int64_t>{1});
 }
 
 TEST_CASE("a checkpoint that takes long to write is told of") {

@@ -34,7 +34,7 @@ std::string error_of_leader(
     cli::train_setup setup;
     setup.trainer.job = job;
     setup.trainer.schedule.placement.ranks = 2;
-    cli::checkpoint_saver saver(options, setup, {"name"});
+    cli::checkpoint_saver saver(options, setup, {"name"}, nullptr);
     if (!job->place().leads()) {
       follow(saver);
       meshes.all[1].reset();
