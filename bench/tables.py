@@ -61,11 +61,13 @@ def machine():
     with open("/proc/cpuinfo") as lines:
         text = lines.read()
     name = re.search(r"model name\s*: (.*)", text)
+    # The name alone may stand for several generations.
     kind = re.search(r"cpu family\s*: (\d+)\nmodel\s*: (\d+)", text)
-    if name and kind:  # the name alone may stand for several generations
-        name = [None, f"{name[1]} (family {kind[1]}, model {kind[2]})"]
+    label = name[1] if name else os.uname().machine
+    if kind:
+        label += f" (family {kind[1]}, model {kind[2]})"
     vectors = next((v for v in ("avx512f", "avx2") if v in text.split()), "")
-    return ", ".join(filter(None, [name[1] if name else os.uname().machine,
+    return ", ".join(filter(None, [label,
                                    f"{os.cpu_count()} cores",
                                    {"avx512f": "AVX-512", "avx2": "AVX2"}.get(vectors)]))
 

@@ -205,7 +205,8 @@ void split(const file_settings& given) {
   try {
     const folder_lock own(given.output);
     require_none(to);
-    to.prepare();
+    if (const auto problem = to.prepare(); !problem.empty())
+      spdlog::warn("a file of an earlier run remains: {}", problem);
     write_whole(to, std::move(about), parts);
   } catch (...) {
     remove_empty(absent);

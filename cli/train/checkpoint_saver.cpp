@@ -39,7 +39,7 @@ struct checkpoint_saver::part_wait {
   clock::time_point looked = clock::now();
   clock::duration time{};  // stands still while this process is stopped
   std::map<std::int32_t, sign> last{};  // by process
-  clock::duration told{};               // when not all had told
+  clock::duration incomplete{};         // last time a report was missing
 
   void look() {
     const auto now = clock::now();
@@ -57,10 +57,10 @@ struct checkpoint_saver::part_wait {
 
 checkpoint_saver::checkpoint_saver(const train_options& options,
                                    const train_setup& setup, resumed_run from,
-                                   folder_lock* own, saver_patience patience)
+                                   folder_lock* own, saver_timeouts timeouts)
   : options_(options.checkpoints),
     own_(own),
-    patience_(std::move(patience)),
+    timeouts_(std::move(timeouts)),
     folder_(options_.folder, shared(setup.trainer.job, new_run_name())),
     about_{.run = std::move(from.name),
            .settings = setup.data_settings,
@@ -137,7 +137,7 @@ void checkpoint_saver::complete(const run_progress& progress,
   const auto problem =
     folder_.complete(std::move(about), parts_, options_.kept, [&] {
       require_writers(progress.step);
-      require_hope(progress.step, wait);
+      require_progress(progress.step, wait);
       return ended.stop_requested();
     });
   notes_.erase(notes_.begin(), notes_.upper_bound(progress.step));
@@ -172,28 +172,29 @@ void checkpoint_saver::require_writers(std::int64_t step) {
     fail(error_code::transport, "its part is missing: {}", *lost);
 }
 
-/// While parts are missing: throws once there is no sign that they will come. A
-/// process that is alive may write for as long as it needs.
-void checkpoint_saver::require_hope(std::int64_t step, part_wait& wait) {
+/// While parts are missing: throws once a process is silent for too long, or
+/// all have reported and parts still can't be seen. A process that is alive may
+/// write for as long as it needs.
+void checkpoint_saver::require_progress(std::int64_t step, part_wait& wait) {
   if (!job_)
     return;
-  const bool stopping = patience_.is_stopping && patience_.is_stopping();
-  const auto longest = stopping ? patience_.last_silence : patience_.silence;
+  const bool stopping = timeouts_.is_stopping && timeouts_.is_stopping();
+  const auto longest = stopping ? timeouts_.last_silence : timeouts_.silence;
   const auto others = job_->place().processes - 1;
-  const auto& told = notes_[step];
+  const auto& reports = notes_[step];
   wait.look();
   for (std::int32_t p = 1; p <= others; ++p)
-    if (!told.contains(p) && wait.silence_of(p, *job_) > longest)
+    if (!reports.contains(p) && wait.silence_of(p, *job_) > longest)
       fail(error_code::io,
            "process {} has not written its part, and has sent nothing for "
            "{:.3g} s: is it stopped?",
            p, seconds(longest));
-  if (std::ssize(told) < others) {
-    wait.told = wait.time;
+  if (std::ssize(reports) < others) {
+    wait.incomplete = wait.time;
     return;
   }
   folder_.look_again(step);
-  if (wait.time > wait.told + patience_.delay)
+  if (wait.time > wait.incomplete + timeouts_.delay)
     fail(error_code::io,
          "{}: all processes have written their parts, and some are not there; "
          "was it moved, or do the processes see different folders?",
@@ -203,7 +204,7 @@ void checkpoint_saver::require_hope(std::int64_t step, part_wait& wait) {
 /// Whether the writer ends within this time.
 bool checkpoint_saver::await_writer(std::chrono::milliseconds longest) {
   for (auto left = longest; left.count() > 0;) {
-    const auto pause = std::min(left, patience_.warning);
+    const auto pause = std::min(left, timeouts_.warning);
     if (written_.wait_for(pause) == std::future_status::ready)
       return true;
     left -= pause;
@@ -232,7 +233,7 @@ void checkpoint_saver::finish_or_log() {
   }
 }
 
-void checkpoint_saver::settle(std::chrono::milliseconds longest) {
+void checkpoint_saver::finish_within(std::chrono::milliseconds longest) {
   if (written_.valid() && !await_writer(longest))
     spdlog::error(
       "the checkpoint of step {} is abandoned: it was not written "

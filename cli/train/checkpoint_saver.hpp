@@ -13,8 +13,8 @@
 
 namespace troupe::cli {
 
-/// How long a saver waits.
-struct saver_patience {
+/// How long a checkpoint_saver waits.
+struct saver_timeouts {
   /// For the part of a process that sends nothing, not even heartbeats: it is
   /// stopped.
   std::chrono::milliseconds silence = std::chrono::minutes(10);
@@ -40,7 +40,7 @@ class checkpoint_saver {
   /// caller. Throws `io` if this process can't write to the folder.
   checkpoint_saver(const train_options& options, const train_setup& setup,
                    resumed_run from, folder_lock* own,
-                   saver_patience patience = {});
+                   saver_timeouts timeouts = {});
   /// Waits for what this process writes, not for the parts of others.
   ~checkpoint_saver();
   checkpoint_saver(const checkpoint_saver&) = delete;
@@ -53,12 +53,11 @@ class checkpoint_saver {
   /// one before could not be written, the log tells so.
   void after_step(const run_progress& progress,
                   const std::function<snapshot()>& copies, bool last = false);
-  /// Waits for the last checkpoint; the log tells of long waits. Throws `io` if
-  /// it could not be written.
+  /// Waits for the last checkpoint; long waits are logged. Throws `io` if it
+  /// could not be written.
   void finish();
-  /// The same after a failure, for at most so long; the log tells if the
-  /// checkpoint could not be written.
-  void settle(std::chrono::milliseconds longest);
+  /// The same after a failure, for at most so long; errors are logged.
+  void finish_within(std::chrono::milliseconds longest);
 
  private:
   struct part_wait;
@@ -66,7 +65,7 @@ class checkpoint_saver {
   bool await_writer(std::chrono::milliseconds longest);
   void finish_or_log();
   void require_writers(std::int64_t step);
-  void require_hope(std::int64_t step, part_wait& wait);
+  void require_progress(std::int64_t step, part_wait& wait);
   void throw_first_cause(std::int64_t step);
   void write(const run_progress& progress, const snapshot& parts,
              const std::stop_token& ended);
@@ -74,7 +73,7 @@ class checkpoint_saver {
 
   checkpoint_options options_;
   folder_lock* own_;
-  saver_patience patience_;
+  saver_timeouts timeouts_;
   checkpoint_folder folder_;
   manifest about_;
   std::int32_t parts_;                           // that all processes write
@@ -84,7 +83,7 @@ class checkpoint_saver {
   /// In process 0: by step and process, why a part was not written; empty: it
   /// was.
   std::map<std::int64_t, std::map<std::int32_t, std::string>> notes_;
-  std::future<void> written_;  // valid until `finish` has told of it
+  std::future<void> written_;  // valid until `finish` has returned it
   std::jthread writer_;
 };
 

@@ -90,7 +90,7 @@ void finish_after_failure(trainer& run) {
   const auto text = fmt::format("troupe: {}{}\n", kind, reason.what());
   std::fputs(plain_text(text).c_str(), stderr);
   finish_after_failure(run);
-  saver.settle(longest_settling);  // of a step that did not fail
+  saver.finish_within(longest_settling);  // of a step that did not fail
   end_soon(code);
   throw process_end({}, code);
 }

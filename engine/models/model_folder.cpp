@@ -256,7 +256,7 @@ built_model model_of_config(const std::string& config,
 std::vector<std::string> differing_fields(const std::string& a,
                                           const std::string& b,
                                           const std::string& origin) {
-  // Whoever trains one of them has refused its dropout.
+  // Training has refused dropout before; reading for inference accepts it.
   const auto read = [&](const std::string& text) {
     return options_of(text, origin, /*infers=*/true);
   };

@@ -31,8 +31,8 @@ void save_part(cli::checkpoint_saver& saver, std::int32_t part) {
 /// Two processes that save step 4.
 class saving_job {
  public:
-  explicit saving_job(cli::saver_patience patience)
-    : patience_(std::move(patience)) {
+  explicit saving_job(cli::saver_timeouts timeouts)
+    : timeouts_(std::move(timeouts)) {
     options_.checkpoints.folder = folder_ / "run";
     options_.checkpoints.every = 2;
   }
@@ -48,7 +48,7 @@ class saving_job {
       setup.trainer.job = job;
       setup.trainer.schedule.placement.ranks = 2;
       cli::checkpoint_saver saver(options_, setup, {"name"}, nullptr,
-                                  patience_);
+                                  timeouts_);
       if (job->place().leads()) {
         save_part(saver, 0);
         lead(*job, saver);
@@ -67,15 +67,15 @@ class saving_job {
 
  private:
   temporary_folder folder_;
-  cli::saver_patience patience_;
+  cli::saver_timeouts timeouts_;
   cli::train_options options_;
   std::promise<void> ended_;
 };
 
 /// What `finish` of process 0 fails with, which must be `io`.
-std::string failure_of(cli::saver_patience patience,
+std::string failure_of(cli::saver_timeouts timeouts,
                        const saving_job::work& follow) {
-  saving_job job(std::move(patience));
+  saving_job job(std::move(timeouts));
   std::string text;
   job.run(
     [&](mesh&, cli::checkpoint_saver& saver) {
@@ -112,7 +112,7 @@ TEST_CASE("the part of a process that is stopped is not waited for forever") {
     expected);
 }
 
-TEST_CASE("parts that all have written and that are not there are missed") {
+TEST_CASE("parts that are reported and never appear end the checkpoint") {
   CHECK_THAT(
     failure_of({.delay = 50ms}, [](mesh& job, auto&) { job.note(0, "4 "); }),
     ContainsSubstring("all processes have written their parts, and some are "
@@ -146,7 +146,7 @@ TEST_CASE("a checkpoint is not saved in a folder that another job has by now") {
         == std::vector<std::int64_t>{1});
 }
 
-TEST_CASE("a checkpoint that takes long to write is told of") {
+TEST_CASE("a warning reports a checkpoint that takes long to write") {
   const captured_log log;
   saving_job job({.warning = 10ms});
   job.run(
@@ -165,11 +165,13 @@ TEST_CASE("a checkpoint that takes long to write is told of") {
 TEST_CASE("after a failure a checkpoint is completed, or abandoned in time") {
   const captured_log log;
   saving_job completed({});
-  completed.run([](mesh&, auto& saver) { saver.settle(60s); }, write_part);
+  completed.run([](mesh&, auto& saver) { saver.finish_within(60s); },
+                write_part);
   CHECK(log.text().empty());
   CHECK(completed.is_saved());
   saving_job abandoned({});
-  abandoned.run([](mesh&, auto& saver) { saver.settle(50ms); }, do_nothing);
+  abandoned.run([](mesh&, auto& saver) { saver.finish_within(50ms); },
+                do_nothing);
   CHECK_THAT(log.text(),
              ContainsSubstring("the checkpoint of step 4 is abandoned: it was "
                                "not written within 0.05 s"));

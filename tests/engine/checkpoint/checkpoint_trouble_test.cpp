@@ -185,7 +185,7 @@ TEST_CASE("a part that has changed or vanished ends the checkpoint") {
   CHECK(folder.steps() == std::vector<std::int64_t>{4});
 }
 
-TEST_CASE("a folder that has vanished is no other process's fault") {
+TEST_CASE("a vanished folder is not reported as another process's failure") {
   const prepared_folder made;
   const auto& [at, folder] = made;
   folder.write_part(4, 0, part_of(4, 0));
@@ -194,7 +194,7 @@ TEST_CASE("a folder that has vanished is no other process's fault") {
                        says("partial: has vanished; was it moved or removed?"));
 }
 
-TEST_CASE("a checkpoint that a crash may undo outlives no older one") {
+TEST_CASE("older checkpoints stay if the folder can't be synchronised") {
   const prepared_folder made;
   const auto& [at, folder] = made;
   save(folder, 4);
@@ -224,7 +224,7 @@ TEST_CASE("a part is seen whenever another process completes it") {
   stored_checkpoint(folder.path_of(4)).verify();
 }
 
-TEST_CASE("what a killed job left is put up with if it can't be removed") {
+TEST_CASE("leftovers of a killed job that can't be removed are reported") {
   const prepared_folder made;
   const auto& [at, folder] = made;
   std::filesystem::permissions(at / ".", std::filesystem::perms(0755));
