@@ -86,10 +86,10 @@ using shape_visitor =
 
 /// Layer by layer, without memory for values; a tied head is left out.
 void visit_shapes(const decoder_options& options, const shape_visitor& visit) {
-  const auto layers = decoder(options, nullptr, at::Device(at::kMeta));
+  const auto layers = decoder(options, nullptr, at::kFloat);
   for (std::size_t i = 0; i < layers.size(); ++i)
     for (const auto& [name, value] :
-         parameters_of(layers[i].name, *make_layer(layers, i)))
+         parameters_of(layers[i].name, *make_layer_shapes(layers, i)))
       if (!options.tied || name != options.names.head + ".weight")
         visit(name, value.sizes());
 }

@@ -17,25 +17,44 @@ std::string dotted_name(const std::string& prefix, const std::string& name) {
   return prefix + "." + name;
 }
 
-std::shared_ptr<stage_module> make_layer(const model& layers,
-                                         std::size_t index) {
-  const auto& layer = layers.at(index);
-  if (!layer.make)
+namespace {
+
+/// `name`: of the factory function, for messages.
+std::shared_ptr<stage_module> make_by(
+  const std::function<std::shared_ptr<stage_module>()>& make, const char* name,
+  const model& layers, std::size_t index) {
+  if (!make)
     fail(error_code::invalid_argument,
-         "{} has no factory function; set its `make`", label_of(layers, index));
+         "{} has no factory function; set its `{}`", label_of(layers, index),
+         name);
   std::shared_ptr<stage_module> made;
   try {
-    made = layer.make();
+    made = make();
   } catch (const error&) {
     throw;
   } catch (...) {
-    fail(error_code::invalid_argument, "{}: its `make` failed: {}",
-         label_of(layers, index), thrown_text());
+    fail(error_code::invalid_argument, "{}: its `{}` failed: {}",
+         label_of(layers, index), name, thrown_text());
   }
   if (!made)
-    fail(error_code::invalid_argument, "{}: its `make` returned a null pointer",
-         label_of(layers, index));
+    fail(error_code::invalid_argument, "{}: its `{}` returned a null pointer",
+         label_of(layers, index), name);
   return made;
+}
+
+}  // namespace
+
+std::shared_ptr<stage_module> make_layer(const model& layers,
+                                         std::size_t index) {
+  return make_by(layers.at(index).make, "make", layers, index);
+}
+
+std::shared_ptr<stage_module> make_layer_shapes(const model& layers,
+                                                std::size_t index) {
+  const auto& layer = layers.at(index);
+  return layer.make_on_meta
+           ? make_by(layer.make_on_meta, "make_on_meta", layers, index)
+           : make_layer(layers, index);
 }
 
 parameter_list parameters_of(const std::string& layer_name,

@@ -50,6 +50,11 @@ struct layer {
   /// Its parameters that are tied to others, whose values, settings and place
   /// in files they have.
   std::vector<tied_parameter> ties{};
+  /// Makes the layer on the meta device, with the names, shapes, dtypes and
+  /// `requires_grad` of the one that `make` returns: where nothing else is
+  /// needed, as to count parameters, no values are drawn or read. Null: `make`
+  /// is called.
+  std::function<std::shared_ptr<stage_module>()> make_on_meta{};
 };
 
 /// An unsplit model: its layers in the order in which they run. Without `reads`
@@ -60,6 +65,11 @@ using model = std::vector<layer>;
 /// made.
 std::shared_ptr<stage_module> make_layer(const model& layers,
                                          std::size_t index);
+
+/// Makes a layer for its parameters' names, shapes, dtypes and `requires_grad`;
+/// its values may be on the meta device. Throws as `make_layer`.
+std::shared_ptr<stage_module> make_layer_shapes(const model& layers,
+                                                std::size_t index);
 
 /// Throws `invalid_argument` if there is no layer, if two have one name, if one
 /// reads what no earlier layer gives, or if one with a loss, but the last, has

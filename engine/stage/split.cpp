@@ -111,7 +111,7 @@ std::vector<double> parameter_counts(const model& layers) {
   std::vector<double> counts;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     double count = 0;
-    for (const auto& parameter : make_layer(layers, i)->parameters())
+    for (const auto& parameter : make_layer_shapes(layers, i)->parameters())
       count += static_cast<double>(parameter.numel());
     counts.push_back(count);
   }

@@ -231,7 +231,7 @@ bool ends_with(const std::string& name, const std::string& module) {
 
 }  // namespace
 
-model decoder(const decoder_options& options, parameter_filler fill,
+model decoder(const decoder_options& options, const parameter_filler& fill,
               const at::TensorOptions& kind) {
   auto o = options;
   const auto layers = static_cast<std::size_t>(o.layers);
@@ -243,31 +243,39 @@ model decoder(const decoder_options& options, parameter_filler fill,
   const auto plain = o.tied || o.names.head != decoder_names{}.head
                        ? o.names.head
                        : std::string();
-  const auto filled = [fill = std::move(fill), lora = o.choices.lora, plain](
-                        const std::string& layer, auto made) {
+  const auto filled = [lora = o.choices.lora, plain](
+                        const std::string& layer, auto made,
+                        const parameter_filler& filler) {
     const at::NoGradGuard no_grad;
-    if (fill)
+    if (filler)
       for (auto& each : made->named_parameters())
-        fill(dotted_name(layer, each.key()), each.value());
+        filler(dotted_name(layer, each.key()), each.value());
     add_adapters(*made, layer, lora, plain);
     return made;
   };
   model made;
+  const auto add = [&](const std::string& name, const auto& construct) {
+    made.push_back({.name = name,
+                    .make = [=] { return filled(name, construct(kind), fill); },
+                    .make_on_meta =
+                      [=] {
+                        return filled(name, construct(kind.device(at::kMeta)),
+                                      nullptr);
+                      }});
+  };
   // One for all: it has lists with an entry for each layer.
   const auto all = std::make_shared<const decoder_options>(o);
-  made.push_back({"", [all, kind, filled] {
-                    return filled("", std::make_shared<embeddings>(*all, kind));
-                  }});
-  for (std::size_t i = 0; i < layers; ++i) {
-    const auto name = fmt::format("{}.{}", o.names.blocks, i);
-    made.push_back({name, [all, kind, filled, name, i] {
-                      return filled(name,
-                                    std::make_shared<block>(*all, i, kind));
-                    }});
-  }
-  made.push_back({"", [all, kind, filled] {
-                    return filled("", std::make_shared<head_layer>(*all, kind));
-                  }});
+  add("", [all](const at::TensorOptions& of) {
+    return std::make_shared<embeddings>(*all, of);
+  });
+  for (std::size_t i = 0; i < layers; ++i)
+    add(fmt::format("{}.{}", o.names.blocks, i),
+        [all, i](const at::TensorOptions& of) {
+          return std::make_shared<block>(*all, i, of);
+        });
+  add("", [all](const at::TensorOptions& of) {
+    return std::make_shared<head_layer>(*all, of);
+  });
   if (o.tied)
     made.back().ties = {{o.names.head + ".weight", o.names.tokens + ".weight"}};
   return made;

@@ -123,9 +123,9 @@ using parameter_filler =
 /// Layers: the embeddings, each block, and the last norm with the head. Token
 /// ids int64 [rows, length] in, logits [rows, length, vocabulary] out. A block
 /// that reads several outputs (layer::reads) adds them.
-/// `kind`: of the parameters, before `fill`, which may be null. Throws
-/// `invalid_argument` for sizes that don't go together.
-model decoder(const decoder_options& options, parameter_filler fill,
+/// `kind`: of the parameters, before `fill`, which may be null and changes
+/// values alone. Throws `invalid_argument` for sizes that don't go together.
+model decoder(const decoder_options& options, const parameter_filler& fill,
               const at::TensorOptions& kind = {});
 
 /// Fresh parameters: normal ones for weights, ones for norms, zeros for biases;

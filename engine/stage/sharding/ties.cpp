@@ -50,7 +50,7 @@ void add_names(const parameter_list& parameters,
        printable(tie.name), printable(tie.owner), why);
 }
 
-/// An owner, and which layer has it.
+/// An owner, which may be on the meta device, and which layer has it.
 struct found_owner {
   std::int32_t layer = 0;
   at::Tensor value;
@@ -62,7 +62,8 @@ found_owner find_owner(const model& layers, std::size_t index,
   std::vector<std::string> names;
   for (std::size_t i = 0; i <= index; ++i) {
     const auto parameters =
-      i == index ? own : parameters_of(layers[i].name, *make_layer(layers, i));
+      i == index ? own
+                 : parameters_of(layers[i].name, *make_layer_shapes(layers, i));
     if (const auto* value = find(parameters, tie.owner))
       return {static_cast<std::int32_t>(i), *value};
     add_names(parameters, names);
@@ -113,6 +114,24 @@ checked_tie check(const model& layers, std::size_t index,
   return made;
 }
 
+/// The owner with its values. `index`, `own`: of the parameter tied to it.
+at::Tensor values_of(const model& layers, std::size_t index,
+                     const found_owner& owner, const at::Tensor& own,
+                     const tied_parameter& tie) {
+  if (!owner.value.is_meta())
+    return owner.value;
+  const auto place = static_cast<std::size_t>(owner.layer);
+  const auto made =
+    parameters_of(layers[place].name, *make_layer(layers, place));
+  const auto* value = find(made, tie.owner);
+  if (!value)
+    refuse(label_of(layers, index), tie,
+           "the owner's layer has the second by `make_on_meta`, and not by "
+           "`make`");
+  require_alike(label_of(layers, index), tie, own, *value);
+  return *value;
+}
+
 }  // namespace
 
 parameter_ties ties_of(const model& layers) {
@@ -121,7 +140,8 @@ parameter_ties ties_of(const model& layers) {
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (layers[i].ties.empty())
       continue;
-    const auto own = parameters_of(layers[i].name, *make_layer(layers, i));
+    const auto own =
+      parameters_of(layers[i].name, *make_layer_shapes(layers, i));
     for (const auto& tie : layers[i].ties) {
       const auto made = check(layers, i, own, tie);
       if (const auto known = owners.find(tie.name); known != owners.end())
@@ -159,7 +179,8 @@ void take_tied_values(const model& layers, std::size_t index,
   const auto own = parameters_of(layers[index].name, made);
   for (const auto& tie : layers[index].ties) {
     const auto checked = check(layers, index, own, tie);
-    checked.own.detach().copy_(checked.owner.value);
+    checked.own.detach().copy_(
+      values_of(layers, index, checked.owner, checked.own, tie));
   }
 }
 

@@ -73,6 +73,33 @@ TEST_CASE("values beyond the range of fp16 are refused") {
                             + " with values beyond the range of fp16"));
 }
 
+TEST_CASE("a folder's layers have the same parameters on the meta device") {
+  const temporary_folder at;
+  at.write("config.json", small_gpt2);
+  const model_folder fresh(at / "", folder_use::from_scratch);
+  for (const auto dtype : {at::kFloat, at::kBFloat16})
+    for (const std::int64_t rank : {0, 2}) {
+      const auto layers =
+        fresh.build(dtype, 1, {.lora = {.rank = rank}}).layers;
+      for (std::size_t i = 0; i < layers.size(); ++i) {
+        const auto& name = layers[i].name;
+        const auto values = parameters_of(name, *make_layer(layers, i));
+        const auto shapes = parameters_of(name, *make_layer_shapes(layers, i));
+        REQUIRE(values.size() == shapes.size());
+        for (std::size_t p = 0; p < values.size(); ++p) {
+          const auto& [own, value] = values[p];
+          const auto& [other, shape] = shapes[p];
+          INFO(own);
+          CHECK(own == other);
+          CHECK(shape.is_meta());
+          CHECK(value.sizes() == shape.sizes());
+          CHECK(value.scalar_type() == shape.scalar_type());
+          CHECK(value.requires_grad() == shape.requires_grad());
+        }
+      }
+    }
+}
+
 TEST_CASE("other files are copied, but not weights in other formats") {
   const temporary_folder at;
   at.write("config.json", small_gpt2);

@@ -15,6 +15,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/plain_loop.hpp"
+#include "troupe/engine/stage/split.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
 using namespace troupe;
@@ -28,8 +29,8 @@ at::Tensor first_values(double scale) {
 
 /// An embedding of 8 ids.
 struct table : stage_module {
-  explicit table(double scale) {
-    weight = register_parameter("weight", first_values(scale));
+  explicit table(double scale, at::Device on = at::kCPU) {
+    weight = register_parameter("weight", first_values(scale).to(on));
   }
   tensor_list forward(const tensor_list& inputs) override {
     return {at::embedding(weight, inputs[0])};
@@ -39,9 +40,9 @@ struct table : stage_module {
 
 /// Maps back to logits of ids.
 struct logits_of : stage_module {
-  logits_of() {
-    weight = register_parameter("weight", first_values(2));
-    bias = register_parameter("bias", at::zeros({8}));
+  explicit logits_of(at::Device on = at::kCPU) {
+    weight = register_parameter("weight", first_values(2).to(on));
+    bias = register_parameter("bias", at::zeros({8}, on));
   }
   tensor_list forward(const tensor_list& inputs) override {
     return {at::linear(inputs[0].tanh(), weight, bias)};
@@ -59,6 +60,10 @@ struct shared_table final : stage_module {
     return {at::linear(at::embedding(weight, inputs[0]).tanh(), weight, bias)};
   }
   at::Tensor weight, bias;
+};
+
+struct identity final : stage_module {
+  tensor_list forward(const tensor_list& inputs) override { return inputs; }
 };
 
 model tied_model(std::vector<tied_parameter> ties = {
@@ -117,6 +122,37 @@ TEST_CASE("ties are found, with their holders in model order") {
 TEST_CASE("all holders begin with the owner's values, wherever they are") {
   const layer_sequence head(tied_model(), {{0, 1}, {1, 2}}, 1);
   CHECK(at::equal(head.parameters_by_name()[0].second, first_values(0.1)));
+}
+
+TEST_CASE("layers with shapes on the meta device are made for values alone") {
+  int made = 0;
+  auto layers = tied_model();
+  for (auto& each : layers) {
+    each.make = [&made, make = each.make] {
+      ++made;
+      return make();
+    };
+  }
+  layers[0].make_on_meta = [] {
+    return std::make_shared<table>(0.1, at::kMeta);
+  };
+  layers[1].make_on_meta = [] {
+    return std::make_shared<logits_of>(at::kMeta);
+  };
+  CHECK(parameter_counts(layers) == std::vector<double>{40, 48});
+  const auto ties = ties_of(layers);
+  REQUIRE(ties.size() == 1);
+  CHECK(ties[0].trained);
+  CHECK(made == 0);
+  const layer_sequence head(layers, {{0, 1}, {1, 2}}, 1);
+  CHECK(made == 2);
+  CHECK(at::equal(head.parameters_by_name()[0].second, first_values(0.1)));
+
+  layers[0].make = [] { return std::make_shared<identity>(); };
+  CHECK_THAT(refusal([&] {
+               layer_sequence(layers, {{0, 1}, {1, 2}}, 1);
+             }),
+             ContainsSubstring("not by `make`"));
 }
 
 TEST_CASE("ties that make no sense are refused with both names") {
