@@ -21,7 +21,8 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-/// For another process to tell why it failed first.
+/// For another process's report to arrive: why it failed first, or what it did
+/// before it left.
 constexpr auto longest_courtesy = std::chrono::milliseconds(300);
 
 double seconds(clock::duration span) {
@@ -38,8 +39,9 @@ struct checkpoint_saver::part_wait {
   };
   clock::time_point looked = clock::now();
   clock::duration time{};  // stands still while this process is stopped
-  std::map<std::int32_t, sign> last{};  // by process
-  clock::duration incomplete{};         // last time a report was missing
+  std::map<std::int32_t, sign> last{};             // by process
+  std::map<std::int32_t, clock::duration> left{};  // when it was lost
+  clock::duration incomplete{};  // last time a report was missing
 
   void look() {
     const auto now = clock::now();
@@ -52,6 +54,12 @@ struct checkpoint_saver::part_wait {
     if (const auto bytes = job.bytes_received(process); bytes != sign.bytes)
       sign = {bytes, time};
     return time - sign.at;
+  }
+  /// Whether a process is lost, and its reports have had time to arrive.
+  bool is_over(std::int32_t process, const mesh& job) {
+    return job.lost(process)
+           && time >= left.try_emplace(process, time).first->second
+                        + longest_courtesy;
   }
 };
 
@@ -76,7 +84,8 @@ checkpoint_saver::checkpoint_saver(const train_options& options,
 }
 
 checkpoint_saver::~checkpoint_saver() {
-  writer_.request_stop();
+  if (!writer_.get_stop_token().stop_requested())
+    settle();
   finish_or_log();
 }
 
@@ -119,13 +128,12 @@ void checkpoint_saver::write(const run_progress& progress,
   } catch (...) {
     if (!leads(job_))  // before the others meet the consequences
       job_->note(0, fmt::format("{} {}", progress.step, thrown_text()));
+    const auto reason = first_cause(progress.step);
     if (leads(job_))  // first: space for the mark, if the disk is full
       folder_.discard(progress.step);
     if (job_)
       folder_.refuse(progress.step);
-    if (leads(job_))
-      throw_first_cause(progress.step);
-    throw;
+    std::rethrow_exception(reason);
   }
 }
 
@@ -136,7 +144,6 @@ void checkpoint_saver::complete(const run_progress& progress,
   part_wait wait;
   const auto problem =
     folder_.complete(std::move(about), parts_, options_.kept, [&] {
-      require_writers(progress.step);
       require_progress(progress.step, wait);
       return ended.stop_requested();
     });
@@ -146,18 +153,23 @@ void checkpoint_saver::complete(const run_progress& progress,
     spdlog::warn("the checkpoint is complete, but: {}", problem);
 }
 
-/// After a failure: throws that of another process, if it caused this one.
-void checkpoint_saver::throw_first_cause(std::int64_t step) {
-  for (const auto begun = clock::now();
-       job_ && clock::now() < begun + longest_courtesy;
-       std::this_thread::sleep_for(std::chrono::milliseconds(10)))
-    require_writers(step);
+/// The failure that is handled, or in the process that leads that of another
+/// one, which may have caused it.
+std::exception_ptr checkpoint_saver::first_cause(std::int64_t step) {
+  auto own = std::current_exception();
+  try {
+    for (const auto begun = clock::now();
+         job_ && leads(job_) && clock::now() < begun + longest_courtesy;
+         std::this_thread::sleep_for(std::chrono::milliseconds(10)))
+      require_written(step);
+  } catch (const error&) {
+    return std::current_exception();
+  }
+  return own;
 }
 
-/// While parts are missing: throws once they can't come any more.
-void checkpoint_saver::require_writers(std::int64_t step) {
-  if (!job_)
-    return;
+/// Takes the others' reports. Throws if one could not write its part.
+void checkpoint_saver::require_written(std::int64_t step) {
   for (std::int32_t p = 1; p < job_->place().processes; ++p)
     while (const auto note = job_->take_note(p)) {
       const auto space = std::min(note->find(' '), note->size() - 1);
@@ -168,27 +180,33 @@ void checkpoint_saver::require_writers(std::int64_t step) {
     if (!problem.empty())
       fail(error_code::io, "process {} could not write its part: {}", process,
            problem);
-  if (const auto lost = job_->lost())
-    fail(error_code::transport, "its part is missing: {}", *lost);
 }
 
-/// While parts are missing: throws once a process is silent for too long, or
-/// all have reported and parts still can't be seen. A process that is alive may
-/// write for as long as it needs.
+/// While parts are missing: throws once a process could not write its own, has
+/// left or is silent for too long without a report, or all have reported and
+/// parts still can't be seen. A process that is alive may write for as long as
+/// it needs.
 void checkpoint_saver::require_progress(std::int64_t step, part_wait& wait) {
   if (!job_)
     return;
+  require_written(step);
   const bool stopping = timeouts_.is_stopping && timeouts_.is_stopping();
   const auto longest = stopping ? timeouts_.last_silence : timeouts_.silence;
   const auto others = job_->place().processes - 1;
   const auto& reports = notes_[step];
   wait.look();
-  for (std::int32_t p = 1; p <= others; ++p)
-    if (!reports.contains(p) && wait.silence_of(p, *job_) > longest)
+  for (std::int32_t p = 1; p <= others; ++p) {
+    if (reports.contains(p))
+      continue;
+    if (wait.is_over(p, *job_))
+      fail(error_code::transport,
+           "its part is missing: process {} has left: {}", p, *job_->lost(p));
+    if (wait.silence_of(p, *job_) > longest)
       fail(error_code::io,
            "process {} has not written its part, and has sent nothing for "
            "{:.3g} s: is it stopped?",
            p, seconds(longest));
+  }
   if (std::ssize(reports) < others) {
     wait.incomplete = wait.time;
     return;
@@ -233,14 +251,14 @@ void checkpoint_saver::finish_or_log() {
   }
 }
 
-void checkpoint_saver::finish_within(std::chrono::milliseconds longest) {
-  if (written_.valid() && !await_writer(longest))
-    spdlog::error(
-      "the checkpoint of step {} is abandoned: it was not written "
-      "within {:.3g} s",
-      saved_, seconds(longest));
-  else
-    finish_or_log();
+void checkpoint_saver::settle() {
+  if (!written_.valid() || await_writer(timeouts_.settling))
+    return finish_or_log();
+  spdlog::error(
+    "the checkpoint of step {} is abandoned: it was not written "
+    "within {:.3g} s",
+    saved_, seconds(timeouts_.settling));
+  writer_.request_stop();
 }
 
 }  // namespace troupe::cli

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <future>
 #include <map>
@@ -26,6 +27,9 @@ struct saver_timeouts {
   std::chrono::milliseconds delay = std::chrono::seconds(60);
   /// Between warnings that a checkpoint is still being written.
   std::chrono::milliseconds warning = std::chrono::seconds(30);
+  /// For the last checkpoint after a failure: less than launchers wait before
+  /// they kill all processes.
+  std::chrono::milliseconds settling = std::chrono::seconds(25);
   /// Whether the run was asked to stop; any thread calls it.
   std::function<bool()> is_stopping = {};
 };
@@ -41,7 +45,7 @@ class checkpoint_saver {
   checkpoint_saver(const train_options& options, const train_setup& setup,
                    resumed_run from, folder_lock* own,
                    saver_timeouts timeouts = {});
-  /// Waits for what this process writes, not for the parts of others.
+  /// Settles, and waits for what this process writes.
   ~checkpoint_saver();
   checkpoint_saver(const checkpoint_saver&) = delete;
   checkpoint_saver& operator=(const checkpoint_saver&) = delete;
@@ -56,17 +60,18 @@ class checkpoint_saver {
   /// Waits for the last checkpoint; long waits are logged. Throws `io` if it
   /// could not be written.
   void finish();
-  /// The same after a failure, for at most so long; errors are logged.
-  void finish_within(std::chrono::milliseconds longest);
+  /// The same after a failure, for a limited time, after which the parts of
+  /// others are not waited for any more; errors are logged.
+  void settle();
 
  private:
   struct part_wait;
 
   bool await_writer(std::chrono::milliseconds longest);
   void finish_or_log();
-  void require_writers(std::int64_t step);
+  void require_written(std::int64_t step);
   void require_progress(std::int64_t step, part_wait& wait);
-  void throw_first_cause(std::int64_t step);
+  std::exception_ptr first_cause(std::int64_t step);
   void write(const run_progress& progress, const snapshot& parts,
              const std::stop_token& ended);
   void complete(const run_progress& progress, const std::stop_token& ended);

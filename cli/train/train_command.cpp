@@ -63,10 +63,6 @@ void tell_of_lost(const train_options& options, const train_setup& setup) {
       options.output.save_parameters);
 }
 
-/// For the checkpoint that is being written when a run fails: less than the
-/// launcher waits before it kills all processes.
-constexpr auto longest_settling = std::chrono::seconds(25);
-
 /// Lets monitors write their files although the run failed; neither errors
 /// doing so nor a stalled reader of our output must hide the reason.
 void finish_after_failure(trainer& run) {
@@ -90,7 +86,7 @@ void finish_after_failure(trainer& run) {
   const auto text = fmt::format("troupe: {}{}\n", kind, reason.what());
   std::fputs(plain_text(text).c_str(), stderr);
   finish_after_failure(run);
-  saver.finish_within(longest_settling);  // of a step that did not fail
+  saver.settle();  // of a step that did not fail
   end_soon(code);
   throw process_end({}, code);
 }

@@ -370,12 +370,9 @@ std::optional<std::string> mesh::take_note(std::int32_t sender) {
   return first;
 }
 
-std::optional<std::string> mesh::lost() const {
+std::optional<std::string> mesh::lost(std::int32_t process) const {
   const std::scoped_lock lock(impl_->mutex);
-  for (std::int32_t p = 0; p < place().processes; ++p)
-    if (const auto& why = impl_->at(p).lost)
-      return fmt::format("process {} has left: {}", p, *why);
-  return std::nullopt;
+  return impl_->at(process).lost;
 }
 
 void mesh::give(std::int32_t receiver, frame what) {

@@ -98,8 +98,8 @@ class mesh {
   void note(std::int32_t receiver, std::string text);
   /// The next note of a process; none: there is none yet. Never waits.
   std::optional<std::string> take_note(std::int32_t sender);
-  /// Why a process is lost, in words, if one is.
-  std::optional<std::string> lost() const;
+  /// Why a process is lost, in words, if it is.
+  std::optional<std::string> lost(std::int32_t process) const;
 
   /// Sends a part of a collective, on the tensor line, to the thread that calls
   /// `take_given` there, which waits like `take`.

@@ -4,8 +4,10 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <algorithm>
 #include <filesystem>
 #include <future>
+#include <stdexcept>
 #include <thread>
 
 #include "../actors/captured_log.hpp"
@@ -21,45 +23,53 @@ using namespace troupe::testing;
 
 namespace {
 
+/// `part`: 0 or 1; 2: none.
 void save_part(cli::checkpoint_saver& saver, std::int32_t part) {
   saver.after_step({.step = 4}, [part] {
-    return cli::checkpoint_saver::snapshot{
-      {part, {{part == 0 ? "a" : "b", at::zeros({1})}}}};
+    cli::checkpoint_saver::snapshot parts;
+    if (part < 2)
+      parts[part] = {{part == 0 ? "a" : "b", at::zeros({1})}};
+    return parts;
   });
 }
 
-/// Two processes that save step 4.
+/// Processes that save step 4, which has two parts.
 class saving_job {
  public:
-  explicit saving_job(cli::saver_timeouts timeouts)
-    : timeouts_(std::move(timeouts)) {
+  explicit saving_job(cli::saver_timeouts timeouts, std::int32_t processes = 2)
+    : timeouts_(std::move(timeouts)), processes_(processes) {
     options_.checkpoints.folder = folder_ / "run";
     options_.checkpoints.every = 2;
   }
 
   using work = std::function<void(mesh& job, cli::checkpoint_saver&)>;
   /// `lead` runs in this thread, once process 0 writes its part; `follow` in
-  /// process 1, which leaves when both have ended.
-  void run(const work& lead, const work& follow) {
-    joined_meshes meshes(2);
+  /// the others, which leave when it has ended, but the last when `lead` has.
+  /// `own`: the lock of process 0.
+  void run(const work& lead, const work& follow, folder_lock* own = nullptr) {
+    joined_meshes meshes(processes_);
     const auto errors = in_all(meshes, [&](const std::shared_ptr<mesh>& job) {
       job->start({});
       cli::train_setup setup;
       setup.trainer.job = job;
       setup.trainer.schedule.placement.ranks = 2;
-      cli::checkpoint_saver saver(options_, setup, {"name"}, nullptr,
-                                  timeouts_);
-      if (job->place().leads()) {
+      const auto place = job->place();
+      cli::checkpoint_saver saver(options_, setup, {"name"},
+                                  place.leads() ? own : nullptr, timeouts_);
+      if (place.leads()) {
         save_part(saver, 0);
         lead(*job, saver);
         ended_.set_value();
       } else {
         follow(*job, saver);
-        ended_.get_future().wait_for(60s);
+        if (place.process == processes_ - 1)
+          ended_.get_future().wait_for(60s);
       }
     });
-    CHECK(errors == std::vector<std::string>(2));
+    CHECK(errors == std::vector<std::string>(meshes.all.size()));
   }
+
+  std::string folder() const { return folder_ / "run"; }
 
   bool is_saved() const {
     return std::filesystem::exists(folder_ / "run/step-00000004");
@@ -68,6 +78,7 @@ class saving_job {
  private:
   temporary_folder folder_;
   cli::saver_timeouts timeouts_;
+  std::int32_t processes_;
   cli::train_options options_;
   std::promise<void> ended_;
 };
@@ -89,6 +100,21 @@ std::string failure_of(cli::saver_timeouts timeouts,
     follow);
   CHECK_FALSE(job.is_saved());
   return text;
+}
+
+void wait_until(const std::function<bool()>& holds) {
+  const auto until = std::chrono::steady_clock::now() + 60s;
+  while (!holds() && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(1ms);
+  if (!holds())
+    throw std::runtime_error("what was waited for did not come");
+}
+
+/// Whether process 0 has given up a checkpoint in this folder.
+bool holds_mark(const std::string& folder) {
+  return std::ranges::any_of(
+    std::filesystem::directory_iterator(folder),
+    [](const auto& entry) { return entry.path().extension() == ".discarded"; });
 }
 
 void do_nothing(mesh&, cli::checkpoint_saver&) {}
@@ -149,14 +175,11 @@ TEST_CASE("a checkpoint is not saved in a folder that another job has by now") {
 TEST_CASE("a warning reports a checkpoint that takes long to write") {
   const captured_log log;
   saving_job job({.warning = 10ms});
-  job.run(
-    [](mesh&, auto& saver) { saver.finish(); },
-    [&](mesh& mine, auto& saver) {
-      const auto until = std::chrono::steady_clock::now() + 60s;
-      while (log.text().empty() && std::chrono::steady_clock::now() < until)
-        std::this_thread::sleep_for(1ms);
-      write_part(mine, saver);
-    });
+  job.run([](mesh&, auto& saver) { saver.finish(); },
+          [&](mesh& mine, auto& saver) {
+            wait_until([&] { return !log.text().empty(); });
+            write_part(mine, saver);
+          });
   CHECK_THAT(log.text(), ContainsSubstring("the checkpoint of step 4 is still "
                                            "being written, for "));
   CHECK(job.is_saved());
@@ -164,16 +187,67 @@ TEST_CASE("a warning reports a checkpoint that takes long to write") {
 
 TEST_CASE("after a failure a checkpoint is completed, or abandoned in time") {
   const captured_log log;
-  saving_job completed({});
-  completed.run([](mesh&, auto& saver) { saver.finish_within(60s); },
-                write_part);
+  saving_job completed({.settling = 60s});
+  completed.run([](mesh&, auto& saver) { saver.settle(); }, write_part);
   CHECK(log.text().empty());
   CHECK(completed.is_saved());
-  saving_job abandoned({});
-  abandoned.run([](mesh&, auto& saver) { saver.finish_within(50ms); },
-                do_nothing);
+  saving_job abandoned({.settling = 50ms});
+  abandoned.run([](mesh&, auto& saver) { saver.settle(); }, do_nothing);
   CHECK_THAT(log.text(),
              ContainsSubstring("the checkpoint of step 4 is abandoned: it was "
                                "not written within 0.05 s"));
   CHECK_FALSE(abandoned.is_saved());
+}
+
+TEST_CASE("a checkpoint is completed although what comes after it throws") {
+  saving_job job({.settling = 60s});
+  job.run([](mesh&, auto&) {}, write_part);
+  CHECK(job.is_saved());
+}
+
+TEST_CASE("a process that has reported may leave before others have written") {
+  saving_job job({}, 3);
+  std::promise<void> left;
+  job.run(
+    [&](mesh& mine, auto& saver) {
+      wait_until([&] { return mine.lost(1).has_value(); });
+      left.set_value();
+      saver.finish();
+    },
+    [&](mesh& mine, auto& saver) {
+      const bool is_last = mine.place().process == 2;
+      if (is_last)
+        left.get_future().wait_for(60s);
+      save_part(saver, is_last ? 1 : 2);
+      saver.finish();
+    });
+  CHECK(job.is_saved());
+}
+
+TEST_CASE("a process that leaves without a report ends the checkpoint") {
+  saving_job job({}, 3);
+  job.run(
+    [](mesh&, auto& saver) {
+      CHECK_THROWS_MATCHES(
+        saver.finish(), error,
+        says("its part is missing: process 1 has left: its program has ended"));
+    },
+    do_nothing);
+  CHECK_FALSE(job.is_saved());
+}
+
+TEST_CASE("process 0 tells its own failure, not what follows from it") {
+  saving_job job({});
+  folder_lock own(job.folder());
+  std::filesystem::rename(job.folder(), job.folder() + ".moved");
+  const folder_lock other(job.folder());
+  job.run(
+    [](mesh&, auto& saver) {
+      CHECK_THROWS_MATCHES(saver.finish(), error, says("run: in use: process"));
+    },
+    [&](mesh&, auto& saver) {
+      wait_until([&] { return holds_mark(job.folder()); });
+      save_part(saver, 1);
+    },
+    &own);
 }
