@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
@@ -72,6 +73,13 @@ class summed_file {
   written_file written_;
 };
 
+std::string bytes_of(const input_file& file, std::size_t first,
+                     std::size_t count) {
+  std::string bytes(count, '\0');
+  file.copy(first, std::as_writable_bytes(std::span(bytes)));
+  return bytes;
+}
+
 const at::Tensor* find(const parameter_list& values, const std::string& name) {
   const auto found =
     std::ranges::find(values, name, &parameter_list::value_type::first);
@@ -127,25 +135,24 @@ written_file write_safetensors(
 }
 
 safetensors_file::safetensors_file(const std::string& path) : file_(path) {
-  const auto bytes = file_.bytes();
+  const auto size = file_.size();
   std::uint64_t length = 0;
-  if (bytes.size() < sizeof(length))
+  if (size < sizeof(length))
     refuse_checkpoint(path, "is too short for a safetensors file");
-  const std::string_view all(reinterpret_cast<const char*>(bytes.data()),
-                             bytes.size());
-  if (all.starts_with("version ")
-      && all.substr(0, 64).find("git-lfs") != std::string_view::npos)
+  const auto begin = bytes_of(file_, 0, std::min<std::size_t>(size, 64));
+  if (begin.starts_with("version ")
+      && begin.find("git-lfs") != std::string::npos)
     refuse_checkpoint(path,
                       "is a pointer of Git LFS, not the file itself; run "
                       "'git lfs pull' where it was cloned");
-  std::memcpy(&length, bytes.data(), sizeof(length));
-  if (length > max_header_bytes || length > bytes.size() - sizeof(length))
+  std::memcpy(&length, begin.data(), sizeof(length));
+  if (length > max_header_bytes || length > size - sizeof(length))
     refuse_checkpoint(
       path, fmt::format("announces a header of {} bytes; the file has {}",
-                        length, bytes.size()));
+                        length, size));
   data_begin_ = sizeof(length) + length;
-  header_ = parse_safetensors_header(path, all.substr(sizeof(length), length),
-                                     bytes.size() - data_begin_);
+  header_ = parse_safetensors_header(
+    path, bytes_of(file_, sizeof(length), length), size - data_begin_);
 }
 
 at::Tensor safetensors_file::read(const safetensors_entry& entry) const {
@@ -159,7 +166,14 @@ at::Tensor safetensors_file::read(const safetensors_entry& entry) const {
 
 std::string safetensors_file::digest() const {
   file_.require_unchanged();
-  return sha256_of(file_.bytes());
+  std::vector<std::byte> piece(std::min(file_.size(), std::size_t{1} << 20));
+  sha256 sum;
+  for (std::size_t first = 0; first < file_.size(); first += piece.size()) {
+    piece.resize(std::min(piece.size(), file_.size() - first));
+    file_.copy(first, piece);
+    sum.add(piece);
+  }
+  return sum.digest();
 }
 
 void safetensors_files::add(const std::string& path) {

@@ -37,6 +37,13 @@ std::string with_header(const std::string& header, std::size_t data) {
 
 }  // namespace
 
+TEST_CASE("a file of several pieces has the sum that its writer told") {
+  const temporary_folder folder;
+  const auto path = folder / "a.safetensors";
+  const auto written = write_safetensors(path, {{"a", at::rand({700'001})}});
+  CHECK(safetensors_file(path).digest() == written.sha256);
+}
+
 TEST_CASE("one float is the 76-byte file that the format prescribes") {
   const temporary_folder folder;
   const auto path = folder / "g.safetensors";
