@@ -18,13 +18,20 @@ held_parameters held_parameters_of(const train_options& o,
                                            &parameter_group::frozen);
   if (o.steps > 0 && !freezes)
     held.trained = model.parameters - model.frozen;
+  // The plain loop has one replica, and keeps the gradients of each one that it
+  // stands for until it averages them.
+  if (o.plain)
+    held.gradients = o.partition.data_parallel;
+  else if (o.partition.shard == "replicate")
+    held.replicas = o.partition.data_parallel;
   return held;
 }
 
 double least_bytes(const held_parameters& held) {
   const auto size = static_cast<double>(c10::elementSize(held.dtype));
   const auto master = held.dtype == at::kFloat ? 0.0 : 4.0;
-  return held.all * size + held.trained * (size + master);
+  return held.replicas
+         * (held.all * size + held.trained * (held.gradients * size + master));
 }
 
 void require_memory(const train_options& o, const built_model& model) {
@@ -34,12 +41,9 @@ void require_memory(const train_options& o, const built_model& model) {
     return;
   constexpr double gib = 1 << 30;
   const auto place = read_environment();
-  // Shards of all replicas make up at least one whole.
-  const auto replicas =
-    o.partition.shard == "replicate" ? o.partition.data_parallel : 1;
   const auto held = held_parameters_of(o, model);
   const auto bytes =
-    least_bytes(held) * replicas * place.local_processes / place.processes;
+    least_bytes(held) * place.local_processes / place.processes;
   const auto there = static_cast<double>(physical_bytes());
   const bool smaller_in_16_bits =
     held.dtype == at::kFloat && held.trained < held.all;

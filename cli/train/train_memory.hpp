@@ -9,11 +9,13 @@
 
 namespace troupe::cli {
 
-/// What a replica of a run holds of its parameters.
+/// What a run holds of its parameters.
 struct held_parameters {
   double all = 0;
   double trained = 0;  // of these
   at::ScalarType dtype = at::kFloat;
+  double replicas = 1;   // of everything; shards of all make up one
+  double gradients = 1;  // lists of them in a replica
 };
 
 /// Of a run's model; a run of no steps trains none.

@@ -12,6 +12,9 @@ TEST_CASE("bytes of parameters depend on their dtype and on what is trained") {
   };
   for (const auto& [held, bytes] : {
          row{{100, 100, at::kFloat}, 800},
+         {{100, 100, at::kFloat, 3}, 2400},
+         {{100, 100, at::kFloat, 1, 3}, 1600},
+         {{100, 100, at::kBFloat16, 2, 3}, 2400},
          {{100, 0, at::kFloat}, 400},
          {{100, 10, at::kFloat}, 440},
          {{100, 100, at::kBFloat16}, 800},
@@ -36,4 +39,21 @@ TEST_CASE("frozen parameters and runs of no steps have no gradients") {
   options.optimisation.optimizer.parameters.clear();
   options.steps = 0;
   CHECK(held_parameters_of(options, model).trained == 0);
+}
+
+TEST_CASE("only gradients are held for each replica of a plain loop") {
+  built_model model;
+  model.parameters = 100;
+  train_options options;
+  const auto bytes = [&] {
+    return least_bytes(held_parameters_of(options, model));
+  };
+  options.partition.data_parallel = 4;
+  CHECK(bytes() == 4 * 800);
+  options.partition.shard = "zero3";
+  CHECK(bytes() == 800);
+  options.plain = true;
+  CHECK(bytes() == 400 + 4 * 400);
+  options.steps = 0;
+  CHECK(bytes() == 400);
 }
