@@ -57,3 +57,25 @@ TEST_CASE("only gradients are held for each replica of a plain loop") {
   options.steps = 0;
   CHECK(bytes() == 400);
 }
+
+TEST_CASE("only what lets a run need less memory is proposed") {
+  train_options options;
+  held_parameters held{.all = 100, .trained = 0};
+  const auto ways = [&](model_source source) {
+    return ways_to_need_less(options, held, source);
+  };
+  CHECK(ways(model_source::file) == "a smaller model or more machines");
+  CHECK(ways(model_source::folder)
+        == "--dtype bf16, a smaller model or more machines");
+  CHECK(ways(model_source::flags)
+        == "--dtype bf16, a smaller model, --vocabulary, --seq or more "
+           "machines");
+  held.trained = 100;  // as many bytes in 16 bits: masters are of 32
+  CHECK(ways(model_source::folder) == "a smaller model or more machines");
+  held.replicas = 2;
+  CHECK(ways(model_source::folder)
+        == "a smaller model, --data-parallel or more machines");
+  held = {.all = 100, .trained = 100, .gradients = 2};
+  options.plain = true;
+  CHECK(ways(model_source::folder) == "a smaller model or --data-parallel");
+}
