@@ -48,13 +48,17 @@ struct refused_renames {
 
 /// While it lives, this folder can't be synchronised.
 struct unsynchronised_folder {
-  explicit unsynchronised_folder(std::string path) { name = std::move(path); }
+  unsynchronised_folder(std::string path, int why) {
+    name = std::move(path);
+    reason = why;
+  }
   unsynchronised_folder(const unsynchronised_folder&) = delete;
   unsynchronised_folder& operator=(const unsynchronised_folder&) = delete;
   ~unsynchronised_folder() { name.clear(); }
 
   static bool is(int descriptor) { return leads_to(descriptor, name); }
   static inline std::string name{};
+  static inline int reason = 0;
 };
 
 /// While it lives, something happens before each read at a place of this file,
@@ -121,7 +125,7 @@ extern "C" int open(const char* path, int flags, ...) {
 
 extern "C" int fsync(int descriptor) {
   if (unsynchronised_folder::is(descriptor)) {
-    errno = EIO;
+    errno = unsynchronised_folder::reason;
     return -1;
   }
   return static_cast<int>(::syscall(SYS_fsync, descriptor));
@@ -229,13 +233,24 @@ TEST_CASE("older checkpoints stay if the folder can't be synchronised") {
   const auto& [at, folder] = made;
   save(folder, 4);
   {
-    const unsynchronised_folder broken(at / "all");
+    const unsynchronised_folder broken(at / "all", EIO);
     CHECK(save(folder, 6, {.last = 1})
           == at / "all: can't be synchronised: Input/output error");
   }
   CHECK(folder.steps() == std::vector<std::int64_t>{6, 4});
   CHECK(save(folder, 8, {.last = 1}).empty());
   CHECK(folder.steps() == std::vector<std::int64_t>{8});
+}
+
+TEST_CASE("older checkpoints go where folders are never synchronised") {
+  const prepared_folder made;
+  const auto& [at, folder] = made;
+  for (const auto reason : {EINVAL, ENOTSUP, ENOSYS, EBADF}) {
+    const unsynchronised_folder simple(at / "all", reason);
+    save(folder, 4);
+    CHECK(save(folder, 6, {.last = 1}).empty());
+    CHECK(folder.steps() == std::vector<std::int64_t>{6});
+  }
 }
 
 TEST_CASE("a part that can't be read while it is verified is named") {
