@@ -10,6 +10,9 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
@@ -28,16 +31,23 @@ constexpr std::uint64_t max_header_bytes = 100'000'000;
 std::string header_of(const std::string& path, const parameter_list& tensors,
                       const std::map<std::string, std::string>& metadata) {
   json header = json::object();
-  if (!metadata.empty())
-    header["__metadata__"] = metadata;
+  // Its own functions look for a name among all others.
+  auto& members = header.get_ref<json::object_t&>();
+  members.reserve(tensors.size() + 1);
+  std::unordered_set<std::string_view> names;
+  if (!metadata.empty()) {
+    members.emplace_back("__metadata__", metadata);
+    names.insert("__metadata__");
+  }
   std::uint64_t offset = 0;
   for (const auto& [name, tensor] : tensors) {
     const auto end = offset + tensor.nbytes();
-    if (header.contains(name))
+    if (!names.insert(name).second)
       refuse_checkpoint(path, fmt::format("two tensors are named '{}'", name));
-    header[name] = {{"dtype", safetensors_dtype(path, tensor.scalar_type())},
-                    {"shape", tensor.sizes().vec()},
-                    {"data_offsets", {offset, end}}};
+    members.emplace_back(
+      name, json{{"dtype", safetensors_dtype(path, tensor.scalar_type())},
+                 {"shape", tensor.sizes().vec()},
+                 {"data_offsets", {offset, end}}});
     offset = end;
   }
   auto text = header.dump();
@@ -80,19 +90,26 @@ std::string bytes_of(const input_file& file, std::size_t first,
   return bytes;
 }
 
-const at::Tensor* find(const parameter_list& values, const std::string& name) {
-  const auto found =
-    std::ranges::find(values, name, &parameter_list::value_type::first);
-  return found == values.end() ? nullptr : &found->second;
+using named_tensors = std::unordered_map<std::string_view, const at::Tensor*>;
+
+named_tensors by_name(const parameter_list& tensors) {
+  named_tensors found;
+  for (const auto& [name, tensor] : tensors)
+    found.emplace(name, &tensor);
+  return found;
 }
 
-void require_fit(const parameter_list& parameters, const parameter_list& values,
-                 const std::string& path) {
+/// Returns the values by their names.
+named_tensors require_fit(const parameter_list& parameters,
+                          const parameter_list& values,
+                          const std::string& path) {
+  auto given = by_name(values);
   for (const auto& [name, parameter] : parameters) {
-    const auto* value = find(values, name);
-    if (!value)
+    const auto found = given.find(name);
+    if (found == given.end())
       refuse_checkpoint(path,
                         fmt::format("lacks '{}', which the model has", name));
+    const auto* value = found->second;
     if (value->is_floating_point() != parameter.is_floating_point()
         || value->is_complex() != parameter.is_complex())
       refuse_checkpoint(path,
@@ -111,10 +128,12 @@ void require_fit(const parameter_list& parameters, const parameter_list& values,
                     "which the model has",
                     printable(name), describe(*value), c10::toString(dtype)));
   }
+  const auto known = by_name(parameters);
   for (const auto& [name, value] : values)
-    if (!find(parameters, name))
+    if (!known.contains(name))
       refuse_checkpoint(path,
                         fmt::format("has '{}', which the model lacks", name));
+  return given;
 }
 
 }  // namespace
@@ -250,10 +269,10 @@ bool overflows(const at::Tensor& value, at::ScalarType to) {
 void load_parameters(const parameter_list& parameters,
                      const parameter_list& values, const std::string& path) {
   const at::NoGradGuard no_grad;
-  require_fit(parameters, values, path);
+  const auto fitting = require_fit(parameters, values, path);
   for (const auto& [name, parameter] : parameters) {
     auto target = parameter;
-    target.copy_(*find(values, name));
+    target.copy_(*fitting.at(name));
   }
 }
 

@@ -217,6 +217,27 @@ TEST_CASE("a header of many tensors is read soon") {
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
 }
 
+TEST_CASE("many tensors are written and loaded soon") {
+  parameter_list model;
+  for (int i = 0; i < 50'000; ++i)
+    model.emplace_back("layers." + std::to_string(i), at::zeros({1}));
+  const auto values = [&] {
+    parameter_list all;
+    const auto value = at::ones({1});
+    for (const auto& each : model)
+      all.emplace_back(each.first, value);
+    return all;
+  }();
+  const temporary_folder folder;
+  const auto path = folder / "a";
+  const auto begin = std::chrono::steady_clock::now();
+  write_safetensors(path, values);
+  load_parameters(model, values, path);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
+  CHECK(model.back().second.item<float>() == 1);
+  CHECK(safetensors_file(path).entries().at(49'999).name == "layers.49999");
+}
+
 TEST_CASE("no mutation of a good file crashes the reader") {
   const temporary_folder folder;
   const auto path = folder / "a.safetensors";
