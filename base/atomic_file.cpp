@@ -72,12 +72,15 @@ void remove_if_abandoned(const std::string& path) {
     ::unlink(path.c_str());
 }
 
-/// A rename is durable once its folder is synchronised. Skipped where the
-/// folder can't be read or its file system doesn't support this.
-bool synchronise_folder_of(const std::string& path) {
-  const auto folder = std::filesystem::path(path).parent_path();
-  const auto handle = ::open(folder.empty() ? "." : folder.c_str(),
-                             O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}  // namespace
+
+void fail_io(const std::string& path, const char* doing,
+             const std::string& reason) {
+  fail(error_code::io, "{}: can't be {}: {}", path, doing, reason);
+}
+
+bool synchronise_folder(const std::string& path) {
+  const auto handle = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (handle < 0)
     return true;
   const bool done = ::fsync(handle) == 0 || errno != EIO;
@@ -85,13 +88,6 @@ bool synchronise_folder_of(const std::string& path) {
   ::close(handle);
   errno = reason;
   return done;
-}
-
-}  // namespace
-
-void fail_io(const std::string& path, const char* doing,
-             const std::string& reason) {
-  fail(error_code::io, "{}: can't be {}: {}", path, doing, reason);
 }
 
 std::string temporary_name(const std::string& path) {
@@ -156,7 +152,8 @@ void atomic_file::commit() {
   if (!done)
     fail(closed ? "put in place" : "written");
   temporary_.clear();
-  if (!in_place_ && !synchronise_folder_of(path_))
+  const auto folder = std::filesystem::path(path_).parent_path();
+  if (!in_place_ && !synchronise_folder(folder.empty() ? "." : folder))
     fail("put on the disk");
 }
 

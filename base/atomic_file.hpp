@@ -39,6 +39,11 @@ class atomic_file {
 [[noreturn]] void fail_io(const std::string& path, const char* doing,
                           const std::string& reason);
 
+/// Makes the renames in a folder durable. False: see errno. True where the
+/// folder can't be read, or its file system doesn't synchronise folders (some
+/// of FUSE and 9p).
+bool synchronise_folder(const std::string& path);
+
 void write_file_atomically(const std::string& path, std::string_view bytes);
 
 /// A name for a temporary of `path`: PATH.troupe-1a2b3c4d, at random.

@@ -14,11 +14,26 @@ int lock_file(int descriptor) {
   return ::fcntl(descriptor, F_OFD_SETLK, &whole) == 0 ? 0 : errno;
 }
 
+namespace {
+
+bool is_same(const struct stat& one, const struct stat& other) {
+  return one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+}  // namespace
+
+bool is_same_file(int descriptor, int other) {
+  struct stat own {
+  }, there{};
+  return ::fstat(descriptor, &own) == 0 && ::fstat(other, &there) == 0
+         && is_same(own, there);
+}
+
 bool is_file_at(int descriptor, const std::string& path) {
   struct stat own {
   }, there{};
   return ::fstat(descriptor, &own) == 0 && ::stat(path.c_str(), &there) == 0
-         && own.st_dev == there.st_dev && own.st_ino == there.st_ino;
+         && is_same(own, there);
 }
 
 }  // namespace troupe

@@ -12,6 +12,9 @@ namespace troupe {
 /// ones where the file system has no locks.
 int lock_file(int descriptor);
 
+/// Whether two descriptors are of one file.
+bool is_same_file(int descriptor, int other);
+
 /// Whether the path still leads to this open file.
 bool is_file_at(int descriptor, const std::string& path);
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <limits>
+#include <span>
 #include <string>
 
 #include "troupe/base/owned_descriptor.hpp"
@@ -12,7 +13,8 @@ namespace troupe {
 
 /// A regular file, open for reading; troupe opens all its input files here.
 /// Opening never blocks, not even on a pipe. All members throw `io` with the
-/// path and the system's reason. Movable; one thread at a time.
+/// path and the system's reason. Movable; one thread at a time, but any number
+/// may call the const members.
 class input_file {
  public:
   explicit input_file(std::string path);
@@ -25,6 +27,13 @@ class input_file {
 
   /// The next bytes, at most `most`; fewer only at the file's end.
   std::string read(std::size_t most = std::numeric_limits<std::size_t>::max());
+
+  /// Copies bytes from `first` on, whatever `read` has read, and keeps none of
+  /// the file's pages in this process's memory, as a map would. Also throws if
+  /// the file ends before.
+  void copy(std::size_t first, std::span<std::byte> out) const;
+  /// Throws if the file was deleted, replaced or shortened since it was opened.
+  void require_unchanged() const;
 
   /// Throws `io` naming the file.
   [[noreturn]] void refuse(const std::string& what) const;

@@ -204,9 +204,9 @@ void split(const file_settings& given) {
   const auto absent = absent_folders(given.output);
   try {
     const folder_lock own(given.output);
-    require_none(to);
     if (const auto problem = to.prepare(); !problem.empty())
       spdlog::warn("a file of an earlier run remains: {}", problem);
+    require_none(to);  // once more: it may have been put back
     write_whole(to, std::move(about), parts);
   } catch (...) {
     remove_empty(absent);

@@ -216,7 +216,9 @@ generate_setup make_setup(const generate_options& o) {
   run.steps = 0;  // nothing is trained
   run.partition.schedule = "breadth_first";
   run.partition.shape.microbatches = 1;
-  setup.trainer = pipeline_of(run, setup.model.model);
+  setup.trainer = pipeline_of(
+    run, setup.model.model,
+    setup.model.model.folder ? model_source::folder : model_source::file);
   return setup;
 }
 

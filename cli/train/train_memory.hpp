@@ -3,17 +3,20 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <string>
 
 #include "troupe/cli/train/train_options.hpp"
 #include "troupe/engine/models/registry.hpp"
 
 namespace troupe::cli {
 
-/// What a replica of a run holds of its parameters.
+/// What a run holds of its parameters.
 struct held_parameters {
   double all = 0;
   double trained = 0;  // of these
   at::ScalarType dtype = at::kFloat;
+  double replicas = 1;   // of everything; shards of all make up one
+  double gradients = 1;  // lists of them in a replica
 };
 
 /// Of a run's model; a run of no steps trains none.
@@ -24,8 +27,17 @@ held_parameters held_parameters_of(const train_options& options,
 /// lower bound, as optimizers' state and activations need more.
 double least_bytes(const held_parameters& held);
 
+/// What decides a model's sizes: flags, a stored file of parameters (whose
+/// dtype stays, too), or a folder of Hugging Face's transformers.
+enum class model_source : std::uint8_t { flags, file, folder };
+
+/// What lets a run need less memory, as in "a smaller model or more machines".
+std::string ways_to_need_less(const train_options& options,
+                              const held_parameters& held, model_source source);
+
 /// Throws `invalid_argument` if the model can't fit into this machine, which
 /// holds its processes' share of the job's.
-void require_memory(const train_options& options, const built_model& model);
+void require_memory(const train_options& options, const built_model& model,
+                    model_source source);
 
 }  // namespace troupe::cli

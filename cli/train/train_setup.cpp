@@ -239,13 +239,14 @@ std::string sizes_file(const partition_options& o) {
   return !o.plan.empty() ? o.plan : names_file(o.schedule) ? o.schedule : "";
 }
 
-trainer_options pipeline_of(const train_options& o, const built_model& model) {
+trainer_options pipeline_of(const train_options& o, const built_model& model,
+                            model_source source) {
   trainer_options run;
   const auto& parts = o.partition;
   require_enough_layers(parts, model);
   if (sizes_file(parts).empty())
     require_threads(parts.shape.ranks, parts.data_parallel);
-  require_memory(o, model);
+  require_memory(o, model, source);
   if (!parts.plan.empty()) {
     run.plan = std::make_shared<const plan>(plan_from_file(parts.plan));
     run.schedule = schedule_of(*run.plan);
@@ -281,7 +282,9 @@ train_setup make_setup(const train_options& o) {
                 "weights that the adapter belongs to; save the fresh model by "
                 "--steps 0 --save-model first, and adapt that");
   sample_of(o);  // which may refuse the prompt
-  auto& run = setup.trainer = pipeline_of(o, setup.model);
+  auto& run = setup.trainer = pipeline_of(
+    o, setup.model,
+    setup.model.folder ? model_source::folder : model_source::flags);
   warn_of_breadth(!parts.plan.empty()      ? parts.plan
                   : parts.schedule.empty() ? setup.trainer.schedule.name
                                            : parts.schedule,

@@ -9,6 +9,7 @@
 #include "troupe/actors/trainer.hpp"
 #include "troupe/cli/plan/fwd.hpp"
 #include "troupe/cli/signals.hpp"
+#include "troupe/cli/train/train_memory.hpp"
 #include "troupe/cli/train/train_options.hpp"
 #include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/launch/job.hpp"
@@ -38,7 +39,7 @@ std::string sizes_file(const partition_options& options);
 /// The pipeline that the flags ask for: schedule or plan, split, execution; no
 /// numerics. Throws `invalid_argument` and schedules' errors.
 trainer_options pipeline_of(const train_options& options,
-                            const built_model& model);
+                            const built_model& model, model_source source);
 
 /// What training and its data decide about the model; and of a model that comes
 /// from a folder, its vocabulary. Throws `invalid_argument` for a flag that the

@@ -1,18 +1,17 @@
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <thread>
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/input_file.hpp"
-#include "troupe/base/owned_descriptor.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/checkpoint/stored_checkpoint.hpp"
@@ -72,9 +71,7 @@ std::vector<fs::directory_entry> entries_of(const std::string& folder) {
 }
 
 void synchronise(const std::string& folder) {
-  const owned_descriptor handle(
-    ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (handle.get() < 0 || (::fsync(handle.get()) != 0 && errno != EINVAL))
+  if (!synchronise_folder(folder))
     fail_io(folder, "synchronised", std::strerror(errno));
 }
 

@@ -35,25 +35,32 @@ folder_lock::folder_lock(const std::string& folder)
   lock();
 }
 
-void folder_lock::renew() {
-  if (!is_file_at(file_.get(), path_))
-    lock();
+std::string folder_lock::renew() {
+  if (is_file_at(file_.get(), path_))
+    return {};
+  lock();
+  return problem_;
 }
 
 void folder_lock::lock() {
   require_writable_folder(folder_);
+  problem_.clear();
   do {
     owned_descriptor file(
       ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
     if (file.get() < 0)
       fail_io(path_, "opened", std::strerror(errno));
-    const auto trouble = lock_file(file.get());
+    // The path may not have been found for a moment only. The file that is held
+    // keeps its lock, which another open file could not get.
+    const bool is_held = is_same_file(file_.get(), file.get());
+    const auto trouble = lock_file(is_held ? file_.get() : file.get());
     if (trouble == EAGAIN || trouble == EACCES)
       fail(error_code::io,
            "{}: in use: {} saves checkpoints there; wait until it has ended, "
            "or give another folder",
            folder_, text_of(file.get()));
-    file_ = std::move(file);
+    if (!is_held)
+      file_ = std::move(file);
     if (trouble != 0) {
       problem_ =
         fmt::format("{}: can't be locked: {}", path_, std::strerror(trouble));

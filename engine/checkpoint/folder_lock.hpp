@@ -17,13 +17,14 @@ class folder_lock {
   explicit folder_lock(const std::string& folder);
   ~folder_lock();
   /// Locks again if the folder or the file was removed or moved meanwhile.
-  /// Throws as the constructor: another job may have the folder by now.
-  void renew();
+  /// Throws as the constructor: another job may have the folder by now. Returns
+  /// `problem` if it locked again, empty otherwise.
+  std::string renew();
   folder_lock(const folder_lock&) = delete;
   folder_lock& operator=(const folder_lock&) = delete;
 
-  /// Why the folder is not locked, or its owner not named in it; empty if all
-  /// is well.
+  /// Why the folder is not locked, or its owner not named in it, since it was
+  /// locked last; empty if all is well.
   const std::string& problem() const { return problem_; }
 
  private:

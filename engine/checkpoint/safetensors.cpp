@@ -9,6 +9,10 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
@@ -27,16 +31,23 @@ constexpr std::uint64_t max_header_bytes = 100'000'000;
 std::string header_of(const std::string& path, const parameter_list& tensors,
                       const std::map<std::string, std::string>& metadata) {
   json header = json::object();
-  if (!metadata.empty())
-    header["__metadata__"] = metadata;
+  // Its own functions look for a name among all others.
+  auto& members = header.get_ref<json::object_t&>();
+  members.reserve(tensors.size() + 1);
+  std::unordered_set<std::string_view> names;
+  if (!metadata.empty()) {
+    members.emplace_back("__metadata__", metadata);
+    names.insert("__metadata__");
+  }
   std::uint64_t offset = 0;
   for (const auto& [name, tensor] : tensors) {
     const auto end = offset + tensor.nbytes();
-    if (header.contains(name))
+    if (!names.insert(name).second)
       refuse_checkpoint(path, fmt::format("two tensors are named '{}'", name));
-    header[name] = {{"dtype", safetensors_dtype(path, tensor.scalar_type())},
-                    {"shape", tensor.sizes().vec()},
-                    {"data_offsets", {offset, end}}};
+    members.emplace_back(
+      name, json{{"dtype", safetensors_dtype(path, tensor.scalar_type())},
+                 {"shape", tensor.sizes().vec()},
+                 {"data_offsets", {offset, end}}});
     offset = end;
   }
   auto text = header.dump();
@@ -72,19 +83,33 @@ class summed_file {
   written_file written_;
 };
 
-const at::Tensor* find(const parameter_list& values, const std::string& name) {
-  const auto found =
-    std::ranges::find(values, name, &parameter_list::value_type::first);
-  return found == values.end() ? nullptr : &found->second;
+std::string bytes_of(const input_file& file, std::size_t first,
+                     std::size_t count) {
+  std::string bytes(count, '\0');
+  file.copy(first, std::as_writable_bytes(std::span(bytes)));
+  return bytes;
 }
 
-void require_fit(const parameter_list& parameters, const parameter_list& values,
-                 const std::string& path) {
+using named_tensors = std::unordered_map<std::string_view, const at::Tensor*>;
+
+named_tensors by_name(const parameter_list& tensors) {
+  named_tensors found;
+  for (const auto& [name, tensor] : tensors)
+    found.emplace(name, &tensor);
+  return found;
+}
+
+/// Returns the values by their names.
+named_tensors require_fit(const parameter_list& parameters,
+                          const parameter_list& values,
+                          const std::string& path) {
+  auto given = by_name(values);
   for (const auto& [name, parameter] : parameters) {
-    const auto* value = find(values, name);
-    if (!value)
+    const auto found = given.find(name);
+    if (found == given.end())
       refuse_checkpoint(path,
                         fmt::format("lacks '{}', which the model has", name));
+    const auto* value = found->second;
     if (value->is_floating_point() != parameter.is_floating_point()
         || value->is_complex() != parameter.is_complex())
       refuse_checkpoint(path,
@@ -103,10 +128,12 @@ void require_fit(const parameter_list& parameters, const parameter_list& values,
                     "which the model has",
                     printable(name), describe(*value), c10::toString(dtype)));
   }
+  const auto known = by_name(parameters);
   for (const auto& [name, value] : values)
-    if (!find(parameters, name))
+    if (!known.contains(name))
       refuse_checkpoint(path,
                         fmt::format("has '{}', which the model lacks", name));
+  return given;
 }
 
 }  // namespace
@@ -127,25 +154,24 @@ written_file write_safetensors(
 }
 
 safetensors_file::safetensors_file(const std::string& path) : file_(path) {
-  const auto bytes = file_.bytes();
+  const auto size = file_.size();
   std::uint64_t length = 0;
-  if (bytes.size() < sizeof(length))
+  if (size < sizeof(length))
     refuse_checkpoint(path, "is too short for a safetensors file");
-  const std::string_view all(reinterpret_cast<const char*>(bytes.data()),
-                             bytes.size());
-  if (all.starts_with("version ")
-      && all.substr(0, 64).find("git-lfs") != std::string_view::npos)
+  const auto begin = bytes_of(file_, 0, std::min<std::size_t>(size, 64));
+  if (begin.starts_with("version ")
+      && begin.find("git-lfs") != std::string::npos)
     refuse_checkpoint(path,
                       "is a pointer of Git LFS, not the file itself; run "
                       "'git lfs pull' where it was cloned");
-  std::memcpy(&length, bytes.data(), sizeof(length));
-  if (length > max_header_bytes || length > bytes.size() - sizeof(length))
+  std::memcpy(&length, begin.data(), sizeof(length));
+  if (length > max_header_bytes || length > size - sizeof(length))
     refuse_checkpoint(
       path, fmt::format("announces a header of {} bytes; the file has {}",
-                        length, bytes.size()));
+                        length, size));
   data_begin_ = sizeof(length) + length;
-  header_ = parse_safetensors_header(path, all.substr(sizeof(length), length),
-                                     bytes.size() - data_begin_);
+  header_ = parse_safetensors_header(
+    path, bytes_of(file_, sizeof(length), length), size - data_begin_);
 }
 
 at::Tensor safetensors_file::read(const safetensors_entry& entry) const {
@@ -159,7 +185,14 @@ at::Tensor safetensors_file::read(const safetensors_entry& entry) const {
 
 std::string safetensors_file::digest() const {
   file_.require_unchanged();
-  return sha256_of(file_.bytes());
+  std::vector<std::byte> piece(std::min(file_.size(), std::size_t{1} << 20));
+  sha256 sum;
+  for (std::size_t first = 0; first < file_.size(); first += piece.size()) {
+    piece.resize(std::min(piece.size(), file_.size() - first));
+    file_.copy(first, piece);
+    sum.add(piece);
+  }
+  return sum.digest();
 }
 
 void safetensors_files::add(const std::string& path) {
@@ -236,10 +269,10 @@ bool overflows(const at::Tensor& value, at::ScalarType to) {
 void load_parameters(const parameter_list& parameters,
                      const parameter_list& values, const std::string& path) {
   const at::NoGradGuard no_grad;
-  require_fit(parameters, values, path);
+  const auto fitting = require_fit(parameters, values, path);
   for (const auto& [name, parameter] : parameters) {
     auto target = parameter;
-    target.copy_(*find(values, name));
+    target.copy_(*fitting.at(name));
   }
 }
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "troupe/base/input_file.hpp"
 #include "troupe/engine/checkpoint/safetensors_header.hpp"
-#include "troupe/engine/data/mapped_file.hpp"
 #include "troupe/engine/device/tensor.hpp"
 
 namespace troupe {
@@ -46,11 +46,11 @@ class safetensors_file {
   /// A copy of the tensor of one of the entries. Throws `io` if the file was
   /// shortened meanwhile.
   at::Tensor read(const safetensors_entry& entry) const;
-  /// Of the whole file. Throws as `read`.
+  /// Of the whole file, read in pieces. Throws as `read`.
   std::string digest() const;
 
  private:
-  mapped_file file_;
+  input_file file_;
   std::size_t data_begin_ = 0;
   safetensors_header header_;
 };

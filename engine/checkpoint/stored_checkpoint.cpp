@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/input_file.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
 
@@ -22,12 +23,10 @@ manifest read_manifest(const std::string& folder) {
   if (!std::filesystem::exists(path, trouble) && !trouble)
     refuse_checkpoint(path, "is missing");
   constexpr std::size_t most = std::size_t{64} << 20;
-  const mapped_file file(path);
-  if (file.bytes().size() > most)
+  input_file file(path);
+  if (file.size() > most)
     refuse_checkpoint(path, fmt::format("has more than {} bytes", most));
-  const std::string text(reinterpret_cast<const char*>(file.bytes().data()),
-                         file.bytes().size());
-  return parse_manifest(text, path);
+  return parse_manifest(file.read(most), path);
 }
 
 void require_size(const std::string& path, const checkpoint_file& file) {

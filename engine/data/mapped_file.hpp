@@ -24,11 +24,7 @@ class mapped_file {
   const std::string& path() const { return file_.path(); }
   std::span<const std::byte> bytes() const { return {data_, file_.size()}; }
 
-  /// Copies bytes from `first` on by reading them, which holds no pages of the
-  /// file in this process's memory. Throws `io`.
-  void copy(std::size_t first, std::span<std::byte> out) const;
-  /// Throws `io` if the file was deleted or shortened since it was opened:
-  /// reading on would give garbage or a bus error.
+  /// Of `input_file`; a file that it refuses would give garbage or a bus error.
   void require_unchanged() const;
 
  private:

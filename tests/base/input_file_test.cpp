@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <span>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -50,6 +51,23 @@ TEST_CASE("a file is read in parts or as a whole") {
   CHECK(file.read() == bytes.substr(2));
   CHECK(file.read().empty());
   CHECK(read_file(folder.write("empty", "")).empty());
+}
+
+TEST_CASE("bytes at a place are copied, whatever was read before") {
+  const testing::temporary_folder folder;
+  input_file file(folder.write("a", "some text"));
+  CHECK(file.read(4) == "some");
+  std::string bytes(4, ' ');
+  file.copy(5, std::as_writable_bytes(std::span(bytes)));
+  CHECK(bytes == "text");
+  CHECK(file.read() == " text");
+  CHECK_THROWS_MATCHES(
+    file.copy(6, std::as_writable_bytes(std::span(bytes))), error,
+    MessageMatches(StartsWith(file.path() + ": ended while")));
+  folder.write("a", "some");
+  CHECK_THROWS_MATCHES(
+    file.copy(5, std::as_writable_bytes(std::span(bytes))), error,
+    MessageMatches(StartsWith(file.path() + ": was shortened from 9 to 4")));
 }
 
 TEST_CASE("a byte order mark is no part of a text") {

@@ -12,6 +12,9 @@ TEST_CASE("bytes of parameters depend on their dtype and on what is trained") {
   };
   for (const auto& [held, bytes] : {
          row{{100, 100, at::kFloat}, 800},
+         {{100, 100, at::kFloat, 3}, 2400},
+         {{100, 100, at::kFloat, 1, 3}, 1600},
+         {{100, 100, at::kBFloat16, 2, 3}, 2400},
          {{100, 0, at::kFloat}, 400},
          {{100, 10, at::kFloat}, 440},
          {{100, 100, at::kBFloat16}, 800},
@@ -36,4 +39,43 @@ TEST_CASE("frozen parameters and runs of no steps have no gradients") {
   options.optimisation.optimizer.parameters.clear();
   options.steps = 0;
   CHECK(held_parameters_of(options, model).trained == 0);
+}
+
+TEST_CASE("only gradients are held for each replica of a plain loop") {
+  built_model model;
+  model.parameters = 100;
+  train_options options;
+  const auto bytes = [&] {
+    return least_bytes(held_parameters_of(options, model));
+  };
+  options.partition.data_parallel = 4;
+  CHECK(bytes() == 4 * 800);
+  options.partition.shard = "zero3";
+  CHECK(bytes() == 800);
+  options.plain = true;
+  CHECK(bytes() == 400 + 4 * 400);
+  options.steps = 0;
+  CHECK(bytes() == 400);
+}
+
+TEST_CASE("only what lets a run need less memory is proposed") {
+  train_options options;
+  held_parameters held{.all = 100, .trained = 0};
+  const auto ways = [&](model_source source) {
+    return ways_to_need_less(options, held, source);
+  };
+  CHECK(ways(model_source::file) == "a smaller model or more machines");
+  CHECK(ways(model_source::folder)
+        == "--dtype bf16, a smaller model or more machines");
+  CHECK(ways(model_source::flags)
+        == "--dtype bf16, a smaller model, --vocabulary, --seq or more "
+           "machines");
+  held.trained = 100;  // as many bytes in 16 bits: masters are of 32
+  CHECK(ways(model_source::folder) == "a smaller model or more machines");
+  held.replicas = 2;
+  CHECK(ways(model_source::folder)
+        == "a smaller model, --data-parallel or more machines");
+  held = {.all = 100, .trained = 100, .gradients = 2};
+  options.plain = true;
+  CHECK(ways(model_source::folder) == "a smaller model or --data-parallel");
 }

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdarg>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,6 +25,13 @@ using namespace troupe;
 using namespace troupe::testing;
 
 namespace {
+
+bool leads_to(int descriptor, const std::string& path) {
+  std::error_code trouble;
+  return !path.empty()
+         && std::filesystem::equivalent(
+           fmt::format("/proc/self/fd/{}", descriptor), path, trouble);
+}
 
 /// While it lives, no rename from or to a path that ends so succeeds.
 struct refused_renames {
@@ -40,18 +48,35 @@ struct refused_renames {
 
 /// While it lives, this folder can't be synchronised.
 struct unsynchronised_folder {
-  explicit unsynchronised_folder(std::string path) { name = std::move(path); }
+  unsynchronised_folder(std::string path, int why) {
+    name = std::move(path);
+    reason = why;
+  }
   unsynchronised_folder(const unsynchronised_folder&) = delete;
   unsynchronised_folder& operator=(const unsynchronised_folder&) = delete;
   ~unsynchronised_folder() { name.clear(); }
 
-  static bool is(int descriptor) {
-    std::error_code trouble;
-    return !name.empty()
-           && std::filesystem::equivalent(
-             fmt::format("/proc/self/fd/{}", descriptor), name, trouble);
+  static bool is(int descriptor) { return leads_to(descriptor, name); }
+  static inline std::string name{};
+  static inline int reason = 0;
+};
+
+/// While it lives, something happens before each read at a place of this file,
+/// which fails with the errno that it returns, or goes on at 0.
+struct watched_reads {
+  watched_reads(std::string path, std::function<int()> what) {
+    name = std::move(path);
+    happens = std::move(what);
+  }
+  watched_reads(const watched_reads&) = delete;
+  watched_reads& operator=(const watched_reads&) = delete;
+  ~watched_reads() { name.clear(); }
+
+  static int before(int descriptor) {
+    return leads_to(descriptor, name) ? happens() : 0;
   }
   static inline std::string name{};
+  static inline std::function<int()> happens{};
 };
 
 /// A file that is missing at first. It appears when an attempt to open it has
@@ -100,10 +125,19 @@ extern "C" int open(const char* path, int flags, ...) {
 
 extern "C" int fsync(int descriptor) {
   if (unsynchronised_folder::is(descriptor)) {
-    errno = EIO;
+    errno = unsynchronised_folder::reason;
     return -1;
   }
   return static_cast<int>(::syscall(SYS_fsync, descriptor));
+}
+
+extern "C" ssize_t pread(int descriptor, void* out, std::size_t size,
+                         off_t first) {
+  if (const auto reason = watched_reads::before(descriptor); reason != 0) {
+    errno = reason;
+    return -1;
+  }
+  return ::syscall(SYS_pread64, descriptor, out, size, first);
 }
 
 TEST_CASE("a checkpoint is saved even if older ones can't be removed") {
@@ -199,13 +233,46 @@ TEST_CASE("older checkpoints stay if the folder can't be synchronised") {
   const auto& [at, folder] = made;
   save(folder, 4);
   {
-    const unsynchronised_folder broken(at / "all");
+    const unsynchronised_folder broken(at / "all", EIO);
     CHECK(save(folder, 6, {.last = 1})
           == at / "all: can't be synchronised: Input/output error");
   }
   CHECK(folder.steps() == std::vector<std::int64_t>{6, 4});
   CHECK(save(folder, 8, {.last = 1}).empty());
   CHECK(folder.steps() == std::vector<std::int64_t>{8});
+}
+
+TEST_CASE("older checkpoints go where folders are never synchronised") {
+  const prepared_folder made;
+  const auto& [at, folder] = made;
+  for (const auto reason : {EINVAL, ENOTSUP, ENOSYS, EBADF}) {
+    const unsynchronised_folder simple(at / "all", reason);
+    save(folder, 4);
+    CHECK(save(folder, 6, {.last = 1}).empty());
+    CHECK(folder.steps() == std::vector<std::int64_t>{6});
+  }
+}
+
+TEST_CASE("a part that can't be read while it is verified is named") {
+  const prepared_folder made;
+  const auto& [at, folder] = made;
+  save(folder, 4);
+  const stored_checkpoint found(folder.path_of(4));
+  const auto path = folder.path_of(4) + "/part-00001.safetensors";
+  {
+    const watched_reads broken(path, [] { return EIO; });
+    CHECK_THROWS_MATCHES(found.verify(), error,
+                         says(path + ": can't be read: Input/output error"));
+    CHECK_THROWS_MATCHES(stored_checkpoint(folder.path_of(4)), error,
+                         says(path + ": can't be read: Input/output error"));
+  }
+  found.verify();
+  const watched_reads shortened(path, [&] {
+    std::filesystem::resize_file(path, 0);
+    return 0;
+  });
+  CHECK_THROWS_MATCHES(found.verify(), error,
+                       says(path + ": was shortened from"));
 }
 
 TEST_CASE("a part is seen whenever another process completes it") {

@@ -37,6 +37,13 @@ std::string with_header(const std::string& header, std::size_t data) {
 
 }  // namespace
 
+TEST_CASE("a file of several pieces has the sum that its writer told") {
+  const temporary_folder folder;
+  const auto path = folder / "a.safetensors";
+  const auto written = write_safetensors(path, {{"a", at::rand({700'001})}});
+  CHECK(safetensors_file(path).digest() == written.sha256);
+}
+
 TEST_CASE("one float is the 76-byte file that the format prescribes") {
   const temporary_folder folder;
   const auto path = folder / "g.safetensors";
@@ -208,6 +215,27 @@ TEST_CASE("a header of many tensors is read soon") {
   const auto path = folder.write("a", with_header(header + "}", 0));
   CHECK(read_safetensors(path).size() == 100'000);
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));
+}
+
+TEST_CASE("many tensors are written and loaded soon") {
+  parameter_list model;
+  for (int i = 0; i < 50'000; ++i)
+    model.emplace_back("layers." + std::to_string(i), at::zeros({1}));
+  const auto values = [&] {
+    parameter_list all;
+    const auto value = at::ones({1});
+    for (const auto& each : model)
+      all.emplace_back(each.first, value);
+    return all;
+  }();
+  const temporary_folder folder;
+  const auto path = folder / "a";
+  const auto begin = std::chrono::steady_clock::now();
+  write_safetensors(path, values);
+  load_parameters(model, values, path);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
+  CHECK(model.back().second.item<float>() == 1);
+  CHECK(safetensors_file(path).entries().at(49'999).name == "layers.49999");
 }
 
 TEST_CASE("no mutation of a good file crashes the reader") {
