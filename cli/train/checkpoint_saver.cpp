@@ -118,7 +118,8 @@ void checkpoint_saver::write(const run_progress& progress,
                              const std::stop_token& ended) {
   try {
     if (own_ != nullptr)
-      own_->renew();
+      if (const auto problem = own_->renew(); !problem.empty())
+        spdlog::warn(problem);
     for (const auto& [part, tensors] : parts)
       folder_.write_part(progress.step, part, tensors);
     if (leads(job_))
