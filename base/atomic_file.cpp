@@ -82,8 +82,14 @@ void fail_io(const std::string& path, const char* doing,
 bool synchronise_folder(const std::string& path) {
   const auto handle = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (handle < 0)
+    return errno == EACCES || errno == EPERM;
+  const auto is_possible = [](int problem) {
+    for (const auto each : {EINVAL, ENOSYS, ENOTSUP, EBADF, EPERM, EACCES})
+      if (problem == each)
+        return false;
     return true;
-  const bool done = ::fsync(handle) == 0 || errno != EIO;
+  };
+  const bool done = ::fsync(handle) == 0 || !is_possible(errno);
   const auto reason = errno;
   ::close(handle);
   errno = reason;

@@ -274,9 +274,19 @@ job_description contents_of(const generate_options& o,
   else
     files = {fmt::format("{}/{}", checkpoint_in(o.checkpoint), manifest_name)};
   fnv_hash hash;
-  for (const auto& request : setup.requests)
+  const auto add = [&hash](auto number) {
+    hash.add({reinterpret_cast<const char*>(&number), sizeof number});
+  };
+  for (const auto& request : setup.requests) {
+    add(request.ids.size());
     for (const auto id : request.ids)
-      hash.add({reinterpret_cast<const char*>(&id), sizeof id});
+      add(id);
+    add(request.tokens);
+    add(request.sampling.temperature);
+    add(request.sampling.top_k);
+    add(request.sampling.top_p);
+    add(request.sampling.seed);
+  }
   job_description contents{
     {"what the prompts are",
      fmt::format("{} with hash {:016x}", setup.requests.size(), hash.value())},

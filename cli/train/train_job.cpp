@@ -44,6 +44,8 @@ void add_contents(job_description& description, const train_options& options) {
   };
   for (const auto& path : options.data.text)
     add(path, content_of_text(path, options.data));
+  for (const auto& path : options.data.loss_mask)
+    add(path, content_of_text(path, {}));
   std::vector<std::string> paths;
   if (const auto file = sizes_file(options.partition); !file.empty())
     paths.push_back(file);

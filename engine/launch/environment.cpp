@@ -121,7 +121,6 @@ std::string job_of(const environment_reader& read, const names& variables) {
   const auto run = said("TORCHELASTIC_RUN_ID");
   if (run.empty())
     return said("TROUPE_JOB");
-  // torchrun's agent keeps its store across attempts.
   return run + " attempt " + said("TORCHELASTIC_RESTART_COUNT");
 }
 
@@ -167,6 +166,8 @@ launch_environment read_environment(const environment_reader& read) {
     if (means == &torch && !read("TORCHELASTIC_RUN_ID"))
       made.launcher = read("TROUPE_JOB") ? "troupe launch" : "the environment";
     made.job = job_of(read, *means);
+    made.elastic_run =
+      means == &torch ? read("TORCHELASTIC_RUN_ID").value_or("") : "";
     add_meeting_point(made, read, *means);
     return made;
   }

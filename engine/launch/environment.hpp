@@ -21,9 +21,11 @@ struct launch_environment {
   std::string said_by;     // names of the variables that gave it
   /// torchrun's agent uses that port for its own store.
   bool agent_store = false;
-  /// Equal in all processes of the job, but unique among concurrent jobs and
-  /// torchrun's attempts.
+  /// Equal in all processes of the job on one machine, but unique among
+  /// concurrent jobs and torchrun's attempts.
   std::string job;
+  /// torchrun's name of the job, in all its attempts; empty elsewhere.
+  std::string elastic_run;
 
   bool is_alone() const { return processes == 1; }
   bool is_one_machine() const { return local_processes == processes; }

@@ -176,9 +176,27 @@ class meeting {
     begin();
   }
 
+  /// What process 0 told may be the address of one that has ended: a launcher
+  /// restarts processes of several machines one after the other.
+  asio::awaitable<stream_pointer> reach_leader() {
+    using clock = std::chrono::steady_clock;
+    const auto patience =
+      point_.ask ? std::chrono::milliseconds(1000) : options_.patience;
+    for (auto where = point_.where;; where = point_.ask()) {
+      // A refusal comes at once, and is for good.
+      const auto refused_until = clock::now() + patience / 4;
+      try {
+        co_return co_await reach(0, parse_endpoint(where), options_.shown,
+                                 patience);
+      } catch (const error&) {
+        if (!point_.ask || clock::now() < refused_until)
+          throw;
+      }
+    }
+  }
+
   asio::awaitable<void> follow() {
-    const auto where = parse_endpoint(point_.where);
-    auto stream = co_await reach(0, where, options_.shown, options_);
+    auto stream = co_await reach_leader();
     controls_[0] =
       std::make_shared<awaited_stream>(here_.get_executor(), std::move(stream));
     co_await say_to(0, own_request());

@@ -23,10 +23,10 @@ namespace {
 
 using boost::asio::ip::udp;
 
-/// Agents serve one job after the other, and restart a failed job under another
-/// name.
+/// Agents may serve one job after the other. The key is the same in all
+/// attempts of a job, as each machine's agent counts its own restarts.
 std::string key_of(const launch_environment& place) {
-  return "troupe/meeting/" + place.job;
+  return "troupe/meeting/" + place.elastic_run;
 }
 
 template <class Use>
@@ -138,8 +138,14 @@ meeting_point by_agent_store(const job_options& options,
   const auto& place = options.place;
   const auto patience = options.patience;
   const auto known_by = "agent of torchrun";
-  if (place.process != 0)
-    return over_tcp(options, ask_agent_store(place, patience), known_by);
+  if (place.process != 0) {
+    const auto ask = [place, patience] {
+      return ask_agent_store(place, patience);
+    };
+    auto made = over_tcp(options, ask(), known_by);
+    made.ask = ask;
+    return made;
+  }
   auto made = over_tcp(
     options, fmt::format("tcp:{}:0", address_towards(parse_endpoint(store))),
     known_by);

@@ -14,9 +14,9 @@ namespace asio = boost::asio;
 asio::awaitable<stream_pointer> reach(std::int32_t process,
                                       const endpoint& address,
                                       const credentials& shown,
-                                      const job_options& options) {
+                                      std::chrono::milliseconds patience) {
   try {
-    co_return co_await dial(address, shown, options.patience);
+    co_return co_await dial(address, shown, patience);
   } catch (const error& reason) {
     fail(reason.code(), "process {} can't be reached: {}", process,
          reason.what());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -13,10 +14,9 @@
 namespace troupe {
 
 /// A connection to a process of the job; an error names the process.
-boost::asio::awaitable<stream_pointer> reach(std::int32_t process,
-                                             const endpoint& address,
-                                             const credentials& shown,
-                                             const job_options& options);
+boost::asio::awaitable<stream_pointer> reach(
+  std::int32_t process, const endpoint& address, const credentials& shown,
+  std::chrono::milliseconds patience);
 
 /// Throws `transport` if the other side has ended.
 boost::asio::awaitable<void> say(awaited_stream& to, rendezvous_message what);

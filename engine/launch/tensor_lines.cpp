@@ -94,7 +94,7 @@ void tensor_lines::begin(std::uint64_t run,
 
 asio::awaitable<void> tensor_lines::go_to(std::int32_t process,
                                           endpoint address, credentials shown) {
-  auto stream = co_await reach(process, address, shown, options_);
+  auto stream = co_await reach(process, address, shown, options_.patience);
   awaited_stream to(on_, std::move(stream));
   co_await say(to, line_hello{run_, options_.place.process});
   co_await add(process, line::outgoing, to.take(), address.is_unix);

@@ -55,6 +55,7 @@ class model_folder {
 
  private:
   parameter_list stored(const parameter_list& parameters,
+                        const lora_options& lora,
                         std::optional<at::ScalarType> dtype) const;
   void require_weights() const;
   void require_stored(const std::string& name, at::IntArrayRef shape) const;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <system_error>
@@ -116,13 +117,14 @@ std::string config_with(const std::string& config, at::ScalarType dtype) {
 }  // namespace
 
 parameter_list model_folder::stored(const parameter_list& parameters,
+                                    const lora_options& lora,
                                     std::optional<at::ScalarType> dtype) const {
   parameter_list tensors;
-  const auto add = [&](const std::string& name, const at::Tensor& value) {
+  // `own`: the type of the parameter before its adapter was merged.
+  const auto add = [&](const std::string& name, const at::Tensor& value,
+                       at::ScalarType own) {
     const auto* entry = weights_ ? weights_->find(name) : nullptr;
-    const auto type = dtype   ? *dtype
-                      : entry ? entry->dtype
-                              : value.scalar_type();
+    const auto type = dtype ? *dtype : entry ? entry->dtype : own;
     if (type == at::kHalf && overflows(value, type))
       fail(error_code::invalid_argument,
            "{} has values beyond the range of fp16; save it in another dtype",
@@ -131,12 +133,17 @@ parameter_list model_folder::stored(const parameter_list& parameters,
   };
   const auto tokens = options_.names.tokens + ".weight",
              head = options_.names.head + ".weight";
+  const auto transposed =
+    options_.transposed ? options_.names.blocks + "." : std::string();
+  const std::map<std::string, at::Tensor> all(parameters.begin(),
+                                              parameters.end());
   for (const auto& [name, value] : parameters) {
-    if (options_.tied && name == head)
+    if (is_adapter(name) || (options_.tied && name == head))
       continue;
-    add(stored_name(name), value);
+    const auto own = value.scalar_type();
+    add(stored_name(name), merged(name, all, lora, transposed), own);
     if (options_.tied && name == tokens && weights_ && weights_->find(head))
-      add(head, value);  // some files hold it twice
+      add(head, value, own);  // some files hold it twice
   }
   std::set<std::string> names;
   for (const auto& [name, value] : tensors)
@@ -155,9 +162,7 @@ void model_folder::save(const std::string& path,
                         std::optional<at::ScalarType> dtype,
                         std::int64_t most_bytes) const {
   require_free(path);
-  const auto transposed =
-    options_.transposed ? options_.names.blocks + "." : std::string();
-  const auto tensors = stored(merged(parameters, lora, transposed), dtype);
+  const auto tensors = stored(parameters, lora, dtype);
   fresh_folder made(path);
   copy_others(path_, made.file(""));
   write_weights(made.file(""), tensors, most_bytes);

@@ -311,30 +311,40 @@ TEST_CASE("launched processes generate what one does") {
   CHECK(run.output == expected);
 }
 
-TEST_CASE("processes that hold different models of one name are refused") {
+TEST_CASE("processes that hold different files of one name are refused") {
   const trained_model model;
   const auto whole = model.at / "whole.safetensors";
   REQUIRE(run_troupe("checkpoint consolidate", model.checkpoints, "-o " + whole)
             .exit_code
           == 0);
   auto bytes = content(whole);
-  std::vector<std::unique_ptr<background_program>> processes;
   for (int p = 0; p < 2; ++p) {
     const auto folder = model.at / std::to_string(p);
     std::filesystem::create_directory(folder);
     bytes.back() = static_cast<char>(bytes.back() ^ p);
     std::ofstream(folder + "/m.safetensors", std::ios::binary) << bytes;
-    processes.push_back(std::make_unique<background_program>(
-      fmt::format("env -C {} RANK={} WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 {} "
-                  "generate --checkpoint m.safetensors --prompt a --ranks 2 "
-                  "--max-tokens 3 --rendezvous unix:{}",
-                  folder, p, TROUPE_PROGRAM, model.at / "job"),
-      folder + "/output"));
+    std::ofstream(folder + "/p.jsonl")
+      << R"({"text": "a", "max_tokens": )" << p + 2 << "}\n";
   }
-  for (const auto& each : processes) {
-    CHECK(each->end(0) != 0);
-    CHECK_THAT(each->output(), ContainsSubstring("what m.safetensors holds"));
-  }
+  const auto refused = [&](const std::string& flags, const std::string& why) {
+    std::vector<std::unique_ptr<background_program>> processes;
+    for (int p = 0; p < 2; ++p) {
+      const auto folder = model.at / std::to_string(p);
+      processes.push_back(std::make_unique<background_program>(
+        fmt::format("env -C {} RANK={} WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 {} "
+                    "generate {} --ranks 2 --rendezvous unix:{}",
+                    folder, p, TROUPE_PROGRAM, flags, model.at / "job"),
+        folder + "/output"));
+    }
+    for (const auto& each : processes) {
+      CHECK(each->end(0) != 0);
+      CHECK_THAT(each->output(), ContainsSubstring(why));
+    }
+  };
+  refused("--checkpoint m.safetensors --prompt a --max-tokens 3",
+          "what m.safetensors holds");
+  refused("--checkpoint " + whole + " --prompts p.jsonl",
+          "what the prompts are");
 }
 
 TEST_CASE("an interrupt ends the program in the middle of its prompts") {

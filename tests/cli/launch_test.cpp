@@ -88,11 +88,20 @@ TEST_CASE("processes started with other settings learn the difference") {
   const std::string world = "WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 ";
   const std::string each = tiny + "--endpoint none --ranks 2 --rendezvous unix:"
                            + (at.folder / "job") + " ";
-  const auto run = run_program(
-    "( cd " + (at.folder / "a") + "; " + world + "RANK=0 " + program + " train"
-    + each + "--text text & cd " + (at.folder / "b") + "; " + world + "RANK=1 "
-    + program + " train" + each + "--text text; wait )");
-  CHECK_THAT(run.output, ContainsSubstring("what text holds is 6000 bytes"));
+  const auto apart = [&](const std::string& flags) {
+    return run_program("( cd " + (at.folder / "a") + "; " + world + "RANK=0 "
+                       + program + " train" + each + flags + " & cd "
+                       + (at.folder / "b") + "; " + world + "RANK=1 " + program
+                       + " train" + each + flags + "; wait )");
+  };
+  CHECK_THAT(apart("--text text").output,
+             ContainsSubstring("what text holds is 6000 bytes"));
+  std::string mask(6000, '\1');
+  at.folder.write("a/mask", mask);
+  mask[1] = '\0';
+  at.folder.write("b/mask", mask);
+  CHECK_THAT(apart(text + " --loss-mask mask").output,
+             ContainsSubstring("what mask holds is 6000 bytes"));
 }
 
 TEST_CASE("a job's secret must be long and readable by its owner alone") {

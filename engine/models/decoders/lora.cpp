@@ -49,31 +49,20 @@ void add_adapters(torch::nn::Module& layer, const std::string& layer_name,
   }
 }
 
-parameter_list merged(const parameter_list& parameters,
-                      const lora_options& options,
-                      const std::string& transposed) {
-  const std::map<std::string, at::Tensor> all(parameters.begin(),
-                                              parameters.end());
-  parameter_list made;
-  for (const auto& [name, value] : parameters) {
-    if (is_adapter(name))
-      continue;
-    constexpr std::string_view end = ".weight";
-    const auto module =
-      name.ends_with(end) ? name.substr(0, name.size() - end.size()) : name;
-    const auto a = all.find(module + std::string(first_part));
-    const auto b = all.find(module + std::string(second_part));
-    if (a == all.end() || b == all.end()) {
-      made.emplace_back(name, value);
-      continue;
-    }
-    const auto change = b->second.to(at::kFloat).mm(a->second.to(at::kFloat));
-    const bool turn = !transposed.empty() && name.starts_with(transposed);
-    made.emplace_back(name, (value.to(at::kFloat)
-                             + options.scale() * (turn ? change.t() : change))
-                              .to(value.scalar_type()));
-  }
-  return made;
+at::Tensor merged(const std::string& name,
+                  const std::map<std::string, at::Tensor>& parameters,
+                  const lora_options& options, const std::string& transposed) {
+  const auto& value = parameters.at(name);
+  constexpr std::string_view end = ".weight";
+  const auto module =
+    name.ends_with(end) ? name.substr(0, name.size() - end.size()) : name;
+  const auto a = parameters.find(module + std::string(first_part));
+  const auto b = parameters.find(module + std::string(second_part));
+  if (a == parameters.end() || b == parameters.end())
+    return value;
+  const auto change = b->second.to(at::kFloat).mm(a->second.to(at::kFloat));
+  const bool turn = !transposed.empty() && name.starts_with(transposed);
+  return value.to(at::kFloat) + options.scale() * (turn ? change.t() : change);
 }
 
 void save_adapter(const std::string& path, const parameter_list& parameters,

@@ -3,6 +3,7 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "troupe/engine/device/tensor.hpp"
@@ -33,12 +34,13 @@ bool means_module(const std::string& globs, const std::string& module);
 /// Whether a parameter is an adapter's.
 bool is_adapter(const std::string& parameter);
 
-/// The parameters without adapters, which are added to their modules' weights.
-/// `transposed`: the weights in modules whose names begin so are [inputs,
-/// outputs]; empty: there are none.
-parameter_list merged(const parameter_list& parameters,
-                      const lora_options& options,
-                      const std::string& transposed = {});
+/// A parameter of these with its adapter's change, in fp32; the parameter
+/// itself if it has no adapter. `transposed`: the weights in modules whose
+/// names begin so are [inputs, outputs]; empty: there are none.
+at::Tensor merged(const std::string& name,
+                  const std::map<std::string, at::Tensor>& parameters,
+                  const lora_options& options,
+                  const std::string& transposed = {});
 
 /// adapter_config.json and adapter_model.safetensors, which PEFT reads.
 /// `base`: the folder of the model that was adapted. The folder appears whole

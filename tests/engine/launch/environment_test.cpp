@@ -60,12 +60,13 @@ TEST_CASE("each attempt of torchrun's is a job of its own") {
     return read({{"RANK", "0"},
                  {"WORLD_SIZE", "2"},
                  {"TORCHELASTIC_RUN_ID", run},
-                 {"TORCHELASTIC_RESTART_COUNT", count}})
-      .job;
+                 {"TORCHELASTIC_RESTART_COUNT", count}});
   };
-  CHECK(attempt("a", "0") == attempt("a", "0"));
-  CHECK(attempt("a", "0") != attempt("a", "1"));
-  CHECK(attempt("a", "0") != attempt("b", "0"));
+  CHECK(attempt("a", "0").job == attempt("a", "0").job);
+  CHECK(attempt("a", "0").job != attempt("a", "1").job);
+  CHECK(attempt("a", "0").job != attempt("b", "0").job);
+  CHECK(attempt("a", "0").elastic_run == attempt("a", "1").elastic_run);
+  CHECK(attempt("a", "0").elastic_run != attempt("b", "0").elastic_run);
 }
 
 TEST_CASE("where process 0 is tells whether there are several machines") {

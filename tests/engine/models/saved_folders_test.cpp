@@ -100,6 +100,34 @@ TEST_CASE("a folder's layers have the same parameters on the meta device") {
     }
 }
 
+TEST_CASE("an adapter is merged with the precision of what is saved") {
+  const temporary_folder at;
+  at.write("config.json", small_gpt2);
+  const model_folder fresh(at / "", folder_use::from_scratch);
+  const lora_options lora{.rank = 2, .alpha = 2, .modules = "c_attn"};
+  plain_loop loop(fresh.build(at::kBFloat16, 1, {.lora = lora}).layers, {});
+  const auto parameters = loop.parameters();
+  std::map<std::string, at::Tensor> all;
+  for (const auto& [name, value] : parameters) {
+    all[name] = value.detach();
+    if (name.ends_with("lora_B.weight"))
+      all[name].fill_(1e-3);
+  }
+  fresh.save(at / "out", parameters, lora, at::kFloat, 1 << 20);
+  const auto wide = [&](const std::string& name) {
+    return all.at("transformer.h.0.attn.c_attn." + name).to(at::kFloat);
+  };
+  const auto change = wide("lora_B.weight").mm(wide("lora_A.weight")).t();
+  const auto saved =
+    open_weights(at / "out").read("transformer.h.0.attn.c_attn.weight");
+  CHECK(saved.equal(wide("weight") + change));
+  CHECK_FALSE(saved.equal(saved.to(at::kBFloat16).to(at::kFloat)));
+  fresh.save(at / "narrow", parameters, lora, {}, 1 << 20);
+  CHECK(open_weights(at / "narrow")
+          .read("transformer.h.0.attn.c_attn.weight")
+          .equal(saved.to(at::kBFloat16)));
+}
+
 TEST_CASE("other files are copied, but not weights in other formats") {
   const temporary_folder at;
   at.write("config.json", small_gpt2);
