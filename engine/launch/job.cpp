@@ -177,12 +177,14 @@ class meeting {
   }
 
   /// What process 0 told may be the address of one that has ended: a launcher
-  /// restarts processes of several machines one after the other.
+  /// restarts processes of several machines one after the other. Each time it
+  /// is asked for anew, the next one has longer to answer, as many processes
+  /// may connect to it at once.
   asio::awaitable<stream_pointer> reach_leader() {
     using clock = std::chrono::steady_clock;
-    const auto patience =
+    auto patience =
       point_.ask ? std::chrono::milliseconds(1000) : options_.patience;
-    for (auto where = point_.where;; where = point_.ask()) {
+    for (auto where = point_.where;; where = point_.ask(), patience *= 2) {
       // A refusal comes at once, and is for good.
       const auto refused_until = clock::now() + patience / 4;
       try {
