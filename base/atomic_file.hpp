@@ -39,9 +39,9 @@ class atomic_file {
 [[noreturn]] void fail_io(const std::string& path, const char* doing,
                           const std::string& reason);
 
-/// Makes the renames in a folder durable. False: see errno. True where the
-/// folder can't be read, or its file system doesn't synchronise folders (some
-/// of FUSE and 9p).
+/// Makes the renames in a folder durable. False: see errno. True where this
+/// process may not read the folder, or the file system doesn't support
+/// synchronising folders (some of FUSE and 9p).
 bool synchronise_folder(const std::string& path);
 
 void write_file_atomically(const std::string& path, std::string_view bytes);

@@ -176,10 +176,10 @@ class meeting {
     begin();
   }
 
-  /// What process 0 told may be the address of one that has ended: a launcher
-  /// restarts processes of several machines one after the other. Each time it
-  /// is asked for anew, the next one has longer to answer, as many processes
-  /// may connect to it at once.
+  /// A published address may belong to a process 0 that has ended, as a
+  /// launcher restarts the machines' processes one after the other. Each
+  /// further attempt lasts twice as long, as many processes may connect at
+  /// once.
   asio::awaitable<stream_pointer> reach_leader() {
     using clock = std::chrono::steady_clock;
     auto patience =

@@ -18,8 +18,9 @@ struct meeting_point {
   /// Process 0 calls it with the address where it listens, if others can't know
   /// it; may be null.
   std::function<void(const std::string& where)> tell = {};
-  /// Another process calls it for the address that process 0 told last, if that
-  /// may change; may be null. Throws `transport`.
+  /// Other processes call it for the address that process 0 published last, if
+  /// that may change; may be null. Blocks for at most the options' patience;
+  /// throws `transport`.
   std::function<std::string()> ask = {};
 };
 

@@ -62,7 +62,7 @@ TEST_CASE("a lock whose file is not found for a moment is kept") {
   }
 }
 
-TEST_CASE("what hinders a renewal is told") {
+TEST_CASE("a renewal returns why the folder could not be locked") {
   const temporary_folder at;
   folder_lock own(at / "all");
   CHECK(own.problem().empty());

@@ -37,7 +37,7 @@ std::string with_header(const std::string& header, std::size_t data) {
 
 }  // namespace
 
-TEST_CASE("a file of several pieces has the sum that its writer told") {
+TEST_CASE("the digest of a large file equals the one its writer returned") {
   const temporary_folder folder;
   const auto path = folder / "a.safetensors";
   const auto written = write_safetensors(path, {{"a", at::rand({700'001})}});
