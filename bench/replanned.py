@@ -8,8 +8,12 @@ second, back, and again (`troupe replan --force`). Each change but the last is
 announced: by simulation before it, and by its trial steps after it. Both stand beside
 the median step that followed. The speed of a shared machine changes from one minute to
 the next, which no simulation can know: its step is corrected by that of the first
-order, which is the mean of the time before the second and the time after it. Prints a
-Markdown table of all pairs, or with --summary one of how many are within 5 %.
+order, which is the mean of the time before the second and the time after it.
+
+As a control each run first goes on with its first order for twice as many steps: the
+median of the one half beside that of the other says how well the step of an order is
+known from this very order's own last steps, which is all that an announcement can
+know. Prints a Markdown table of all pairs, or with --summary one of how many are within 5 %.
 """
 
 import itertools
@@ -74,29 +78,32 @@ class Run:
 
 def visits(a, orders, stages):
     """Of a fresh run that takes the orders one after the other: the median step of each
-    in ms, and the answer to the request for it."""
+    in ms, and the answer to the request for it; and the first order's median step of
+    the same number of steps before."""
     with tempfile.TemporaryDirectory() as folder:
         run = Run(a, orders[0], stages, folder)
         found = []
         for number, order in enumerate(orders):
             answer = run.replan(order) if number else None
             # The first step allocates memory; others may be of the order before.
-            begin = len(run.steps()) + 3 if number else 1
+            begin = len(run.steps()) + 3 if number else 1 + a.steps
             run.wait_for(begin + a.steps)
             found.append((statistics.median(run.steps()[begin:begin + a.steps]), answer))
+        control = statistics.median(run.steps()[1:1 + a.steps])
         run.end()
-        return found
+        return found, control
 
 
 def pairs(a, names, stages):
-    """(from, to, the answer, measured, of the first: before and after) of all ordered
-    pairs."""
+    """(from, to, the answer, measured, of the first: before and after, and the control
+    if there is one) of all ordered pairs."""
     for first, second in itertools.combinations(names, 2):
         orders = [first, second, first, second]
-        found = visits(a, orders, stages)
+        found, control = visits(a, orders, stages)
         for i in 0, 1:
             before, (took, answer), (after, _) = found[i][0], found[i + 1], found[i + 2]
-            yield orders[i], orders[i + 1], answer, took, before, after
+            yield (orders[i], orders[i + 1], answer, took, before, after,
+                   None if i else control)
 
 
 def main():
@@ -113,11 +120,13 @@ def main():
         heading("from", "to", "announced ms", "+-", "trial steps", "measured ms",
                 "difference", "simulated ms", "from, before and after",
                 "difference of simulated")
-    off, off_on_paper = [], []
+    off, off_on_paper, off_of_control = [], [], []
     for shape in a.shapes.split(","):
         names = SHAPES[int(shape) if shape.isdigit() else shape]
-        for first, second, answer, took, before, after in pairs(
+        for first, second, answer, took, before, after, control in pairs(
                 a, names, 1 if shape == "1" else 2):
+            if control:
+                off_of_control.append(control / before - 1)
             speed = (before + after) / 2 / before  # of the machine, meanwhile
             off.append(answer["then"] / took - 1)
             off_on_paper.append(answer["predicted"] * speed / took - 1)
@@ -129,7 +138,8 @@ def main():
                     f"{100 * off_on_paper[-1]:+.1f} %")
     print()
     heading("step", "pairs", "within 5 %", "at most")
-    for what, found in ("announced", off), ("simulated", off_on_paper):
+    for what, found in (("announced", off), ("simulated", off_on_paper),
+                        ("control: no change", off_of_control)):
         row(what, len(found), sum(abs(each) <= 0.05 for each in found),
             f"{100 * max(map(abs, found)):.1f} %")
 
