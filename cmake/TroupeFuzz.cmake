@@ -77,12 +77,10 @@ function(troupe_fuzz_programs names)
     ${arg_SOURCES} ${folder}/coverage.cpp)
   target_link_libraries(fuzz_shared PRIVATE troupe_flags ${arg_DEPENDS})
   troupe_precompile(fuzz_shared "${arg_PCH}")
-  add_custom_target(fuzz)
   foreach(name ${names})
     troupe_program(fuzz_${name} OUTPUT fuzz/${name} PCH "${arg_PCH}"
       SOURCES ${folder}/${name}.cpp ${folder}/custom_mutator.cpp
       DEPENDS fuzz_shared ${arg_DEPENDS} ${LIBFUZZER})
     target_link_options(fuzz_${name} PRIVATE LINKER:-z,muldefs)
-    add_dependencies(fuzz fuzz_${name})
   endforeach()
 endfunction()
