@@ -268,12 +268,12 @@ void offload_flags::add_to(CLI::App& command) {
   command
     .add_option_function<std::string>(
       "--offload-activations",
-      [this](const std::string& text) { what_ = text.empty() ? "1" : text; },
+      [this](const std::string& text) { what_ = text.empty() ? "all" : text; },
       "offload activations that forwards keep for their backwards to host "
       "memory (OFFLOAD, RELOAD): all, a fraction, or by stage: "
       "all=0.5,stage.0=1; or a file of such entries")
     ->expected(0, 1)
-    ->type_name("[FRACTION|ENTRIES|FILE]");
+    ->type_name("[all|FRACTION|ENTRIES|FILE]");
   add_value(command, "--offload-ahead N", ahead_,
             "start reloads this many ops of the rank before the backward: more "
             "hides a slower copy and holds memory longer",

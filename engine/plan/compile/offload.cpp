@@ -140,7 +140,8 @@ bool offloads(const plan& of) {
 
 offload_options parse_offload(std::string_view text) {
   offload_options options;
-  if (const auto fraction = parse_number<double>(text)) {
+  if (const auto fraction =
+        text == "all" ? std::optional(1.0) : parse_number<double>(text)) {
     options.fraction = *fraction;
     return options;
   }

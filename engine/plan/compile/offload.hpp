@@ -37,8 +37,8 @@ bool offloads(const offload_options& options);
 /// Whether a plan has such ops.
 bool offloads(const plan& of);
 
-/// Reads a fraction, as "0.5", or entries, as "all=0.5,stage.0=1" (those of
-/// stages that are not named: `all`, or 0), in the form of costs. Throws
+/// Reads "all", a fraction, as "0.5", or entries, as "all=0.5,stage.0=1" (those
+/// of stages that are not named: `all`, or 0), in the form of costs. Throws
 /// `error` (malformed_text) with what is wrong.
 offload_options parse_offload(std::string_view text);
 /// Of a file if one has this name, else of the text; as `load_costs`.

@@ -153,6 +153,7 @@ TEST_CASE("a fraction of the activations goes, evenly, or by stage") {
     return microbatches;
   };
   CHECK(gone("1")[0].size() == 12);
+  CHECK(gone("all") == gone("1"));
   CHECK(gone("0.5")[0] == std::vector{1, 3, 5, 7, 9, 11});
   CHECK(gone("0.25")[0] == std::vector{3, 7, 11});
   CHECK(gone("all=0.5,stage.1=0").contains(1) == false);
