@@ -198,18 +198,24 @@ std::string content_of_tokens(const std::string& path,
 
 namespace {
 
-bool is_zero(const token_source& mask) {
+/// Reads a mask as a whole; whether it has a 1.
+bool has_ones(const token_source& mask) {
+  bool found = false;
   std::vector<std::int64_t> part(1 << 16);
   for (std::int64_t first = 0; first < mask.size();) {
     const auto count =
       std::min(mask.size() - first, static_cast<std::int64_t>(part.size()));
     mask.read(first, count, part.data());
-    if (std::any_of(part.begin(), part.begin() + count,
-                    [](std::int64_t value) { return value != 0; }))
-      return false;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto value = part[static_cast<std::size_t>(i)];
+      if (value != 0 && value != 1)
+        fail(error_code::invalid_data, "{}: value {} is {}, neither 0 nor 1",
+             mask.name(), first + i, value);
+      found = found || value == 1;
+    }
     first += count;
   }
-  return true;
+  return found;
 }
 
 }  // namespace
@@ -220,7 +226,7 @@ token_pointer with_mask(token_pointer tokens, token_pointer mask) {
   if (mask->size() != size)
     fail(error_code::invalid_data, "{}: has {} values, for the {} tokens of {}",
          mask->name(), mask->size(), size, name);
-  if (is_zero(*mask))
+  if (!has_ones(*mask))
     fail(error_code::invalid_data,
          "{}: is 0 throughout, so that no token of {} would be predicted",
          mask->name(), name);
@@ -230,9 +236,6 @@ token_pointer with_mask(token_pointer tokens, token_pointer mask) {
       tokens->read(first, count, out);
       mask->read(first, count, counts.data());
       for (std::size_t i = 0; i < counts.size(); ++i) {
-        if (counts[i] != 0 && counts[i] != 1)
-          fail(error_code::invalid_data, "{}: value {} is {}, neither 0 nor 1",
-               mask->name(), first + static_cast<std::int64_t>(i), counts[i]);
         if (counts[i] == 0)
           out[i] += unpredicted_tokens;
       }
