@@ -39,11 +39,9 @@ void trainer::impl::require_generation() const {
       const auto& module = modules[s];
       if (!module)
         continue;
-      if (const auto label = module->layer_without_slices(); !label.empty())
+      if (const auto problem = module->problem_in_slices(); !problem.empty())
         fail(error_code::invalid_argument,
-             "tokens are generated position by position, and {} does not run "
-             "in slices (stage_module::runs_in_slices)",
-             label);
+             "tokens are generated position by position, and {}", problem);
       if (module->reads_model_inputs()
           && s % static_cast<std::size_t>(places().stages()) != 0)
         fail(error_code::invalid_argument,

@@ -148,13 +148,11 @@ void trainer::impl::require_slices() const {
     return;
   for (const auto& modules : replicas)
     for (const auto& module : modules)
-      if (const auto label = module ? module->layer_without_slices() : "";
-          !label.empty())
-        fail(
-          error_code::invalid_argument,
-          "schedule {} cuts microbatches into {} slices, and {} does not run "
-          "in slices (stage_module::runs_in_slices)",
-          training->schedule_name, training->slices, label);
+      if (const auto problem = module ? module->problem_in_slices() : "";
+          !problem.empty())
+        fail(error_code::invalid_argument,
+             "schedule {} cuts microbatches into {} slices, and {}",
+             training->schedule_name, training->slices, problem);
 }
 
 /// On a device all that a stage begins with is made on its compute stream, and

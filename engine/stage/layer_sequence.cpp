@@ -300,10 +300,14 @@ bool layer_sequence::reads_arguments() const {
     parts_, [](const part& p) { return p.module->reads_arguments(); });
 }
 
-std::string layer_sequence::layer_without_slices() const {
+std::string layer_sequence::problem_in_slices() const {
   const auto found = std::ranges::find_if_not(
     parts_, [](const part& p) { return p.module->runs_in_slices(); });
-  return found == parts_.end() ? std::string{} : found->label;
+  if (found == parts_.end())
+    return {};
+  const auto why = found->module->why_not_in_slices();
+  return fmt::format("{} does not run in slices ({})", found->label,
+                     why.empty() ? "stage_module::runs_in_slices" : why);
 }
 
 parameter_list layer_sequence::parameters_by_name() const {

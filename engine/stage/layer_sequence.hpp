@@ -56,8 +56,9 @@ class layer_sequence final : public stage_module {
                       const tensor_arguments& arguments) override;
   bool reads_arguments() const override;
   bool reads_model_inputs() const;
-  /// The label of the first layer that does not run in slices; empty: all do.
-  std::string layer_without_slices() const;
+  /// The first layer that does not run in slices, and why, in words; empty: all
+  /// do.
+  std::string problem_in_slices() const;
   /// Whether the model's last layer is here.
   bool has_last() const { return has_last_; }
 

@@ -71,12 +71,10 @@ plain_loop::plain_loop(const model& layers, plain_options options)
     fail(error_code::invalid_argument,
          "updates within a step use their own gradients alone; clipping and a "
          "dynamic loss scale need all gradients of a step");
-  if (const auto label = module_->layer_without_slices();
-      options_.slices > 1 && !label.empty())
-    fail(error_code::invalid_argument,
-         "{} slices of a microbatch, and {} does not run in slices "
-         "(stage_module::runs_in_slices)",
-         options_.slices, label);
+  if (const auto problem = module_->problem_in_slices();
+      options_.slices > 1 && !problem.empty())
+    fail(error_code::invalid_argument, "{} slices of a microbatch, and {}",
+         options_.slices, problem);
   module_->convert(options_.numerics.dtypes);
   const auto scope = enter();
   if (options_.device)

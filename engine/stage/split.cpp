@@ -97,7 +97,7 @@ stage_split split_evenly(std::int32_t layers, layer_range blocks,
   if (stages < 1 || stages > count)
     fail(error_code::invalid_argument,
          "{} blocks can't be cut into {} stages (ranks x stages per rank); use "
-         "at most {} stages or more blocks (--layers)",
+         "at most {} stages, or a model of more blocks",
          count, stages, count);
   std::vector<std::int32_t> counts(slot(stages), count / stages);
   for (std::int32_t s = 0; s < count % stages; ++s)

@@ -3,6 +3,7 @@
 #include <torch/nn/module.h>
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "troupe/engine/device/tensor.hpp"
@@ -39,6 +40,8 @@ class stage_module : public torch::nn::Module {
   /// of its tensors, one after the other: it treats each position alone, or
   /// looks at earlier positions by means of slices.hpp.
   virtual bool runs_in_slices() const { return false; }
+  /// Why it does not, for errors, if the module knows: "its loss is ...".
+  virtual std::string why_not_in_slices() const { return {}; }
 
   /// Whether `forward` reads the arguments; if not, they aren't loaded for a
   /// stage that needs neither inputs nor targets.

@@ -47,6 +47,11 @@ struct decoder_layer : stage_module {
            && (!steady
                || (o.choices.length > 0 && o.choices.length <= *steady));
   }
+  std::string why_not_in_slices() const override {
+    return o.has_router_loss()
+             ? "output_router_logits asks for a loss of whole microbatches"
+             : "its rope scaling depends on the length of a sequence";
+  }
 
   decoder_options o;
 };
