@@ -309,8 +309,11 @@ void checkpoint_folder::look_again(std::int64_t step) const noexcept {
 void checkpoint_folder::set_aside_after(std::int64_t step) const {
   for (const auto later : steps())
     if (later > step) {
-      const auto aside = path_of(later) + ".damaged";
-      remove_path(aside);
+      const auto usual = path_of(later) + ".damaged";
+      auto aside = usual;
+      std::error_code trouble;
+      for (int n = 2; fs::exists(fs::symlink_status(aside, trouble)); ++n)
+        aside = fmt::format("{}-{}", usual, n);
       rename_path(path_of(later), aside);
     }
 }

@@ -121,6 +121,10 @@ TEST_CASE("later checkpoints are set aside, and outlive none of the new ones") {
   for (const std::int64_t step : {3, 4})
     save(folder, step);
   CHECK(folder.steps() == std::vector<std::int64_t>{4, 3});
+  folder.set_aside_after(3);
+  CHECK(folder.steps() == std::vector<std::int64_t>{3});
+  for (const auto* aside : {".damaged", ".damaged-2"})
+    stored_checkpoint(folder.path_of(4) + aside).verify();
 }
 
 TEST_CASE("a folder is one job's until its lock goes") {
