@@ -218,6 +218,7 @@ std::map<std::string, std::string> model_texts(const model_flags& flags,
       texts.emplace("lora-rank", std::to_string(flags.choices.lora.rank));
       texts.emplace("lora-alpha", fmt::format("{}", flags.choices.lora.alpha));
       texts.emplace("lora-modules", flags.choices.lora.modules);
+      texts.emplace(base_text, model.folder->fingerprint());
     }
     return texts;
   }

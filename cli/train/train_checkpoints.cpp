@@ -6,13 +6,17 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <optional>
+#include <set>
+#include <string>
 #include <system_error>
 #include <utility>
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/cli/generate/stored_model.hpp"
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/models/model_folder.hpp"
 
@@ -130,19 +134,50 @@ void require_same_model(const stored_checkpoint& from,
            "{}: was saved with --{} {}, and this run has {}", from.folder(),
            what, printable(then), now);
   };
+  const auto& texts = from.about().model;
   for (const auto& [name, now] : setup.model_texts)
-    if (const auto then = from.about().model.find(name);
-        then == from.about().model.end() || name == "seq")
+    if (const auto then = texts.find(name);
+        then == texts.end() || name == "seq")
       continue;
     else if (name == "config.json")
       require_same_config(then->second, now, from.folder());
+    else if (name == base_text && then->second != now)
+      fail(error_code::invalid_checkpoint,
+           "{}: its adapters were trained on other weights than those of "
+           "--model {}; give the folder that they were trained on",
+           from.folder(), printable(options.model.name));
     else
       require(name, then->second, now);
+  if (const auto rank = texts.find("lora-rank");
+      rank != texts.end() && !setup.model_texts.contains(rank->first))
+    fail(error_code::invalid_checkpoint,
+         "{}: was saved with --lora-rank {}; give it again", from.folder(),
+         printable(rank->second));
   const auto& settings = from.about().settings;
   if (const auto then = settings.find(optimizer_setting);
       then != settings.end())
     require(optimizer_setting, then->second,
             options.optimisation.optimizer.optimizer);
+}
+
+using text_map = std::map<std::string, std::string>;
+
+/// In words: the flags by which two runs read other data.
+std::string differing_data(const text_map& then, const text_map& now) {
+  std::set<std::string> names;
+  for (const auto& [one, other] : {std::pair(&then, &now), {&now, &then}})
+    for (const auto& [name, value] : *one)
+      if (const auto match = other->find(name);
+          match == other->end() || match->second != value)
+        names.insert(name);
+  if (names.contains("text"))
+    names.erase("tokens");  // follow from the text, as a rule
+  std::string found;
+  for (const auto& name : names)
+    found += fmt::format(
+      "{}{}", found.empty() ? "" : ", ",
+      name == "tokens" ? "--validation-fraction or --mix" : "--" + name);
+  return found;
 }
 
 }  // namespace
@@ -192,8 +227,9 @@ std::int64_t position_after(const manifest& about, const train_setup& setup) {
     return rows / rows_now;
   if (!about.settings.empty())
     spdlog::warn(
-      "the checkpoint is from a run on other data (text, seed or length of "
-      "rows): reading the data from its start");
+      "the checkpoint is from a run on other data (it had another {}): reading "
+      "the data from its start",
+      differing_data(then, now));
   return 0;
 }
 
@@ -223,7 +259,17 @@ resumed_run resume(
     return {shared(job, new_run_name())};
   const stored_checkpoint from(path);
   require_same_model(from, options, setup);
-  restore(from);
+  try {
+    restore(from);
+  } catch (const error& reason) {
+    // The parameters of some models depend on it.
+    const auto then = from.about().model.find("seq");
+    if (then == from.about().model.end()
+        || then->second == setup.model_texts.at("seq"))
+      throw;
+    fail(reason.code(), "{} (it was saved with --seq {})", reason.what(),
+         printable(then->second));
+  }
   const auto step = from.about().progress.step;
   if (leads(job))
     spdlog::info("resuming from {}, step {}", printable(path), step);

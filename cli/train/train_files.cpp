@@ -8,6 +8,7 @@
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/models/fresh_folder.hpp"
+#include "troupe/engine/models/model_folder.hpp"
 #include "troupe/monitors/monitor_spec.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"
 
@@ -119,6 +120,8 @@ std::vector<used_file> written_by(const train_options& o) {
 }  // namespace
 
 void require_outputs(const train_options& o) {
+  if (!o.output.save_model.empty() && o.model.is_folder())
+    require_copyable(o.model.name);
   auto taken = read_by(o);
   for (const auto& file : written_by(o)) {
     if (file.path.empty())

@@ -180,8 +180,8 @@ void require_enough_layers(const partition_options& o,
   const auto others = o.split == "even" ? 0 : layers - blocks;
   if (sizes_file(o).empty() && stages > blocks + others)
     fail(error_code::invalid_argument,
-         "{}{} can't be cut into {} ({} x {} per rank); use at most {} or more "
-         "blocks (--layers)",
+         "{}{} can't be cut into {} ({} x {} per rank); use at most {}, or a "
+         "model of more blocks",
          counted(blocks, "block"),
          others > 0 ? " and " + counted(others, "other layer") : "",
          counted(stages, "stage"), counted(o.shape.ranks, "rank"),
@@ -254,6 +254,11 @@ trainer_options pipeline_of(const train_options& o, const built_model& model,
     run.schedule = named_schedule(parts.schedule, parts.shape, parts.searching,
                                   parts.data_parallel);
   require_threads(run.schedule.ranks(), parts.data_parallel);
+  if (run.schedule.slices > o.data.batches.length)
+    fail(error_code::invalid_argument,
+         "{} slices of a microbatch: its rows have {} tokens (--seq); use at "
+         "most one slice for each",
+         run.schedule.slices, o.data.batches.length);
   run.split = split_for(o, model, run.schedule.stages());
   run.data_parallel = parts.data_parallel;
   run.offload = parts.offload.options();

@@ -1,6 +1,7 @@
 #include "troupe/engine/models/fresh_folder.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 
@@ -11,6 +12,7 @@
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/base/names.hpp"
 #include "troupe/base/printable.hpp"
 
 namespace troupe {
@@ -118,11 +120,21 @@ std::string fresh_folder::file(const std::string& name) const {
 }
 
 void fresh_folder::keep() {
-  std::error_code trouble;
+  std::error_code trouble, other_trouble;
   fs::rename(temporary_, path_, trouble);
-  if (trouble)
-    fail_io(printable(path_), "put in place", trouble.message());
-  temporary_.clear();
+  if (!trouble) {
+    temporary_.clear();
+    return;
+  }
+  // No later writer of this path removes a folder of this name.
+  const auto kept = fmt::format("{}.saved-{}", path_, random_digits(1));
+  fs::rename(temporary_, kept, other_trouble);
+  if (!other_trouble)
+    temporary_.clear();
+  fail_io(printable(path_), "put in place",
+          other_trouble ? trouble.message()
+                        : fmt::format("{}; the new folder is {}",
+                                      trouble.message(), printable(kept)));
 }
 
 }  // namespace troupe

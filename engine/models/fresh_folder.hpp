@@ -13,7 +13,8 @@ void require_free(const std::string& path);
 /// A folder that appears whole or not at all: files are written into one of
 /// another name beside it, which is removed unless `keep` renames it, and is
 /// locked until then. Those that killed writers of the same path have left are
-/// removed, unless the file system has no locks. One thread.
+/// removed, unless the file system has no locks. If `path` was taken meanwhile,
+/// the folder stays as PATH.saved-1a2b3c4d, and `keep` throws. One thread.
 class fresh_folder {
  public:
   /// Throws `io`, as `keep` does.

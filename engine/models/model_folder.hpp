@@ -31,6 +31,10 @@ class model_folder {
   /// The text of config.json.
   const std::string& config() const { return config_; }
   const decoder_options& options() const { return options_; }
+  /// Of its weights; empty from scratch.
+  std::string fingerprint() const {
+    return weights_ ? weights_->fingerprint() : std::string();
+  }
   /// The files that the model is read from.
   std::vector<std::string> files() const;
   /// Each layer reads its weights from the files as it is made, or draws fresh
@@ -47,8 +51,9 @@ class model_folder {
   /// names of its layers), in files of at most `most_bytes`, or of one tensor.
   /// `dtype`: none: that of the files that were read, else the parameters'.
   /// Names are those of the files; adapters are merged. The folder appears
-  /// whole or not at all; throws `io`, also as `require_free`, and
-  /// `invalid_argument` for values beyond the range of fp16, if that is it.
+  /// with all weights or not at all, as a fresh_folder. Throws `io`, also after
+  /// the folder was made if other files can't be copied, and `invalid_argument`
+  /// for values beyond the range of fp16, if that is it.
   void save(const std::string& path, const parameter_list& parameters,
             const lora_options& lora, std::optional<at::ScalarType> dtype,
             std::int64_t most_bytes) const;
@@ -77,6 +82,10 @@ class model_folder {
 /// file: a part that is missing or broken, a tensor that is in two parts or not
 /// in the part that the index says.
 safetensors_files open_weights(const std::string& folder);
+
+/// Throws `io` for a file that `model_folder::save` copies, if it can't be
+/// read.
+void require_copyable(const std::string& folder);
 
 /// Whether a path is a folder with a config.json.
 bool is_model_folder(const std::string& path);

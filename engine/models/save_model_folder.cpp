@@ -9,6 +9,7 @@
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/base/input_file.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/models/fresh_folder.hpp"
 #include "troupe/engine/models/model_folder.hpp"
@@ -24,9 +25,9 @@ namespace {
 bool is_replaced(const std::string& name) {
   if (name == "config.json" || name == "adapter_config.json")
     return true;
-  for (const auto* end :
-       {".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json",
-        ".pt", ".pth", ".ot", ".msgpack", ".h5", ".gguf", ".onnx", ".tflite"})
+  for (const auto* end : {".safetensors", ".safetensors.index.json", ".bin",
+                          ".bin.index.json", ".pt", ".pth", ".ckpt", ".ot",
+                          ".msgpack", ".h5", ".gguf", ".onnx", ".tflite"})
     if (name.ends_with(end))
       return true;
   return false;
@@ -35,25 +36,39 @@ bool is_replaced(const std::string& name) {
 /// Of a tokenizer with several templates.
 constexpr auto template_folder = "additional_chat_templates";
 
-/// Files of a tokenizer, of generation settings, licences.
+/// The paths within a folder of the files that a copy takes over as they are:
+/// of a tokenizer, of generation settings, licences. Throws `io`.
+std::vector<fs::path> others_in(const fs::path& folder) {
+  std::vector<fs::path> found;
+  const auto add_files = [&](const fs::path& inner, auto is_wanted) {
+    std::error_code trouble, unknown;
+    for (fs::directory_iterator at(folder / inner, trouble), end;
+         !trouble && at != end; at.increment(trouble)) {
+      const auto name = at->path().filename();
+      if (is_wanted(name.string()) && at->is_regular_file(unknown))
+        found.push_back(inner / name);
+    }
+    if (trouble)
+      fail_io(printable((folder / inner).string()), "read", trouble.message());
+  };
+  add_files("", [](const std::string& name) {
+    return !name.starts_with('.') && !is_replaced(name);
+  });
+  std::error_code unknown;
+  if (fs::is_directory(folder / template_folder, unknown))
+    add_files(template_folder, [](const std::string&) { return true; });
+  return found;
+}
+
 void copy_others(const fs::path& from, const fs::path& to) {
-  std::error_code trouble;
-  for (fs::directory_iterator at(from, trouble), end; !trouble && at != end;
-       at.increment(trouble)) {
-    const auto name = at->path().filename().string();
-    if (name == template_folder && at->is_directory(trouble))
-      fs::copy(at->path(), to / name, trouble);  // its files
+  for (const auto& file : others_in(from)) {
+    std::error_code trouble;
+    fs::create_directories((to / file).parent_path(), trouble);
+    if (!trouble)
+      fs::copy_file(from / file, to / file, trouble);
     if (trouble)
-      fail_io(printable((to / name).string()), "written", trouble.message());
-    if (name.starts_with('.') || is_replaced(name)
-        || !at->is_regular_file(trouble))
-      continue;
-    fs::copy_file(at->path(), to / name, trouble);
-    if (trouble)
-      fail_io(printable((to / name).string()), "written", trouble.message());
+      fail_io(printable((from / file).string()), "copied", trouble.message());
   }
-  if (trouble)
-    fail_io(printable(from.string()), "read", trouble.message());
 }
 
 /// Which tensors go into which file: in order, as many as fit.
@@ -156,15 +171,18 @@ parameter_list model_folder::stored(const parameter_list& parameters,
   return tensors;
 }
 
+void require_copyable(const std::string& folder) {
+  for (const auto& file : others_in(folder))
+    input_file((fs::path(folder) / file).string());
+}
+
 void model_folder::save(const std::string& path,
                         const parameter_list& parameters,
                         const lora_options& lora,
                         std::optional<at::ScalarType> dtype,
                         std::int64_t most_bytes) const {
-  require_free(path);
   const auto tensors = stored(parameters, lora, dtype);
   fresh_folder made(path);
-  copy_others(path_, made.file(""));
   write_weights(made.file(""), tensors, most_bytes);
   // Tensors that were read keep their types, of which there may be several.
   const auto type = dtype || weights_ || tensors.empty()
@@ -172,7 +190,17 @@ void model_folder::save(const std::string& path,
                       : std::optional(tensors.front().second.scalar_type());
   write_file_atomically(made.file("config.json"),
                         type ? config_with(config_, *type) : config_);
+  // The weights are worth more than what lies beside them.
+  std::string problem;
+  try {
+    copy_others(path_, made.file(""));
+  } catch (const error& reason) {
+    problem = reason.what();
+  }
   made.keep();
+  if (!problem.empty())
+    fail(error_code::io, "{}: holds the weights, but not all other files: {}",
+         printable(path), problem);
 }
 
 }  // namespace troupe

@@ -149,6 +149,26 @@ TEST_CASE("a continuation ends before the end of text that a folder names") {
              "generation_config.json: eos_token_id is \"x\", not an id");
 }
 
+TEST_CASE("adapters resume with the weights that they were trained on") {
+  const saved_qwen at;
+  const auto flags = " --lora-rank 2 --checkpoints " + (at.folder / "run");
+  at.train(flags);
+  const auto other = at.folder / "other";
+  CHECK(at.run("train --from-scratch --seed 9 --steps 0 --model "
+               + (at.folder / "config") + " --save-model " + other)
+          .exit_code
+        == 0);
+  const auto resume = "train --steps 4 --resume auto" + flags + " --model ";
+  at.refused(resume + other,
+             "were trained on other weights than those of "
+             "--model "
+               + other);
+  at.refused("train --steps 4 --resume auto --checkpoints "
+               + (at.folder / "run") + " --model " + at.model(),
+             "was saved with --lora-rank 2; give it again");
+  CHECK(at.run(resume + at.model()).exit_code == 0);
+}
+
 TEST_CASE("rotary embeddings that depend on the length of long texts") {
   const saved_qwen at;
   auto config = nlohmann::json::parse(content(at.model() + "/config.json"));

@@ -56,6 +56,35 @@ TEST_CASE("a run from another folder is not saved among a run's checkpoints") {
   CHECK(std::filesystem::exists(step(at.folder / "new", 4)));
 }
 
+TEST_CASE("a run on other data names the flags that make it other") {
+  const tiny_training at;
+  const auto flags = "--endpoint none --checkpoints " + (at.folder / "a");
+  CHECK(at.train(flags).exit_code == 0);
+  const auto resumed = at.train(flags + " --resume auto --steps 4 --seed 8 "
+                                "--validation-fraction 0.2");
+  CHECK(resumed.exit_code == 0);
+  CHECK_THAT(resumed.output,
+             ContainsSubstring("on other data (it had another --seed, "
+                               "--validation-fraction or --mix): reading the "
+                               "data from its start"));
+  const auto longer = at.train(flags + " --resume auto --steps 5 --seq 16");
+  CHECK(longer.exit_code != 0);
+  CHECK_THAT(longer.output, ContainsSubstring("(it was saved with --seq 8)"));
+}
+
+TEST_CASE("more slices than tokens are refused before any work") {
+  const tiny_training at;
+  for (const std::string more : {"", " --dry-run", " --plain"}) {
+    const auto run =
+      at.train("--schedule seq_1f1b --slices 9 --endpoint none" + more);
+    INFO(run.output);
+    CHECK(run.exit_code == 2);
+    CHECK_THAT(run.output,
+               ContainsSubstring("9 slices of a microbatch: its rows have 8 "
+                                 "tokens (--seq)"));
+  }
+}
+
 TEST_CASE("a checkpoint whose rows can't be is refused") {
   cli::train_setup setup;
   setup.data_settings = {{"microbatch-size", "2"}, {"seed", "7"}};

@@ -215,8 +215,9 @@ decoder_options read_gpt2(model_config& config) {
       (scales ? 1 / std::sqrt(static_cast<double>(o.head_size)) : 1)
       / (by_layer ? static_cast<double>(i + 1) : 1));
   require_no_dropout(config, {"attn_pdrop", "embd_pdrop", "resid_pdrop"}, 0.1);
-  // The order of a rounding, and heads for classification.
-  config.ignore({"n_ctx", "reorder_and_upcast_attn", "summary_activation",
+  // The order of a rounding, heads for classification, and fields of GPT.
+  config.ignore({"afn", "n_ctx", "n_special", "predict_special_tokens",
+                 "reorder_and_upcast_attn", "summary_activation",
                  "summary_first_dropout", "summary_proj_to_labels",
                  "summary_type", "summary_use_proj"});
   return o;

@@ -89,7 +89,6 @@ void save_adapter(const std::string& path, const parameter_list& parameters,
                                       {"r", options.rank},
                                       {"target_modules", modules},
                                       {"task_type", "CAUSAL_LM"}};
-  require_free(path);
   fresh_folder made(path);
   write_safetensors(made.file("adapter_model.safetensors"), adapters,
                     {{"format", "pt"}});

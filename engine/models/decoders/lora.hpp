@@ -44,7 +44,7 @@ at::Tensor merged(const std::string& name,
 
 /// adapter_config.json and adapter_model.safetensors, which PEFT reads.
 /// `base`: the folder of the model that was adapted. The folder appears whole
-/// or not at all; throws `io`, also as `require_free`.
+/// or not at all, as a fresh_folder. Throws `io`.
 void save_adapter(const std::string& path, const parameter_list& parameters,
                   const lora_options& options, bool transposed,
                   const std::string& base);

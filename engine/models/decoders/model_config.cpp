@@ -15,11 +15,20 @@ namespace troupe {
 using nlohmann::json;
 
 json parsed_object(const std::string& text, const std::string& origin) {
-  auto fields = parsed_json(text, 32);
+  constexpr int most_levels = 32;
+  const auto refuse = [&](const std::string& why) {
+    fail(error_code::invalid_checkpoint, "{}: {}", printable(origin), why);
+  };
+  if (json_levels(text) > most_levels)
+    refuse(fmt::format("is nested in more than {} levels", most_levels));
+  json fields;
+  try {
+    fields = json::parse(text);
+  } catch (const json::exception& reason) {
+    refuse(fmt::format("is not JSON: {}", printable(reason.what())));
+  }
   if (!fields.is_object())
-    fail(error_code::invalid_checkpoint,
-         "{}: is not a JSON object, or nested in more than 32 levels",
-         printable(origin));
+    refuse("is not a JSON object");
   return fields;
 }
 
@@ -30,24 +39,50 @@ model_config::model_config(const std::string& text, std::string origin,
   // Of transformers' own, of its outputs and other tasks, of the tokenizer, and
   // of generation: nothing that training computes.
   ignore({"_attn_implementation", "_attn_implementation_autoset",
-          "_name_or_path", "architectures", "attn_implementation", "auto_map",
-          "dtype", "model_type", "tokenizer_class", "torch_dtype",
-          "torchscript", "transformers_version", "use_bfloat16"});
-  ignore({"finetuning_task", "id2label", "keys_to_ignore_at_inference",
-          "label2id", "output_attentions", "output_hidden_states",
+          "_commit_hash", "_flash_attn_2_enabled", "_name_or_path",
+          "architectures", "attn_implementation", "auto_map",
+          "custom_pipelines", "dtype", "experts_implementation",
+          "gradient_checkpointing", "model_type", "name_or_path",
+          "tokenizer_class", "torch_dtype", "torchscript",
+          "transformers_version", "use_bfloat16"});
+  ignore({"_num_labels", "finetuning_task", "id2label",
+          "keys_to_ignore_at_inference", "label2id", "num_labels",
+          "output_attentions", "output_hidden_states", "output_past",
           "output_scores", "prefix", "pretraining_tp", "problem_type",
           "return_dict", "task_specific_params", "tf_legacy_loss",
           "use_cache"});
   ignore({"bad_words_ids", "begin_suppress_tokens", "bos_token_id",
           "decoder_start_token_id", "eos_token_id", "forced_bos_token_id",
           "forced_eos_token_id", "pad_token_id", "sep_token_id",
-          "suppress_tokens"});
-  ignore({"diversity_penalty", "do_sample", "early_stopping",
-          "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty",
-          "length_penalty", "max_length", "min_length", "no_repeat_ngram_size",
-          "num_beam_groups", "num_beams", "num_return_sequences",
-          "remove_invalid_values", "repetition_penalty",
-          "return_dict_in_generate", "temperature", "top_k", "top_p",
+          "suppress_tokens", "unk_token_id"});
+  ignore({"assistant_confidence_threshold",
+          "assistant_early_exit",
+          "assistant_lookbehind",
+          "diversity_penalty",
+          "do_sample",
+          "early_stopping",
+          "encoder_no_repeat_ngram_size",
+          "encoder_repetition_penalty",
+          "epsilon_cutoff",
+          "eta_cutoff",
+          "exponential_decay_length_penalty",
+          "length_penalty",
+          "max_length",
+          "max_new_tokens",
+          "min_length",
+          "no_repeat_ngram_size",
+          "num_assistant_tokens",
+          "num_assistant_tokens_schedule",
+          "num_beam_groups",
+          "num_beams",
+          "num_return_sequences",
+          "remove_invalid_values",
+          "repetition_penalty",
+          "return_dict_in_generate",
+          "target_lookbehind",
+          "temperature",
+          "top_k",
+          "top_p",
           "typical_p"});
   require("add_cross_attention", {false});
   require("chunk_size_feed_forward", {0});
@@ -59,8 +94,8 @@ model_config::model_config(const std::string& text, std::string origin,
   require("is_llama_config", {true});
   require("rope_interleaved", {false});
   require("use_mrope", {false});
-  ignore({"cross_attention_hidden_size", "transformers.js_config",
-          "unsloth_fixed", "unsloth_version"});
+  ignore({"cross_attention_hidden_size", "max_sequence_length",
+          "transformers.js_config", "unsloth_fixed", "unsloth_version"});
 }
 
 model_config::model_config(json fields, std::string origin, std::string path)

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -134,7 +135,7 @@ TEST_CASE("other files are copied, but not weights in other formats") {
   for (const auto* name :
        {"tokenizer.model", "merges.txt", "chat_template.jinja", "x.onnx",
         "rust_model.ot", "adapter_config.json", "adapter_model.safetensors",
-        "64.tflite", "pytorch_model.bin", "tf_model.h5"})
+        "64.tflite", "model.ckpt", "pytorch_model.bin", "tf_model.h5"})
     at.write(name, name);
   std::filesystem::create_symlink("nowhere", at / "dangling.txt");
   for (const auto* folder : {"additional_chat_templates", "onnx"}) {
@@ -142,6 +143,9 @@ TEST_CASE("other files are copied, but not weights in other formats") {
     at.write(std::string(folder) + "/tool.jinja", folder);
   }
   std::filesystem::create_symlink("merges.txt", at / "link.txt");
+  std::filesystem::create_symlink("nowhere",
+                                  at / "additional_chat_templates/gone.jinja");
+  require_copyable(at / "");
   const model_folder fresh(at / "", folder_use::from_scratch);
   plain_loop loop(fresh.build(at::kFloat, 1).layers, {});
   fresh.save(at / "out", loop.parameters(), {}, {}, 1 << 20);
@@ -172,6 +176,24 @@ TEST_CASE(
     CHECK_THROWS_MATCHES(
       model_folder(at / "out", use), error,
       says("out/adapter_config.json: the folder holds an adapter"));
+}
+
+TEST_CASE("a folder whose place was taken stays beside it") {
+  const temporary_folder at;
+  fresh_folder made(at / "out");
+  std::ofstream(made.file("weights")) << "kept";
+  at.write("out", "of somebody else");
+  CHECK_THROWS_MATCHES(
+    made.keep(), error,
+    says("out: can't be put in place: Not a directory; the new folder is "
+         + (at / "out.saved-")));
+  CHECK(content(at / "out") == "of somebody else");
+  const fresh_folder next(at / "out");  // and what a killed one left is removed
+  std::vector<std::string> kept;
+  for (const auto& each : std::filesystem::directory_iterator(at / ""))
+    if (each.path().filename().string().starts_with("out.saved-"))
+      kept.push_back(content(each.path() / "weights"));
+  CHECK(kept == std::vector<std::string>{"kept"});
 }
 
 TEST_CASE("a configuration names its dtype in each field that it has") {
@@ -210,6 +232,29 @@ TEST_CASE("fields of published models that switch nothing on are accepted") {
     CHECK_THROWS_MATCHES(model_of_config(other.dump(), "config.json"), error,
                          says("config.json: " + name + " is "));
   }
+}
+
+TEST_CASE("fields that transformers does not read are accepted") {
+  auto fields = nlohmann::json::parse(small_gpt2);
+  fields["n_special"] = 0;  // gpt2-medium
+  fields["predict_special_tokens"] = true;
+  fields["_num_labels"] = 1;  // distilgpt2
+  fields["output_past"] = true;
+  fields["gradient_checkpointing"] = false;
+  fields["max_sequence_length"] = 2048;  // early copies of Llama
+  fields["max_new_tokens"] = 50;
+  CHECK_NOTHROW(model_of_config(fields.dump(), "config.json"));
+}
+
+TEST_CASE("a configuration that is not JSON is refused with the place") {
+  for (const auto& [text, why] :
+       std::vector<std::pair<std::string, std::string>>{
+         {"{\"vocab_size\": NaN}", "is not JSON: "},
+         {"{\"vocab_size\": NaN}", "line 1, column 16"},
+         {"[]", "is not a JSON object"},
+         {std::string(40, '[') + std::string(40, ']'), "more than 32 levels"}})
+    CHECK_THROWS_MATCHES(model_of_config(text, "config.json"), error,
+                         says("config.json: ") && says(why));
 }
 
 TEST_CASE("adapters are by default where PEFT has them") {
