@@ -51,6 +51,8 @@ def read_json(path):
         return {}
     except ValueError as error:
         raise Problem(f"{path}: {error}") from None
+    except RecursionError:
+        raise Problem(f"{path}: is nested too deep") from None
 
 
 def end_of_text(given, tokenizer, folder, most):

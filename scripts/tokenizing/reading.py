@@ -69,6 +69,8 @@ def lines_of(file, path, fields):
             row = json.loads(text)
         except ValueError as error:  # of both
             raise Problem(f"{where}: is not JSON: {error}") from None
+        except RecursionError:
+            raise Problem(f"{where}: is nested too deep") from None
         yield strings(row, fields, where)
 
 

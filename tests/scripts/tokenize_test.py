@@ -141,7 +141,12 @@ class TokenizeTest(unittest.TestCase):
         made = self.run_script("--out", self.out, *ending, *arguments)
         self.assertEqual(made.returncode, 1, made.stderr.decode())
         self.assertEqual(sorted(os.listdir(self.folder)), before)
-        return made.stderr.decode()
+        return self.one_line(made)
+
+    def one_line(self, made):
+        message = made.stderr.decode()
+        self.assertRegex(message, r"\Atokenize: [^\n]+\n\Z")
+        return message
 
     def ids(self, *texts):
         out = []
@@ -248,6 +253,8 @@ class TokenizeTest(unittest.TestCase):
         self.assertIn("no such token", self.refused(file, end="</s>"))
         self.assertIn("greatest token", self.refused(file, end="400"))
         self.assertIn("choose one", self.refused(file, end=None))
+        self.write("model/config.json", "[" * 100_000)
+        self.assertIn("config.json: is nested too deep", self.refused(file, end=None))
         for name, content, expected in (
             ("config.json", {"eos_token_id": [0, 9]}, 0),
             ("config.json", {"eos_token_id": 7}, 7),
@@ -289,6 +296,7 @@ class TokenizeTest(unittest.TestCase):
             ('{"text": "a\\ud800"}', "field 'text' has half of a surrogate pair"),
             ('{"text": "a"', "is not JSON"),
             ("[1]", "is not a JSON object"),
+            ("[" * 100_000, "is nested too deep"),
         ):
             message = self.refused(self.write("a.jsonl", good * 2 + "\n" + line))
             self.assertIn("a.jsonl:4: " + said, message)
