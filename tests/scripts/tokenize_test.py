@@ -267,6 +267,24 @@ class TokenizeTest(unittest.TestCase):
             expected = self.made.token_to_id("b") if expected is None else expected
             self.assertEqual(read_npy(self.out)[1][-1], expected)
 
+    def test_wrong_fields_of_the_model_are_named(self):
+        file = self.write("a.txt", "a")
+        for name, content, said in (
+            ("config.json", [], "is not a JSON object"),
+            ("config.json", {"eos_token_id": []}, "eos_token_id is [], not the id"),
+            ("config.json", {"eos_token_id": "0"}, "eos_token_id is '0', not the id"),
+            ("config.json", {"eos_token_id": [-1]}, "eos_token_id is -1, not the id"),
+            ("config.json", {"eos_token_id": True}, "eos_token_id is True, not the id"),
+            ("tokenizer_config.json", [], "is not a JSON object"),
+            ("tokenizer_config.json", {"eos_token": 5}, "eos_token is 5, not a string"),
+            ("tokenizer_config.json", {"eos_token": {"content": []}},
+             "eos_token is [], not a string"),
+        ):
+            self.objects(os.path.join("model", name), content)
+            self.assertIn(f"{name}: {said}", self.refused(file, end=None))
+        self.objects("model/tokenizer_config.json", {"eos_token": "\ud800"})
+        self.assertIn("no such token", self.refused(file, end=None))
+
     def test_prompts_and_completions(self):
         pairs = [("Question: 2+2?", " Four."), ("trav", "el"), ("", "a"), ("b", "")]
         rows = [{"prompt": p, "completion": c} for p, c in pairs]
