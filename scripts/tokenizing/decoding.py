@@ -1,7 +1,7 @@
 """Text of token ids, for scripts/tokenize."""
 
-import ast
 import os
+import re
 import struct
 import sys
 from array import array
@@ -12,6 +12,7 @@ from .common import TYPES, Problem, greatest_token, little_endian, load_tokenize
 # prompts.
 HEADING = "--- prompt "
 MEGATRON_TYPES = {1: "B", 2: "b", 3: "h", 4: "i", 5: "q", 8: "H"}
+MEGATRON_HEADER = struct.Struct("<9sQB")  # magic, version, type
 
 
 def numbers(file, code):
@@ -22,24 +23,57 @@ def numbers(file, code):
         yield from little_endian(code, block)
 
 
+def bytes_left(file):
+    return os.fstat(file.fileno()).st_size - file.tell()
+
+
+def npy_type(file):
+    """Of the tokens, which follow then."""
+    start = file.read(8)
+    if len(start) < 8 or start[:6] != b"\x93NUMPY":
+        raise Problem(f"{file.name}: is not a .npy file")
+    major, minor = start[6:]
+    if major not in (1, 2, 3) or minor != 0:
+        raise Problem(f"{file.name}: is a .npy file of version {major}.{minor}; those "
+                      "of 1.0, 2.0 and 3.0 are read")
+    length = int.from_bytes(file.read(2 if major == 1 else 4), "little")
+    if not 0 < length <= bytes_left(file):
+        raise Problem(f"{file.name}: is cut off within its .npy header")
+    header = file.read(length).decode("latin-1")
+    # As troupe reads it: the values are not evaluated as Python.
+    descr = re.search("'descr': *'([^']*)'", header)
+    if not descr:
+        raise Problem(f"{file.name}: has a .npy header without a plain item type")
+    if descr[1] not in TYPES:
+        raise Problem(f"{file.name}: has items of type {descr[1]!r}; token ids are of "
+                      + ", ".join(TYPES))
+    if not re.search(r"'shape': *\([0-9]{1,15},\)", header):
+        raise Problem(f"{file.name}: has no shape such as (3,); tokens are one sequence")
+    return TYPES[descr[1]]
+
+
+def megatron_type(index):
+    head = index.read(MEGATRON_HEADER.size)
+    if len(head) < MEGATRON_HEADER.size or not head.startswith(b"MMIDIDX\0\0"):
+        raise Problem(f"{index.name}: is not an index of Megatron-LM (magic MMIDIDX)")
+    _, version, code = MEGATRON_HEADER.unpack(head)
+    if version != 1:
+        raise Problem(f"{index.name}: is an index of version {version}; that of 1 is "
+                      "read")
+    if code not in MEGATRON_TYPES:
+        raise Problem(f"{index.name}: its tokens have type {code}, which is none of "
+                      "token ids")
+    return MEGATRON_TYPES[code]
+
+
 def ids_of(path):
     with open(path, "rb") as file:
-        if path.endswith(".npy"):
-            start = file.read(8)
-            if start[:6] != b"\x93NUMPY":
-                raise Problem(f"{path}: is not a .npy file")
-            form = "<H" if start[6] == 1 else "<I"
-            (length,) = struct.unpack(form, file.read(struct.calcsize(form)))
-            header = ast.literal_eval(file.read(length).decode())
-            if header["descr"] not in TYPES or len(header["shape"]) != 1:
-                raise Problem(f"{path}: holds no token ids: {header}")
-            return (yield from numbers(file, TYPES[header["descr"]]))
         code, index = "H", path.removesuffix(".bin") + ".idx"
-        if os.path.exists(index):
+        if path.endswith(".npy"):
+            code = npy_type(file)
+        elif os.path.exists(index):
             with open(index, "rb") as other:
-                code = MEGATRON_TYPES.get(other.read(18)[-1])
-        if code is None:
-            raise Problem(f"{index}: its type is none of token ids")
+                code = megatron_type(other)
         yield from numbers(file, code)
 
 

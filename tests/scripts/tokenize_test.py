@@ -83,6 +83,14 @@ def long_text(characters):
     return "".join(out)
 
 
+def npy(descr="'<u2'", shape="(2,)", version=b"\1\0"):
+    """A file of two tokens, 1 and 2."""
+    header = f"{{'descr': {descr}, 'fortran_order': True, 'shape': {shape}, }}\n"
+    form = "<H" if version == b"\1\0" else "<I"
+    size = struct.pack(form, len(header))
+    return b"\x93NUMPY" + version + size + header.encode() + struct.pack("<HH", 1, 2)
+
+
 def read_npy(path):
     with open(path, "rb") as f:
         assert f.read(8) == b"\x93NUMPY\x01\x00"
@@ -355,8 +363,66 @@ class TokenizeTest(unittest.TestCase):
             made = self.run_script("--decode", input=wrong)
             self.assertEqual(made.returncode, 1)
             self.assertIn(said, made.stderr)
-        made = self.run_script("--decode", self.write("a.npy", "text"))
-        self.assertIn(b"is not a .npy file", made.stderr)
+
+    def decoding_refused(self, path):
+        made = self.run_script("--decode", path)
+        self.assertEqual(made.returncode, 1, made.stderr.decode())
+        self.assertEqual(made.stdout, b"")
+        return self.one_line(made)
+
+    def test_wrong_npy_files_are_named(self):
+        for version in b"\1\0", b"\2\0", b"\3\0":
+            made = self.run_script("--decode", self.write("a.npy", npy(version=version)))
+            self.assertEqual(made.stdout.decode(), self.made.decode([1, 2]), made.stderr)
+        for wrong, said in (
+            (b"", "is not a .npy file"),
+            (b"text", "is not a .npy file"),
+            (b"\x93NUMPY", "is not a .npy file"),
+            (npy()[:9], "is cut off within its .npy header"),
+            (npy()[:40], "is cut off within its .npy header"),
+            (npy(version=b"\2\0")[:20], "is cut off within its .npy header"),
+            (npy(version=b"\1\1"), "is a .npy file of version 1.1"),
+            (npy(version=b"\4\0"), "is a .npy file of version 4.0"),
+            (npy().replace(b"descr", b"other"), "has a .npy header without a plain item"),
+            (npy("[('a', '<u2')]"), "has a .npy header without a plain item type"),
+            (npy("('<u2', (2,))"), "has a .npy header without a plain item type"),
+            (npy("7"), "has a .npy header without a plain item type"),
+            (npy("'<f4'"), "has items of type '<f4'; token ids are of |u1, <u2"),
+            (npy("'|O'"), "has items of type '|O'"),
+            (npy("'>u2'"), "has items of type '>u2'"),
+            (npy("'\n'"), "has items of type '\\n'"),
+            (npy().replace(b"shape", b"other"), "has no shape such as (3,)"),
+            (npy(shape="()"), "has no shape such as (3,)"),
+            (npy(shape="(1, 2)"), "has no shape such as (3,)"),
+            (npy(shape="(-2,)"), "has no shape such as (3,)"),
+            (npy(shape="2"), "has no shape such as (3,)"),
+            (npy(shape="('2',)"), "has no shape such as (3,)"),
+            (npy(shape="(" * 10_000), "has no shape such as (3,)"),
+        ):
+            message = self.decoding_refused(self.write("a.npy", wrong))
+            self.assertIn("a.npy: " + said, message)
+        os.remove(self.path("a.npy"))
+        self.assertIn("a.npy", self.decoding_refused(self.path("a.npy")))
+        os.mkdir(self.path("a.npy"))
+        self.assertIn("a.npy", self.decoding_refused(self.path("a.npy")))
+
+    def test_wrong_megatron_files_are_named(self):
+        tokens = self.path("a.bin")
+        self.tokenize(self.write("a.txt", LINES[0]), out=tokens)
+        with open(self.path("a.idx"), "rb") as f:
+            index = f.read()
+        for wrong, said in (
+            (b"", "is not an index of Megatron-LM"),
+            (index[:17], "is not an index of Megatron-LM"),
+            (b"x" * 99, "is not an index of Megatron-LM"),
+            (index[:9] + b"\2" + index[10:], "is an index of version 2"),
+            (index[:17] + b"\6" + index[18:], "its tokens have type 6"),
+        ):
+            self.write("a.idx", wrong)
+            self.assertIn("a.idx: " + said, self.decoding_refused(tokens))
+        os.remove(self.path("a.idx"))
+        os.mkdir(self.path("a.idx"))
+        self.assertIn("a.idx", self.decoding_refused(tokens))
 
 
 if __name__ == "__main__":
