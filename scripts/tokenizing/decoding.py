@@ -12,23 +12,32 @@ from .common import TYPES, Problem, greatest_token, little_endian, load_tokenize
 # prompts.
 HEADING = "--- prompt "
 MEGATRON_TYPES = {1: "B", 2: "b", 3: "h", 4: "i", 5: "q", 8: "H"}
-MEGATRON_HEADER = struct.Struct("<9sQB")  # magic, version, type
-
-
-def numbers(file, code):
-    size = array(code).itemsize << 13
-    while block := file.read(size):
-        if len(block) % array(code).itemsize:
-            raise Problem(f"{file.name}: ends within a token")
-        yield from little_endian(code, block)
+# Magic, version, type, numbers of sequences and of documents.
+MEGATRON_HEADER = struct.Struct("<9sQBQQ")
 
 
 def bytes_left(file):
     return os.fstat(file.fileno()).st_size - file.tell()
 
 
-def npy_type(file):
-    """Of the tokens, which follow then."""
+def wrong_size(file, what, size):
+    return Problem(f"{file.name}: {what} ({size} bytes) are announced, but "
+                   f"{bytes_left(file)} bytes are there")
+
+
+def numbers(file, code, count=None):
+    """The rest of a file, where `count` are announced."""
+    width = array(code).itemsize
+    if count is not None and bytes_left(file) != count * width:
+        raise wrong_size(file, f"{count} tokens", count * width)
+    while block := file.read(width << 13):
+        if len(block) % width:
+            raise Problem(f"{file.name}: ends within a token")
+        yield from little_endian(code, block)
+
+
+def npy_form(file):
+    """The type and number of the tokens, which follow then."""
     start = file.read(8)
     if len(start) < 8 or start[:6] != b"\x93NUMPY":
         raise Problem(f"{file.name}: is not a .npy file")
@@ -47,34 +56,42 @@ def npy_type(file):
     if descr[1] not in TYPES:
         raise Problem(f"{file.name}: has items of type {descr[1]!r}; token ids are of "
                       + ", ".join(TYPES))
-    if not re.search(r"'shape': *\([0-9]{1,15},\)", header):
+    shape = re.search(r"'shape': *\(([0-9]{1,15}),\)", header)
+    if not shape:
         raise Problem(f"{file.name}: has no shape such as (3,); tokens are one sequence")
-    return TYPES[descr[1]]
+    return TYPES[descr[1]], int(shape[1])
 
 
-def megatron_type(index):
+def megatron_form(index):
     head = index.read(MEGATRON_HEADER.size)
     if len(head) < MEGATRON_HEADER.size or not head.startswith(b"MMIDIDX\0\0"):
         raise Problem(f"{index.name}: is not an index of Megatron-LM (magic MMIDIDX)")
-    _, version, code = MEGATRON_HEADER.unpack(head)
+    _, version, code, sequences, documents = MEGATRON_HEADER.unpack(head)
     if version != 1:
         raise Problem(f"{index.name}: is an index of version {version}; that of 1 is "
                       "read")
     if code not in MEGATRON_TYPES:
         raise Problem(f"{index.name}: its tokens have type {code}, which is none of "
                       "token ids")
-    return MEGATRON_TYPES[code]
+    size = 12 * sequences + 8 * documents
+    if size > bytes_left(index):
+        raise wrong_size(index, f"{sequences} sequences and {documents} documents", size)
+    count = 0
+    for first in range(0, sequences, 1 << 16):
+        some = min(1 << 16, sequences - first)
+        count += sum(little_endian("i", index.read(4 * some)))
+    return MEGATRON_TYPES[code], count
 
 
 def ids_of(path):
     with open(path, "rb") as file:
-        code, index = "H", path.removesuffix(".bin") + ".idx"
+        form, index = ("H",), path.removesuffix(".bin") + ".idx"
         if path.endswith(".npy"):
-            code = npy_type(file)
+            form = npy_form(file)
         elif os.path.exists(index):
             with open(index, "rb") as other:
-                code = megatron_type(other)
-        yield from numbers(file, code)
+                form = megatron_form(other)
+        yield from numbers(file, *form)
 
 
 def given_ids(paths):

@@ -398,6 +398,9 @@ class TokenizeTest(unittest.TestCase):
             (npy(shape="2"), "has no shape such as (3,)"),
             (npy(shape="('2',)"), "has no shape such as (3,)"),
             (npy(shape="(" * 10_000), "has no shape such as (3,)"),
+            (npy()[:-1], "2 tokens (4 bytes) are announced, but 3 bytes are there"),
+            (npy() + b"x", "2 tokens (4 bytes) are announced, but 5 bytes are there"),
+            (npy(shape="(999999999999999,)"), "999999999999999 tokens ("),
         ):
             message = self.decoding_refused(self.write("a.npy", wrong))
             self.assertIn("a.npy: " + said, message)
@@ -417,10 +420,21 @@ class TokenizeTest(unittest.TestCase):
             (b"x" * 99, "is not an index of Megatron-LM"),
             (index[:9] + b"\2" + index[10:], "is an index of version 2"),
             (index[:17] + b"\6" + index[18:], "its tokens have type 6"),
+            (index[:-1], "1 sequences and 2 documents (28 bytes) are announced, but 27"),
+            (index[:18] + b"\xff" * 8 + index[26:], f"{2**64 - 1} sequences and"),
         ):
             self.write("a.idx", wrong)
             self.assertIn("a.idx: " + said, self.decoding_refused(tokens))
+        for count in -5, 0, 3, 2**31 - 1:
+            self.write("a.idx", index[:34] + struct.pack("<i", count) + index[38:])
+            self.assertIn(f"a.bin: {count} tokens ({2 * count} bytes) are announced, "
+                          f"but {os.path.getsize(tokens)} bytes are there",
+                          self.decoding_refused(tokens))
+        self.write("a.idx", index + b"x")  # as of Megatron-LM's sequences with modes
+        self.assertEqual(self.run_script("--decode", tokens).returncode, 0)
         os.remove(self.path("a.idx"))
+        self.assertIn("a.bin: ends within a token",
+                      self.decoding_refused(self.write("a.bin", b"abc")))
         os.mkdir(self.path("a.idx"))
         self.assertIn("a.idx", self.decoding_refused(tokens))
 
