@@ -108,7 +108,7 @@ def rows_of(path, fields):
             for row in batch.to_pylist():
                 number += 1
                 yield strings(row, fields, f"{path}: row {number}")
-    except ArrowException as error:
+    except (ArrowException, OverflowError, ValueError) as error:
         raise Problem(f"{path}: {error}") from None
 
 

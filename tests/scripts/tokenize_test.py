@@ -215,6 +215,13 @@ class TokenizeTest(unittest.TestCase):
                       self.refused("--text-field", "body", file))
         parquet.write_table(pyarrow.table({"text": ["a", None]}), file)
         self.assertIn("row 2: field 'text' is of type NoneType", self.refused(file))
+        bytes_of_text = map(pyarrow.py_buffer, (struct.pack("<2i", 0, 1), b"\xff"))
+        wrong = pyarrow.Array.from_buffers(pyarrow.string(), 1, [None, *bytes_of_text])
+        parquet.write_table(pyarrow.table({"text": wrong}), file)
+        self.assertIn("a.parquet: 'utf-8' codec can't decode", self.refused(file))
+        late = pyarrow.array([2**62], pyarrow.timestamp("us"))
+        parquet.write_table(pyarrow.table({"text": late}), file)
+        self.assertIn("a.parquet: date value out of range", self.refused(file))
         self.write("a.parquet", "no parquet")
         self.assertIn("a.parquet: ", self.refused(file))
 
