@@ -34,6 +34,8 @@ def load_tokenizer(path):
         tokenizer = Tokenizer.from_file(file)
     except Exception as error:
         raise Problem(f"{file}: is no tokenizer: {error}") from None
+    if tokenizer.get_vocab_size() == 0:
+        raise Problem(f"{file}: has no tokens")
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer, os.path.dirname(os.path.abspath(file))

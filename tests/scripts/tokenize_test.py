@@ -350,8 +350,21 @@ class TokenizeTest(unittest.TestCase):
         self.assertIn("no text", self.refused(self.write("a.txt", ""), end="none"))
         self.write("model/tokenizer.json", "{}")
         self.assertIn("is no tokenizer", self.refused(self.path("a.csv")))
+        self.save(Tokenizer(models.BPE()))
+        self.assertIn("tokenizer.json: has no tokens", self.refused(self.path("a.csv")))
         self.model = self.folder
         self.assertIn("AutoTokenizer", self.refused(self.path("a.csv")))
+
+    def test_texts_without_tokens_are_refused(self):
+        self.save(Tokenizer(models.WordLevel({"a": 0})))
+        fields = "--prompt-field", "a", "--completion-field", "b"
+        for arguments in (
+            [self.write("a.txt", "unknown")],
+            [self.write("b.txt", long_text(200_000))],
+            [*fields, self.objects("c.jsonl", {"a": "a", "b": "unknown"})],
+        ):
+            self.assertIn("the tokenizer cannot encode the texts: WordLevel error",
+                          self.refused(*arguments, end="none"))
 
     def test_decoding(self):
         text = long_text(60_000)
