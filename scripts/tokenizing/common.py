@@ -82,16 +82,24 @@ def named_end(folder):
     )
 
 
+def number_of(text):
+    """An id, if that is what the text can be."""
+    if text.isascii() and text.isdecimal() and len(text) < 20:
+        return int(text)
+    return None
+
+
 def end_of_text(given, tokenizer, folder, most):
     """Its id, or None for no such token."""
     if given == "none":
         return None
     if given is None:
         given = named_end(folder)
-    if given.isascii() and given.isdecimal():
-        if int(given) > most:
+    id = number_of(given)
+    if id is not None:
+        if id > most:
             raise Problem(f"end of text {given}: the greatest token is {most}")
-        return int(given)
+        return id
     try:
         id = tokenizer.token_to_id(given)
     except UnicodeEncodeError:  # half of a surrogate pair

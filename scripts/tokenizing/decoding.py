@@ -6,7 +6,9 @@ import struct
 import sys
 from array import array
 
-from .common import TYPES, Problem, greatest_token, little_endian, load_tokenizer
+from .common import (
+    TYPES, Problem, greatest_token, little_endian, load_tokenizer, number_of
+)
 
 # What `troupe generate` prints before the continuation of each of several
 # prompts.
@@ -99,18 +101,21 @@ def given_ids(paths):
     for path in paths:
         yield from ids_of(path)
     if not paths:
+        sys.stdin.reconfigure(encoding="utf-8", errors="replace")
         for line in sys.stdin:
             if line.startswith(HEADING):
                 yield line
                 continue
             for word in line.split():
-                if not (word.isascii() and word.isdecimal()):
+                id = number_of(word)
+                if id is None:
                     raise Problem(f"'{word}' on standard input is not a token id")
-                yield int(word)
+                yield id
 
 
 def decode(options):
     """Decodes some tokens again before each part, as theirs can depend on these."""
+    sys.stdout.reconfigure(encoding="utf-8")
     tokenizer, _ = load_tokenizer(options.tokenizer)
     most = greatest_token(tokenizer)
 

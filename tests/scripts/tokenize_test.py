@@ -132,9 +132,10 @@ class TokenizeTest(unittest.TestCase):
     def objects(self, name, *objects):
         return self.write(name, "".join(json.dumps(o) + "\n" for o in objects))
 
-    def run_script(self, *arguments, input=None):
+    def run_script(self, *arguments, input=None, **environment):
         command = [sys.executable, SCRIPT, "--tokenizer", self.model, *arguments]
-        return subprocess.run(command, input=input, capture_output=True)
+        return subprocess.run(command, input=input, capture_output=True,
+                              env=os.environ | environment)
 
     def tokenize(self, *arguments, out=None, end=END):
         out = out or self.out
@@ -267,6 +268,7 @@ class TokenizeTest(unittest.TestCase):
         file = self.write("a.txt", "a")
         self.assertIn("no such token", self.refused(file, end="</s>"))
         self.assertIn("greatest token", self.refused(file, end="400"))
+        self.assertIn("no such token", self.refused(file, end="4" * 5000))
         self.assertIn("choose one", self.refused(file, end=None))
         self.write("model/config.json", "[" * 100_000)
         self.assertIn("config.json: is nested too deep", self.refused(file, end=None))
@@ -372,17 +374,23 @@ class TokenizeTest(unittest.TestCase):
         decoded = self.run_script("--decode", self.out).stdout.decode()
         self.assertTrue(decoded == text + END)
         ids = " ".join(map(str, self.ids(LINES[2]))).replace(" ", "\n", 3).encode()
-        decoded = self.run_script("--decode", input=ids)
-        self.assertEqual(decoded.stdout.decode(), LINES[2] + END)
+        for encoding in "utf-8", "ascii":
+            decoded = self.run_script("--decode", input=ids, PYTHONIOENCODING=encoding)
+            self.assertEqual(decoded.stdout.decode(), LINES[2] + END)
         ids = b"--- prompt 1\n" + ids + b"\n--- prompt 2\n" + ids + b"\n"
         decoded = self.run_script("--decode", input=ids)
         self.assertEqual(
             decoded.stdout.decode(),
             "--- prompt 1\n" + LINES[2] + END + "\n--- prompt 2\n" + LINES[2] + END)
-        for wrong, said in (b"1 x", b"'x'"), (b"--- prompt 1\n1 400", b"token 1 is 400"):
-            made = self.run_script("--decode", input=wrong)
+        for wrong, said in (
+            (b"1 x", "'x'"),
+            (b"--- prompt 1\n1 400", "token 1 is 400"),
+            (b"1" * 5000, "is not a token id"),
+            (b"\xff", "is not a token id"),
+        ):
+            made = self.run_script("--decode", input=wrong, PYTHONIOENCODING="utf-8")
             self.assertEqual(made.returncode, 1)
-            self.assertIn(said, made.stderr)
+            self.assertIn(said, self.one_line(made))
 
     def decoding_refused(self, path):
         made = self.run_script("--decode", path)
