@@ -2,6 +2,8 @@
 
 from bisect import bisect_left, bisect_right
 
+from .common import Problem
+
 # Long documents are encoded in windows of STEP + 2 * OVERLAP characters, STEP apart,
 # which are joined within their overlap, where AGREE tokens on both sides are the same.
 STEP, OVERLAP, AGREE = 1 << 17, 1 << 11, 16
@@ -27,13 +29,20 @@ def windows(pieces):
     yield Window(text, start, True)
 
 
+def encoded(method, texts):
+    try:
+        return method(list(texts), add_special_tokens=False)
+    except Exception as error:
+        raise Problem(f"the tokenizer cannot encode the texts: {error}") from None
+
+
 def encode(tokenizer, batch):
     fast = getattr(tokenizer, "encode_batch_fast", tokenizer.encode_batch)
     whole = [w for w in batch if w.whole()]
-    for w, e in zip(whole, fast([w.text for w in whole], add_special_tokens=False)):
+    for w, e in zip(whole, encoded(fast, (w.text for w in whole))):
         w.ids = e.ids
     parts = [w for w in batch if not w.whole()]
-    made = tokenizer.encode_batch([w.text for w in parts], add_special_tokens=False)
+    made = encoded(tokenizer.encode_batch, (w.text for w in parts))
     for w, e in zip(parts, made):
         w.ids, w.places = e.ids, [w.start + begin for begin, _ in e.offsets]
 
@@ -96,8 +105,7 @@ def write_pairs(tokenizer, pairs, writer):
     first then, else apart."""
 
     def ids(texts):
-        made = tokenizer.encode_batch(texts, add_special_tokens=False)
-        return [e.ids for e in made]
+        return [e.ids for e in encoded(tokenizer.encode_batch, texts)]
 
     for batch in batches(pairs, lambda pair: len(pair[0]) + len(pair[1])):
         prompts, both = ids([p for p, _ in batch]), ids([p + c for p, c in batch])

@@ -69,6 +69,8 @@ def lines_of(file, path, fields):
             row = json.loads(text)
         except ValueError as error:  # of both
             raise Problem(f"{where}: is not JSON: {error}") from None
+        except RecursionError:
+            raise Problem(f"{where}: is nested too deep") from None
         yield strings(row, fields, where)
 
 
@@ -106,7 +108,7 @@ def rows_of(path, fields):
             for row in batch.to_pylist():
                 number += 1
                 yield strings(row, fields, f"{path}: row {number}")
-    except ArrowException as error:
+    except (ArrowException, OverflowError, ValueError) as error:
         raise Problem(f"{path}: {error}") from None
 
 

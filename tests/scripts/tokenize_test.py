@@ -83,6 +83,14 @@ def long_text(characters):
     return "".join(out)
 
 
+def npy(descr="'<u2'", shape="(2,)", version=b"\1\0"):
+    """A file of two tokens, 1 and 2."""
+    header = f"{{'descr': {descr}, 'fortran_order': True, 'shape': {shape}, }}\n"
+    form = "<H" if version == b"\1\0" else "<I"
+    size = struct.pack(form, len(header))
+    return b"\x93NUMPY" + version + size + header.encode() + struct.pack("<HH", 1, 2)
+
+
 def read_npy(path):
     with open(path, "rb") as f:
         assert f.read(8) == b"\x93NUMPY\x01\x00"
@@ -124,9 +132,10 @@ class TokenizeTest(unittest.TestCase):
     def objects(self, name, *objects):
         return self.write(name, "".join(json.dumps(o) + "\n" for o in objects))
 
-    def run_script(self, *arguments, input=None):
+    def run_script(self, *arguments, input=None, **environment):
         command = [sys.executable, SCRIPT, "--tokenizer", self.model, *arguments]
-        return subprocess.run(command, input=input, capture_output=True)
+        return subprocess.run(command, input=input, capture_output=True,
+                              env=os.environ | environment)
 
     def tokenize(self, *arguments, out=None, end=END):
         out = out or self.out
@@ -141,7 +150,12 @@ class TokenizeTest(unittest.TestCase):
         made = self.run_script("--out", self.out, *ending, *arguments)
         self.assertEqual(made.returncode, 1, made.stderr.decode())
         self.assertEqual(sorted(os.listdir(self.folder)), before)
-        return made.stderr.decode()
+        return self.one_line(made)
+
+    def one_line(self, made):
+        message = made.stderr.decode()
+        self.assertRegex(message, r"\Atokenize: [^\n]+\n\Z")
+        return message
 
     def ids(self, *texts):
         out = []
@@ -202,6 +216,13 @@ class TokenizeTest(unittest.TestCase):
                       self.refused("--text-field", "body", file))
         parquet.write_table(pyarrow.table({"text": ["a", None]}), file)
         self.assertIn("row 2: field 'text' is of type NoneType", self.refused(file))
+        bytes_of_text = map(pyarrow.py_buffer, (struct.pack("<2i", 0, 1), b"\xff"))
+        wrong = pyarrow.Array.from_buffers(pyarrow.string(), 1, [None, *bytes_of_text])
+        parquet.write_table(pyarrow.table({"text": wrong}), file)
+        self.assertIn("a.parquet: 'utf-8' codec can't decode", self.refused(file))
+        late = pyarrow.array([2**62], pyarrow.timestamp("us"))
+        parquet.write_table(pyarrow.table({"text": late}), file)
+        self.assertIn("a.parquet: date value out of range", self.refused(file))
         self.write("a.parquet", "no parquet")
         self.assertIn("a.parquet: ", self.refused(file))
 
@@ -247,7 +268,10 @@ class TokenizeTest(unittest.TestCase):
         file = self.write("a.txt", "a")
         self.assertIn("no such token", self.refused(file, end="</s>"))
         self.assertIn("greatest token", self.refused(file, end="400"))
+        self.assertIn("no such token", self.refused(file, end="4" * 5000))
         self.assertIn("choose one", self.refused(file, end=None))
+        self.write("model/config.json", "[" * 100_000)
+        self.assertIn("config.json: is nested too deep", self.refused(file, end=None))
         for name, content, expected in (
             ("config.json", {"eos_token_id": [0, 9]}, 0),
             ("config.json", {"eos_token_id": 7}, 7),
@@ -259,6 +283,24 @@ class TokenizeTest(unittest.TestCase):
             self.assertEqual(made.returncode, 0, made.stderr.decode())
             expected = self.made.token_to_id("b") if expected is None else expected
             self.assertEqual(read_npy(self.out)[1][-1], expected)
+
+    def test_wrong_fields_of_the_model_are_named(self):
+        file = self.write("a.txt", "a")
+        for name, content, said in (
+            ("config.json", [], "is not a JSON object"),
+            ("config.json", {"eos_token_id": []}, "eos_token_id is [], not the id"),
+            ("config.json", {"eos_token_id": "0"}, "eos_token_id is '0', not the id"),
+            ("config.json", {"eos_token_id": [-1]}, "eos_token_id is -1, not the id"),
+            ("config.json", {"eos_token_id": True}, "eos_token_id is True, not the id"),
+            ("tokenizer_config.json", [], "is not a JSON object"),
+            ("tokenizer_config.json", {"eos_token": 5}, "eos_token is 5, not a string"),
+            ("tokenizer_config.json", {"eos_token": {"content": []}},
+             "eos_token is [], not a string"),
+        ):
+            self.objects(os.path.join("model", name), content)
+            self.assertIn(f"{name}: {said}", self.refused(file, end=None))
+        self.objects("model/tokenizer_config.json", {"eos_token": "\ud800"})
+        self.assertIn("no such token", self.refused(file, end=None))
 
     def test_prompts_and_completions(self):
         pairs = [("Question: 2+2?", " Four."), ("trav", "el"), ("", "a"), ("b", "")]
@@ -289,6 +331,7 @@ class TokenizeTest(unittest.TestCase):
             ('{"text": "a\\ud800"}', "field 'text' has half of a surrogate pair"),
             ('{"text": "a"', "is not JSON"),
             ("[1]", "is not a JSON object"),
+            ("[" * 100_000, "is nested too deep"),
         ):
             message = self.refused(self.write("a.jsonl", good * 2 + "\n" + line))
             self.assertIn("a.jsonl:4: " + said, message)
@@ -309,8 +352,21 @@ class TokenizeTest(unittest.TestCase):
         self.assertIn("no text", self.refused(self.write("a.txt", ""), end="none"))
         self.write("model/tokenizer.json", "{}")
         self.assertIn("is no tokenizer", self.refused(self.path("a.csv")))
+        self.save(Tokenizer(models.BPE()))
+        self.assertIn("tokenizer.json: has no tokens", self.refused(self.path("a.csv")))
         self.model = self.folder
         self.assertIn("AutoTokenizer", self.refused(self.path("a.csv")))
+
+    def test_texts_without_tokens_are_refused(self):
+        self.save(Tokenizer(models.WordLevel({"a": 0})))
+        fields = "--prompt-field", "a", "--completion-field", "b"
+        for arguments in (
+            [self.write("a.txt", "unknown")],
+            [self.write("b.txt", long_text(200_000))],
+            [*fields, self.objects("c.jsonl", {"a": "a", "b": "unknown"})],
+        ):
+            self.assertIn("the tokenizer cannot encode the texts: WordLevel error",
+                          self.refused(*arguments, end="none"))
 
     def test_decoding(self):
         text = long_text(60_000)
@@ -318,19 +374,97 @@ class TokenizeTest(unittest.TestCase):
         decoded = self.run_script("--decode", self.out).stdout.decode()
         self.assertTrue(decoded == text + END)
         ids = " ".join(map(str, self.ids(LINES[2]))).replace(" ", "\n", 3).encode()
-        decoded = self.run_script("--decode", input=ids)
-        self.assertEqual(decoded.stdout.decode(), LINES[2] + END)
+        for encoding in "utf-8", "ascii":
+            decoded = self.run_script("--decode", input=ids, PYTHONIOENCODING=encoding)
+            self.assertEqual(decoded.stdout.decode(), LINES[2] + END)
         ids = b"--- prompt 1\n" + ids + b"\n--- prompt 2\n" + ids + b"\n"
         decoded = self.run_script("--decode", input=ids)
         self.assertEqual(
             decoded.stdout.decode(),
             "--- prompt 1\n" + LINES[2] + END + "\n--- prompt 2\n" + LINES[2] + END)
-        for wrong, said in (b"1 x", b"'x'"), (b"--- prompt 1\n1 400", b"token 1 is 400"):
-            made = self.run_script("--decode", input=wrong)
+        for wrong, said in (
+            (b"1 x", "'x'"),
+            (b"--- prompt 1\n1 400", "token 1 is 400"),
+            (b"1" * 5000, "is not a token id"),
+            (b"\xff", "is not a token id"),
+        ):
+            made = self.run_script("--decode", input=wrong, PYTHONIOENCODING="utf-8")
             self.assertEqual(made.returncode, 1)
-            self.assertIn(said, made.stderr)
-        made = self.run_script("--decode", self.write("a.npy", "text"))
-        self.assertIn(b"is not a .npy file", made.stderr)
+            self.assertIn(said, self.one_line(made))
+
+    def decoding_refused(self, path):
+        made = self.run_script("--decode", path)
+        self.assertEqual(made.returncode, 1, made.stderr.decode())
+        self.assertEqual(made.stdout, b"")
+        return self.one_line(made)
+
+    def test_wrong_npy_files_are_named(self):
+        for version in b"\1\0", b"\2\0", b"\3\0":
+            made = self.run_script("--decode", self.write("a.npy", npy(version=version)))
+            self.assertEqual(made.stdout.decode(), self.made.decode([1, 2]), made.stderr)
+        for wrong, said in (
+            (b"", "is not a .npy file"),
+            (b"text", "is not a .npy file"),
+            (b"\x93NUMPY", "is not a .npy file"),
+            (npy()[:9], "is cut off within its .npy header"),
+            (npy()[:40], "is cut off within its .npy header"),
+            (npy(version=b"\2\0")[:20], "is cut off within its .npy header"),
+            (npy(version=b"\1\1"), "is a .npy file of version 1.1"),
+            (npy(version=b"\4\0"), "is a .npy file of version 4.0"),
+            (npy().replace(b"descr", b"other"), "has a .npy header without a plain item"),
+            (npy("[('a', '<u2')]"), "has a .npy header without a plain item type"),
+            (npy("('<u2', (2,))"), "has a .npy header without a plain item type"),
+            (npy("7"), "has a .npy header without a plain item type"),
+            (npy("'<f4'"), "has items of type '<f4'; token ids are of |u1, <u2"),
+            (npy("'|O'"), "has items of type '|O'"),
+            (npy("'>u2'"), "has items of type '>u2'"),
+            (npy("'\n'"), "has items of type '\\n'"),
+            (npy().replace(b"shape", b"other"), "has no shape such as (3,)"),
+            (npy(shape="()"), "has no shape such as (3,)"),
+            (npy(shape="(1, 2)"), "has no shape such as (3,)"),
+            (npy(shape="(-2,)"), "has no shape such as (3,)"),
+            (npy(shape="2"), "has no shape such as (3,)"),
+            (npy(shape="('2',)"), "has no shape such as (3,)"),
+            (npy(shape="(" * 10_000), "has no shape such as (3,)"),
+            (npy()[:-1], "2 tokens (4 bytes) are announced, but 3 bytes are there"),
+            (npy() + b"x", "2 tokens (4 bytes) are announced, but 5 bytes are there"),
+            (npy(shape="(999999999999999,)"), "999999999999999 tokens ("),
+        ):
+            message = self.decoding_refused(self.write("a.npy", wrong))
+            self.assertIn("a.npy: " + said, message)
+        os.remove(self.path("a.npy"))
+        self.assertIn("a.npy", self.decoding_refused(self.path("a.npy")))
+        os.mkdir(self.path("a.npy"))
+        self.assertIn("a.npy", self.decoding_refused(self.path("a.npy")))
+
+    def test_wrong_megatron_files_are_named(self):
+        tokens = self.path("a.bin")
+        self.tokenize(self.write("a.txt", LINES[0]), out=tokens)
+        with open(self.path("a.idx"), "rb") as f:
+            index = f.read()
+        for wrong, said in (
+            (b"", "is not an index of Megatron-LM"),
+            (index[:17], "is not an index of Megatron-LM"),
+            (b"x" * 99, "is not an index of Megatron-LM"),
+            (index[:9] + b"\2" + index[10:], "is an index of version 2"),
+            (index[:17] + b"\6" + index[18:], "its tokens have type 6"),
+            (index[:-1], "1 sequences and 2 documents (28 bytes) are announced, but 27"),
+            (index[:18] + b"\xff" * 8 + index[26:], f"{2**64 - 1} sequences and"),
+        ):
+            self.write("a.idx", wrong)
+            self.assertIn("a.idx: " + said, self.decoding_refused(tokens))
+        for count in -5, 0, 3, 2**31 - 1:
+            self.write("a.idx", index[:34] + struct.pack("<i", count) + index[38:])
+            self.assertIn(f"a.bin: {count} tokens ({2 * count} bytes) are announced, "
+                          f"but {os.path.getsize(tokens)} bytes are there",
+                          self.decoding_refused(tokens))
+        self.write("a.idx", index + b"x")  # as of Megatron-LM's sequences with modes
+        self.assertEqual(self.run_script("--decode", tokens).returncode, 0)
+        os.remove(self.path("a.idx"))
+        self.assertIn("a.bin: ends within a token",
+                      self.decoding_refused(self.write("a.bin", b"abc")))
+        os.mkdir(self.path("a.idx"))
+        self.assertIn("a.idx", self.decoding_refused(tokens))
 
 
 if __name__ == "__main__":
