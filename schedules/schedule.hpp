@@ -72,6 +72,9 @@ struct placement {
   friend bool operator==(const placement&, const placement&) = default;
 };
 
+/// Also of ranks, and of stages.
+constexpr std::int32_t most_microbatches = 1 << 28;
+
 /// Size of a schedule. `breadth`: microbatches in a group of `depth_first`; 0
 /// lets the schedule choose. `slices`: parts of a microbatch.
 struct schedule_shape {

@@ -161,6 +161,33 @@ void require_updates(const schedule& lanes) {
 
 }  // namespace
 
+void check_size(std::string_view what, std::int32_t value, std::int32_t most) {
+  if (const auto nearest = std::clamp(value, 1, most); value != nearest)
+    fail(error_code::invalid_argument,
+         "{} must be in 1..{}, but is {}: the nearest legal value is {}", what,
+         most, value, nearest);
+}
+
+void check_sizes(const placement& placement, std::int32_t microbatches,
+                 std::int32_t slices) {
+  check_size("microbatches", microbatches, most_microbatches);
+  check_size("slices", slices, INT16_MAX);
+  check_size("copies of the stages", placement.copies(), 2);
+  check_size("stages", placement.stages(), most_microbatches);
+  for (const auto& ranks : placement.rank_by_stage) {
+    if (ranks.size() != slot(placement.stages()))
+      fail(error_code::invalid_argument,
+           "a placement gives each copy of the {} stages a rank, but one copy "
+           "has {}",
+           placement.stages(), ranks.size());
+    for (const auto rank : ranks)
+      if (rank < 0 || rank >= placement.ranks)
+        fail(error_code::invalid_argument,
+             "a placement on {} ranks, counted from 0, has no rank {}",
+             placement.ranks, rank);
+  }
+}
+
 void validate(const schedule& lanes) {
   validate(lanes, [](std::int32_t rank, std::size_t index) {
     return fmt::format("rank {}, op {}", rank, index);
@@ -168,6 +195,7 @@ void validate(const schedule& lanes) {
 }
 
 void validate(const schedule& lanes, const op_locator& locate) {
+  check_sizes(lanes.placement, lanes.microbatches, lanes.slices);
   if (lanes.lanes.size() != slot(lanes.ranks()))
     fail(error_code::invalid_schedule,
          "the placement has {} ranks, but there are {} lanes", lanes.ranks(),

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "troupe/schedules/schedule.hpp"
@@ -15,6 +16,13 @@ namespace troupe {
 /// about missing ops pass the index one past the lane's last op.
 using op_locator =
   std::function<std::string(std::int32_t rank, std::size_t index)>;
+
+/// Throws `error` (invalid_argument) unless a size is in 1..most.
+void check_size(std::string_view what, std::int32_t value, std::int32_t most);
+/// ... unless sizes are in range, and each copy of a stage has one of the
+/// ranks.
+void check_sizes(const placement& placement, std::int32_t microbatches,
+                 std::int32_t slices);
 
 /// Checks that the lanes are one whole step: every (stage, microbatch, slice)
 /// has one F and then one B, or one I and later one W, all on the rank of the
