@@ -178,6 +178,7 @@ schedule from_text_form(std::string_view text, std::string_view source) {
   result.slices = lines.expect_number("slices", 1, INT16_MAX);
   result.update = read_update(lines, result.microbatches);
   result.placement = read_placement(lines);
+  const auto before_ranks = lines.line();
   std::size_t ops = 0;
   for (std::int32_t rank = 0; rank < result.ranks(); ++rank)
     ops += result.lanes.emplace_back(read_lane(lines, rank)).size();
@@ -189,7 +190,10 @@ schedule from_text_form(std::string_view text, std::string_view source) {
          "least {}",
          source, ops, result.stages(), result.microbatches, result.slices,
          slot_count(result));
-  validate(result);
+  validate(result, source, [&](std::int32_t rank, std::size_t index) {
+    return fmt::format("{}, line {}, rank {}, op {}", source,
+                       before_ranks + slot(rank) + 1, rank, index);
+  });
   return result;
 }
 

@@ -126,37 +126,38 @@ class validator : op_checker<schedule, op> {
   std::vector<std::int8_t> copies_;  // by microbatch
 };
 
-void require_legal(const update_rule& rule, const schedule& lanes) {
+void require_legal(const update_rule& rule, const schedule& lanes,
+                   std::string_view whole) {
   if (rule.every < 0 || rule.every > lanes.microbatches
       || rule.lag < update_rule::newest)
     fail(error_code::invalid_schedule,
          "{}: updates every {} microbatches with a lag of {} are not possible "
          "with {} microbatches",
-         lanes.name, rule.every, rule.lag, lanes.microbatches);
+         whole, rule.every, rule.lag, lanes.microbatches);
 }
 
 // A version of the parameters belongs to one forward and its backward.
-void require_updates(const schedule& lanes) {
+void require_updates(const schedule& lanes, std::string_view whole) {
   if (!is_training(lanes))
     fail(error_code::invalid_schedule,
-         "{}: it updates parameters, but has no backwards", lanes.name);
+         "{}: it updates parameters, but has no backwards", whole);
   if (lanes.slices > 1 || lanes.placement.copies() > 1)
     fail(error_code::invalid_schedule,
          "{}: a schedule that updates within a step has one copy of each "
          "stage, and no slices",
-         lanes.name);
+         whole);
   if (const auto late = first_out_of_order(lanes))
     fail(error_code::invalid_schedule,
          "{}: {} comes after a later microbatch; with updates within a step "
          "they must ascend",
-         lanes.name, to_text(*late));
+         whole, to_text(*late));
   for (const auto& ops : lanes.lanes)
     for (const auto& what : ops)
       if (what.kind == op_kind::input_backward)
         fail(error_code::invalid_schedule,
              "{}: {} splits a backward, which updates within a step do not "
              "allow; use B",
-             lanes.name, to_text(what));
+             whole, to_text(what));
 }
 
 }  // namespace
@@ -189,21 +190,22 @@ void check_sizes(const placement& placement, std::int32_t microbatches,
 }
 
 void validate(const schedule& lanes) {
-  validate(lanes, [](std::int32_t rank, std::size_t index) {
+  validate(lanes, lanes.name, [](std::int32_t rank, std::size_t index) {
     return fmt::format("rank {}, op {}", rank, index);
   });
 }
 
-void validate(const schedule& lanes, const op_locator& locate) {
+void validate(const schedule& lanes, std::string_view whole,
+              const op_locator& locate) {
   check_sizes(lanes.placement, lanes.microbatches, lanes.slices);
   if (lanes.lanes.size() != slot(lanes.ranks()))
     fail(error_code::invalid_schedule,
          "the placement has {} ranks, but there are {} lanes", lanes.ranks(),
          lanes.lanes.size());
-  require_legal(lanes.update, lanes);
+  require_legal(lanes.update, lanes, whole);
   validator{lanes, locate}.run();
   if (lanes.update.every > 0)
-    require_updates(lanes);
+    require_updates(lanes, whole);
 }
 
 bool is_training(const schedule& lanes) {

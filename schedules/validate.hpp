@@ -27,12 +27,14 @@ void check_sizes(const placement& placement, std::int32_t microbatches,
 /// Checks that the lanes are one whole step: every (stage, microbatch, slice)
 /// has one F and then one B, or one I and later one W, all on the rank of the
 /// stage, and each microbatch one copy of the stages; or that there are
-/// forwards only. Throws `error` (invalid_schedule) that names rank, op and
-/// rule. Deadlocks (cycles of waiting lanes) are detected by `compile` and
-/// `verify`. With updates within a step microbatches ascend, and run whole, by
-/// full backwards, through one copy of the stages.
+/// forwards only. Throws `error` (invalid_schedule) that names rule, rank and
+/// op, or `whole` where it is about the whole. Deadlocks (cycles of waiting
+/// lanes) are detected by `compile` and `verify`. With updates within a step
+/// microbatches ascend, and run whole, by full backwards, through one copy of
+/// the stages.
 void validate(const schedule& lanes);
-void validate(const schedule& lanes, const op_locator& locate);
+void validate(const schedule& lanes, std::string_view whole,
+              const op_locator& locate);
 
 /// Whether any lane holds a backward.
 bool is_training(const schedule& lanes);
