@@ -211,6 +211,7 @@ class paper_run {
 
 schedule build_by_rules(const placement& placement, std::int32_t microbatches,
                         const lane_rules& rules, std::string name) {
+  check_sizes(placement, microbatches, 1);
   schedule result{.name = std::move(name),
                   .microbatches = microbatches,
                   .placement = placement,
@@ -222,9 +223,8 @@ schedule build_by_rules(const placement& placement, std::int32_t microbatches,
 
 schedule build_by_rules(const schedule_shape& shape, const lane_rules& rules,
                         std::string name) {
-  return build_by_rules(
-    placement::looped(shape.ranks, shape.ranks * shape.stages_per_rank),
-    shape.microbatches, rules, std::move(name));
+  return build_by_rules(placement_of(shape), shape.microbatches, rules,
+                        std::move(name));
 }
 
 }  // namespace troupe

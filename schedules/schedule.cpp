@@ -33,6 +33,13 @@ std::vector<stage_instance> placement::instances_of(std::int32_t rank) const {
   return all;
 }
 
+placement placement_of(const schedule_shape& shape) {
+  check_size("ranks", shape.ranks, most_microbatches);
+  check_size("stages per rank", shape.stages_per_rank,
+             most_microbatches / shape.ranks);
+  return placement::looped(shape.ranks, shape.ranks * shape.stages_per_rank);
+}
+
 placement placement::v_shaped(std::int32_t ranks) {
   return waves(ranks, 2 * ranks);
 }
@@ -78,12 +85,8 @@ schedule build_lanes(placement placement, std::int32_t microbatches,
 schedule schedule::build(const schedule_shape& shape,
                          const std::function<void(lane_builder&)>& fill,
                          std::string name) {
-  check_size("ranks", shape.ranks, most_microbatches);
-  check_size("stages per rank", shape.stages_per_rank,
-             most_microbatches / shape.ranks);
-  return build_lanes(
-    placement::looped(shape.ranks, shape.ranks * shape.stages_per_rank),
-    shape.microbatches, shape.slices, fill, std::move(name));
+  return build_lanes(placement_of(shape), shape.microbatches, shape.slices,
+                     fill, std::move(name));
 }
 
 schedule schedule::build(troupe::placement placement, std::int32_t microbatches,

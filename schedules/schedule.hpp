@@ -85,6 +85,10 @@ struct schedule_shape {
   std::int32_t slices = 1;
 };
 
+/// Its stages, placed looped. Throws `error` (invalid_argument) if ranks or
+/// stages are out of range.
+placement placement_of(const schedule_shape& shape);
+
 /// When each stage updates its parameters within a step, by itself (PipeDream);
 /// by default all do once, at the end of the step. In place of the step's
 /// microbatches, a group of them gives the gradients of an update.
