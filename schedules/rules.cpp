@@ -212,6 +212,10 @@ class paper_run {
 schedule build_by_rules(const placement& placement, std::int32_t microbatches,
                         const lane_rules& rules, std::string name) {
   check_sizes(placement, microbatches, 1);
+  if (!rules.start
+      && std::ranges::count(rules.prefer, preference::early_start) > 0)
+    throw error(error_code::invalid_argument,
+                "rules that prefer early_start need the function `start`");
   schedule result{.name = std::move(name),
                   .microbatches = microbatches,
                   .placement = placement,

@@ -67,6 +67,10 @@ schedule build_lanes(placement placement, std::int32_t microbatches,
                      std::int32_t slices,
                      const std::function<void(lane_builder&)>& fill,
                      std::string name) {
+  if (!fill)
+    throw error(error_code::invalid_argument,
+                "no function writes the lanes; give one that takes a "
+                "lane_builder&");
   schedule result{.name = std::move(name),
                   .microbatches = microbatches,
                   .slices = slices,

@@ -155,6 +155,14 @@ TEST_CASE("sizes out of range are refused") {
           "has 1");
 }
 
+TEST_CASE("a schedule that nothing writes is refused") {
+  const auto why = Catch::Matchers::Message(
+    "no function writes the lanes; give one that takes a lane_builder&");
+  CHECK_THROWS_MATCHES(schedule::build({.ranks = 2}, {}), error, why);
+  CHECK_THROWS_MATCHES(schedule::build(placement::v_shaped(1), 1, nullptr),
+                       error, why);
+}
+
 TEST_CASE("split backwards run each W a lag later") {
   const auto split = schedule::build({.microbatches = 3}, [](lane_builder& r) {
     r.split_backwards(1);

@@ -78,3 +78,10 @@ TEST_CASE("rules on a placement that is none are refused") {
     Catch::Matchers::Message("stages per rank must be in 1..4096, but is "
                              "65536: the nearest legal value is 4096"));
 }
+
+TEST_CASE("rules that prefer early starts need to know them") {
+  CHECK_THROWS_MATCHES(
+    build_by_rules({.ranks = 1}, {.prefer = {preference::early_start}}), error,
+    Catch::Matchers::Message(
+      "rules that prefer early_start need the function `start`"));
+}
