@@ -101,23 +101,27 @@ void verify(const file_settings& given) {
                         printable(found.folder()), found.about().files.size()));
 }
 
-/// A file of the checkpoint itself would be lost.
-void require_outside(const std::string& output, const std::string& path) {
-  if (is_tensor_file(path))
+/// The checkpoint itself would be lost, or hold what does not belong to it.
+void require_outside(const file_settings& given) {
+  namespace fs = std::filesystem;
+  if (is_tensor_file(given.path))
     return;
+  const auto own = checkpoint_in(given.path);
   std::error_code trouble;
-  auto folder = std::filesystem::path(output).parent_path();
-  if (folder.empty())
-    folder = ".";
-  if (std::filesystem::equivalent(folder, checkpoint_in(path), trouble))
+  const auto is_own = [&](const fs::path& folder) {
+    return fs::equivalent(folder, own, trouble);
+  };
+  auto at = fs::weakly_canonical(fs::absolute(given.output, trouble), trouble);
+  while (!is_own(at) && at.has_relative_path())
+    at = at.parent_path();
+  if (is_own(at))
     fail(error_code::invalid_argument,
-         "-o {}: is in the folder of the checkpoint itself; write the file "
-         "elsewhere",
-         printable(output));
+         "-o {}: is in the folder of the checkpoint itself; write elsewhere",
+         printable(given.output));
 }
 
 void consolidate(const file_settings& given) {
-  require_outside(given.output, given.path);
+  require_outside(given);
   const auto tensors = stored_tensors(given.path, given.optimizer);
   const auto written = write_safetensors(
     given.output, tensors, model_metadata(stored_texts(given.path)));
@@ -190,6 +194,7 @@ void write_whole(const checkpoint_folder& to, manifest about,
 }
 
 void split(const file_settings& given) {
+  require_outside(given);
   const checkpoint_folder to(given.output);
   require_none(to);
   auto about = manifest_for(given.path);

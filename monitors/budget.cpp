@@ -81,7 +81,7 @@ class budget_state {
   budget_options options_;
   double lanes_;
   std::function<void(std::int64_t)> observe_every_;
-  sink_pointer sink_;
+  required_sink sink_;
   double spent_ = 0, passed_ = 0;
   int observed_ = 0;
   bool began_ = false;
@@ -98,6 +98,10 @@ monitor budget_monitor(const budget_options& options, std::int32_t lanes,
          "budget: share is {}; use a share above 0 and at most 1",
          options.share);
   require_steps("budget: longest", options.longest);
+  if (!observe_every)
+    throw error(error_code::invalid_argument,
+                "budget: observe_every is empty; give a function that calls "
+                "trainer::observe_every");
   auto made = monitor_of(
     "budget", std::make_shared<budget_state>(
                 options, lanes, std::move(observe_every), std::move(sink)));

@@ -142,7 +142,8 @@ monitor metrics_monitor(const std::string& path, bool continues) {
 monitor step_metrics_monitor(sink_pointer sink) {
   return monitor_of_steps(
     "step_metrics",
-    [sink](const step_event& step, const std::vector<ops_event>& ops) {
+    [sink = required_sink(std::move(sink))](const step_event& step,
+                                            const std::vector<ops_event>& ops) {
       sink->write(record_of(step, ops));
     });
 }

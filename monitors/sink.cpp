@@ -1,5 +1,7 @@
 #include "troupe/monitors/sink.hpp"
 
+#include "troupe/base/error.hpp"
+
 namespace troupe {
 
 namespace {
@@ -25,8 +27,16 @@ class calling_sink final : public sink {
 
 }  // namespace
 
-sink_pointer join(std::vector<sink_pointer> sinks) {
-  const auto write = [sinks = std::move(sinks)](const auto& what) {
+required_sink::required_sink(sink_pointer given) : given_(std::move(given)) {
+  if (!given_)
+    throw error(error_code::invalid_argument,
+                "the sink is null; give one, as make_sink or callback_sink "
+                "does");
+}
+
+sink_pointer join(std::vector<sink_pointer> given) {
+  const auto write = [sinks = std::vector<required_sink>(
+                        given.begin(), given.end())](const auto& what) {
     for (const auto& each : sinks)
       each->write(what);
   };

@@ -61,6 +61,17 @@ class sink {
 };
 using sink_pointer = std::shared_ptr<sink>;
 
+/// One that is there. Throws `invalid_argument` for none.
+class required_sink {
+ public:
+  required_sink(sink_pointer given);  // NOLINT: converts
+
+  sink* operator->() const { return given_.get(); }
+
+ private:
+  sink_pointer given_;
+};
+
 /// Hands everything to several.
 sink_pointer join(std::vector<sink_pointer> sinks);
 

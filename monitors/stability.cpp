@@ -100,7 +100,7 @@ class stability_state {
   }
 
   stability_options options_;
-  sink_pointer sink_;
+  required_sink sink_;
   value_window loss_, norm_;
   std::deque<bool> recent_;
   std::int64_t recent_spikes_ = 0, steps_ = 0, spikes_ = 0;

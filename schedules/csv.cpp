@@ -114,7 +114,7 @@ schedule compute_lanes(const cell_rows& rows, std::string_view source) {
                     result.placement.rank_by_stage[0].end(), -1)
            > 0)
     check_dense(result, source);
-  validate(result, [&](std::int32_t rank, std::size_t index) {
+  validate(result, source, [&](std::int32_t rank, std::size_t index) {
     return locate_cell(rows, source, rank, index, op_count_of);
   });
   return result;

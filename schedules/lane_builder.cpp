@@ -1,16 +1,23 @@
 #include "troupe/schedules/lane_builder.hpp"
 
+#include <fmt/ranges.h>
+
+#include <numeric>
+
 #include "troupe/base/error.hpp"
+#include "troupe/schedules/validate.hpp"
 
 namespace troupe {
 
 std::vector<std::int32_t> even_groups(std::int32_t total, std::int32_t groups) {
+  check_size("groups", groups, most_microbatches);
   std::vector<std::int32_t> sizes(slot(groups), total / groups);
   std::for_each_n(sizes.begin(), total % groups, [](auto& size) { ++size; });
   return sizes;
 }
 
 std::vector<std::int32_t> groups_of(std::int32_t total, std::int32_t size) {
+  check_size("microbatches of a group", size, most_microbatches);
   std::vector<std::int32_t> sizes;
   for (auto left = total; left > 0; left -= size)
     sizes.push_back(std::min(left, size));
@@ -24,6 +31,7 @@ lane_builder::lane_builder(const placement& placement,
     ranks_{placement.ranks},
     microbatches_{microbatches},
     slices_{slices} {
+  check_sizes(placement, microbatches, slices);
   const auto copies = placement.copies();
   for (std::int32_t copy = 0; copy < copies; ++copy)
     for (std::int32_t stage = 0; stage < placement.stages(); ++stage)
@@ -41,6 +49,13 @@ void lane_builder::in_groups(const std::vector<std::int32_t>& sizes) {
   if (!lane_.empty())
     fail(error_code::invalid_argument,
          "rank {}: in_groups after the first op; call it at the start", rank_);
+  if (std::ranges::any_of(sizes, [](auto size) { return size < 0; })
+      || std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0})
+           != microbatches_)
+    fail(error_code::invalid_argument,
+         "rank {}: groups of {} microbatches; the sizes can't be negative, and "
+         "must add up to {}",
+         rank_, fmt::join(sizes, ", "), microbatches_);
   const auto total = chunks_.size() * slot(microbatches_) * slot(slices_);
   forwards_.clear();
   backwards_.clear();
@@ -68,6 +83,10 @@ void lane_builder::in_groups(const std::vector<std::int32_t>& sizes) {
 }
 
 void lane_builder::split_backwards(std::int32_t lag) {
+  if (lag < 0)
+    fail(error_code::invalid_argument,
+         "rank {}: split_backwards with a lag of {}; give 0 or more", rank_,
+         lag);
   split_ = true;
   lag_ = slot(lag);
 }
@@ -100,7 +119,7 @@ void lane_builder::forward(std::int32_t chunk, op_count count) {
 }
 
 void lane_builder::backward(std::int32_t chunk, op_count count) {
-  const auto& state = chunks_[slot(chunk)];
+  const auto& state = chunks_[index_of(chunk)];
   for (; count.limit > 0 && state.next_backward < state.end; --count.limit)
     append_backward(next_of(chunk, op_kind::backward));
 }
@@ -121,12 +140,20 @@ void lane_builder::overlap(std::int32_t forward_chunk,
 }
 
 std::int32_t lane_builder::forwards_left(std::int32_t chunk) const {
-  const auto& state = chunks_[slot(chunk)];
+  const auto& state = chunks_[index_of(chunk)];
   return state.end - state.next_forward;
 }
 
+std::size_t lane_builder::index_of(std::int32_t chunk) const {
+  if (chunk < 0 || chunk >= stages_here())
+    fail(error_code::invalid_argument,
+         "rank {} has no chunk {}: it has {}, counted from 0", rank_, chunk,
+         stages_here());
+  return slot(chunk);
+}
+
 op lane_builder::next_of(std::int32_t chunk, op_kind kind) {
-  auto& state = chunks_[slot(chunk)];
+  auto& state = chunks_[index_of(chunk)];
   auto& next = is_backward(kind) ? state.next_backward : state.next_forward;
   return {.stage = state.stage,
           .microbatch = next++,

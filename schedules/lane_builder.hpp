@@ -46,6 +46,9 @@ std::vector<std::int32_t> groups_of(std::int32_t total, std::int32_t size);
 /// Or write a lane by chunks: the rank's stages, ascending and copy by copy,
 /// from 0. Then each chunk runs its microbatches in order. With two copies,
 /// the first half of the microbatches takes copy 0.
+///
+/// Throws `error` (invalid_argument) for a chunk that the rank does not have,
+/// and for sizes that are out of range.
 class lane_builder {
  public:
   lane_builder(const placement& placement, std::int32_t microbatches,
@@ -61,7 +64,8 @@ class lane_builder {
   /// Ranks between this one and the last.
   std::int32_t distance_to_last() const { return ranks_ - 1 - rank_; }
 
-  /// Sets the order of the remaining ops; call it before the first op.
+  /// Sets the order of the remaining ops; call it before the first op. The
+  /// sizes add up to the microbatches.
   void in_groups(const std::vector<std::int32_t>& sizes);
   /// Splits the backwards that follow: each is an I, then the oldest W that is
   /// due, if more than `lag` are. End the lane with `weight_backward(rest())`.
@@ -98,6 +102,7 @@ class lane_builder {
     std::int32_t end = 0;  // of its microbatches
   };
 
+  std::size_t index_of(std::int32_t chunk) const;
   op next_of(std::int32_t chunk, op_kind kind);
   void append_backward(op what);
 

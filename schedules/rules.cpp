@@ -211,6 +211,11 @@ class paper_run {
 
 schedule build_by_rules(const placement& placement, std::int32_t microbatches,
                         const lane_rules& rules, std::string name) {
+  check_sizes(placement, microbatches, 1);
+  if (!rules.start
+      && std::ranges::count(rules.prefer, preference::early_start) > 0)
+    throw error(error_code::invalid_argument,
+                "rules that prefer early_start need the function `start`");
   schedule result{.name = std::move(name),
                   .microbatches = microbatches,
                   .placement = placement,
@@ -222,9 +227,8 @@ schedule build_by_rules(const placement& placement, std::int32_t microbatches,
 
 schedule build_by_rules(const schedule_shape& shape, const lane_rules& rules,
                         std::string name) {
-  return build_by_rules(
-    placement::looped(shape.ranks, shape.ranks * shape.stages_per_rank),
-    shape.microbatches, rules, std::move(name));
+  return build_by_rules(placement_of(shape), shape.microbatches, rules,
+                        std::move(name));
 }
 
 }  // namespace troupe

@@ -10,6 +10,8 @@
 namespace troupe {
 
 placement placement::looped(std::int32_t ranks, std::int32_t stages) {
+  check_size("ranks", ranks, most_microbatches);
+  check_size("stages", stages, most_microbatches);
   placement result{.ranks = ranks, .rank_by_stage = {{}}};
   for (std::int32_t stage = 0; stage < stages; ++stage)
     result.rank_by_stage[0].push_back(stage % ranks);
@@ -29,6 +31,13 @@ std::vector<stage_instance> placement::instances_of(std::int32_t rank) const {
   std::erase_if(
     all, [&](const stage_instance& each) { return rank_of(each) != rank; });
   return all;
+}
+
+placement placement_of(const schedule_shape& shape) {
+  check_size("ranks", shape.ranks, most_microbatches);
+  check_size("stages per rank", shape.stages_per_rank,
+             most_microbatches / shape.ranks);
+  return placement::looped(shape.ranks, shape.ranks * shape.stages_per_rank);
 }
 
 placement placement::v_shaped(std::int32_t ranks) {
@@ -54,19 +63,14 @@ placement placement::two_directions(std::int32_t ranks) {
 
 namespace {
 
-void check_positive(std::int32_t value, const char* what) {
-  if (value < 1)
-    fail(error_code::invalid_argument,
-         "{} must be at least 1, but is {}: the nearest legal value is 1", what,
-         value);
-}
-
 schedule build_lanes(placement placement, std::int32_t microbatches,
                      std::int32_t slices,
                      const std::function<void(lane_builder&)>& fill,
                      std::string name) {
-  check_positive(microbatches, "microbatches");
-  check_positive(slices, "slices");
+  if (!fill)
+    throw error(error_code::invalid_argument,
+                "no function writes the lanes; give one that takes a "
+                "lane_builder&");
   schedule result{.name = std::move(name),
                   .microbatches = microbatches,
                   .slices = slices,
@@ -85,11 +89,8 @@ schedule build_lanes(placement placement, std::int32_t microbatches,
 schedule schedule::build(const schedule_shape& shape,
                          const std::function<void(lane_builder&)>& fill,
                          std::string name) {
-  check_positive(shape.ranks, "ranks");
-  check_positive(shape.stages_per_rank, "stages per rank");
-  return build_lanes(
-    placement::looped(shape.ranks, shape.ranks * shape.stages_per_rank),
-    shape.microbatches, shape.slices, fill, std::move(name));
+  return build_lanes(placement_of(shape), shape.microbatches, shape.slices,
+                     fill, std::move(name));
 }
 
 schedule schedule::build(troupe::placement placement, std::int32_t microbatches,

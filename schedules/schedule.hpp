@@ -72,6 +72,9 @@ struct placement {
   friend bool operator==(const placement&, const placement&) = default;
 };
 
+/// Also of ranks, and of stages.
+constexpr std::int32_t most_microbatches = 1 << 28;
+
 /// Size of a schedule. `breadth`: microbatches in a group of `depth_first`; 0
 /// lets the schedule choose. `slices`: parts of a microbatch.
 struct schedule_shape {
@@ -81,6 +84,10 @@ struct schedule_shape {
   std::int32_t breadth = 0;
   std::int32_t slices = 1;
 };
+
+/// Its stages, placed looped. Throws `error` (invalid_argument) if ranks or
+/// stages are out of range.
+placement placement_of(const schedule_shape& shape);
 
 /// When each stage updates its parameters within a step, by itself (PipeDream);
 /// by default all do once, at the end of the step. In place of the step's

@@ -110,7 +110,7 @@ placement read_placement(line_reader& lines) {
     if (result.copies() > 2)
       lines.refuse("a stage has at most two copies");
     const auto last = *std::max_element(ranks.begin(), ranks.end());
-    if (last >= 1 << 28)
+    if (last >= most_microbatches)
       lines.refuse("a rank's number is too large");
     result.ranks = std::max(result.ranks, last + 1);
   }
@@ -173,10 +173,12 @@ schedule from_text_form(std::string_view text, std::string_view source) {
     lines.refuse(fmt::format("expected '{}'", heading));
   schedule result;
   result.name = lines.expect("name");
-  result.microbatches = lines.expect_number("microbatches", 1, 1 << 28);
+  result.microbatches =
+    lines.expect_number("microbatches", 1, most_microbatches);
   result.slices = lines.expect_number("slices", 1, INT16_MAX);
   result.update = read_update(lines, result.microbatches);
   result.placement = read_placement(lines);
+  const auto before_ranks = lines.line();
   std::size_t ops = 0;
   for (std::int32_t rank = 0; rank < result.ranks(); ++rank)
     ops += result.lanes.emplace_back(read_lane(lines, rank)).size();
@@ -188,7 +190,10 @@ schedule from_text_form(std::string_view text, std::string_view source) {
          "least {}",
          source, ops, result.stages(), result.microbatches, result.slices,
          slot_count(result));
-  validate(result);
+  validate(result, source, [&](std::int32_t rank, std::size_t index) {
+    return fmt::format("{}, line {}, rank {}, op {}", source,
+                       before_ranks + slot(rank) + 1, rank, index);
+  });
   return result;
 }
 

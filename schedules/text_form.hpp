@@ -25,7 +25,8 @@ namespace troupe {
 /// whose ops are written 2F3@1. An overlapping pair is (0F7;7B3).
 std::string to_text_form(const schedule& lanes);
 
-/// Throws `error`: malformed_text with line and reason, invalid_schedule.
+/// Throws `error` (malformed_text, invalid_schedule) that names source, line
+/// and reason.
 schedule from_text_form(std::string_view text, std::string_view source);
 
 /// Whether a text begins like the text form.
@@ -38,6 +39,8 @@ class line_reader {
     : rest_{text}, source_{source} {}
 
   bool done() const { return rest_.empty(); }
+  /// The number of the line last read, from 1.
+  std::size_t line() const { return line_; }
   std::string_view next_line();
   /// The value of the next line, which must have this key.
   std::string_view expect(std::string_view key);

@@ -126,56 +126,86 @@ class validator : op_checker<schedule, op> {
   std::vector<std::int8_t> copies_;  // by microbatch
 };
 
-void require_legal(const update_rule& rule, const schedule& lanes) {
+void require_legal(const update_rule& rule, const schedule& lanes,
+                   std::string_view whole) {
   if (rule.every < 0 || rule.every > lanes.microbatches
       || rule.lag < update_rule::newest)
     fail(error_code::invalid_schedule,
          "{}: updates every {} microbatches with a lag of {} are not possible "
          "with {} microbatches",
-         lanes.name, rule.every, rule.lag, lanes.microbatches);
+         whole, rule.every, rule.lag, lanes.microbatches);
 }
 
 // A version of the parameters belongs to one forward and its backward.
-void require_updates(const schedule& lanes) {
+void require_updates(const schedule& lanes, std::string_view whole) {
   if (!is_training(lanes))
     fail(error_code::invalid_schedule,
-         "{}: it updates parameters, but has no backwards", lanes.name);
+         "{}: it updates parameters, but has no backwards", whole);
   if (lanes.slices > 1 || lanes.placement.copies() > 1)
     fail(error_code::invalid_schedule,
          "{}: a schedule that updates within a step has one copy of each "
          "stage, and no slices",
-         lanes.name);
+         whole);
   if (const auto late = first_out_of_order(lanes))
     fail(error_code::invalid_schedule,
          "{}: {} comes after a later microbatch; with updates within a step "
          "they must ascend",
-         lanes.name, to_text(*late));
+         whole, to_text(*late));
   for (const auto& ops : lanes.lanes)
     for (const auto& what : ops)
       if (what.kind == op_kind::input_backward)
         fail(error_code::invalid_schedule,
              "{}: {} splits a backward, which updates within a step do not "
              "allow; use B",
-             lanes.name, to_text(what));
+             whole, to_text(what));
 }
 
 }  // namespace
 
+void check_size(std::string_view what, std::int32_t value, std::int32_t most) {
+  if (const auto nearest = std::clamp(value, 1, most); value != nearest)
+    fail(error_code::invalid_argument,
+         "{} must be in 1..{}, but is {}: the nearest legal value is {}", what,
+         most, value, nearest);
+}
+
+void check_sizes(const placement& placement, std::int32_t microbatches,
+                 std::int32_t slices) {
+  check_size("microbatches", microbatches, most_microbatches);
+  check_size("slices", slices, INT16_MAX);
+  check_size("copies of the stages", placement.copies(), 2);
+  check_size("stages", placement.stages(), most_microbatches);
+  for (const auto& ranks : placement.rank_by_stage) {
+    if (ranks.size() != slot(placement.stages()))
+      fail(error_code::invalid_argument,
+           "a placement gives each copy of the {} stages a rank, but one copy "
+           "has {}",
+           placement.stages(), ranks.size());
+    for (const auto rank : ranks)
+      if (rank < 0 || rank >= placement.ranks)
+        fail(error_code::invalid_argument,
+             "a placement on {} ranks, counted from 0, has no rank {}",
+             placement.ranks, rank);
+  }
+}
+
 void validate(const schedule& lanes) {
-  validate(lanes, [](std::int32_t rank, std::size_t index) {
+  validate(lanes, lanes.name, [](std::int32_t rank, std::size_t index) {
     return fmt::format("rank {}, op {}", rank, index);
   });
 }
 
-void validate(const schedule& lanes, const op_locator& locate) {
+void validate(const schedule& lanes, std::string_view whole,
+              const op_locator& locate) {
+  check_sizes(lanes.placement, lanes.microbatches, lanes.slices);
   if (lanes.lanes.size() != slot(lanes.ranks()))
     fail(error_code::invalid_schedule,
          "the placement has {} ranks, but there are {} lanes", lanes.ranks(),
          lanes.lanes.size());
-  require_legal(lanes.update, lanes);
+  require_legal(lanes.update, lanes, whole);
   validator{lanes, locate}.run();
   if (lanes.update.every > 0)
-    require_updates(lanes);
+    require_updates(lanes, whole);
 }
 
 bool is_training(const schedule& lanes) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "troupe/schedules/schedule.hpp"
@@ -16,15 +17,24 @@ namespace troupe {
 using op_locator =
   std::function<std::string(std::int32_t rank, std::size_t index)>;
 
+/// Throws `error` (invalid_argument) unless a size is in 1..most.
+void check_size(std::string_view what, std::int32_t value, std::int32_t most);
+/// ... unless sizes are in range, and each copy of a stage has one of the
+/// ranks.
+void check_sizes(const placement& placement, std::int32_t microbatches,
+                 std::int32_t slices);
+
 /// Checks that the lanes are one whole step: every (stage, microbatch, slice)
 /// has one F and then one B, or one I and later one W, all on the rank of the
 /// stage, and each microbatch one copy of the stages; or that there are
-/// forwards only. Throws `error` (invalid_schedule) that names rank, op and
-/// rule. Deadlocks (cycles of waiting lanes) are detected by `compile` and
-/// `verify`. With updates within a step microbatches ascend, and run whole, by
-/// full backwards, through one copy of the stages.
+/// forwards only. Throws `error` (invalid_schedule) that names rule, rank and
+/// op, or `whole` where it is about the whole. Deadlocks (cycles of waiting
+/// lanes) are detected by `compile` and `verify`. With updates within a step
+/// microbatches ascend, and run whole, by full backwards, through one copy of
+/// the stages.
 void validate(const schedule& lanes);
-void validate(const schedule& lanes, const op_locator& locate);
+void validate(const schedule& lanes, std::string_view whole,
+              const op_locator& locate);
 
 /// Whether any lane holds a backward.
 bool is_training(const schedule& lanes);

@@ -104,13 +104,14 @@ void require_job(const train_options& options) {
          "--plain runs in one process, and {} started {}; start it alone",
          place.launcher, place.processes);
   read_token(options.processes.token_file);
-  for (const auto& where :
-       {options.processes.joining.rendezvous, options.processes.joining.listens,
-        options.processes.joining.announced})
+  const auto& joining = options.processes.joining;
+  for (const auto& where : {joining.rendezvous, joining.announced})
     if (!where.empty())
-      parse_endpoint(as_endpoint(where));
-  if (!options.processes.joining.shown.certificates.empty())
-    tls_context::of_certificates(options.processes.joining.shown.certificates);
+      peer_endpoint(where);
+  if (!joining.listens.empty())
+    parse_endpoint(as_endpoint(joining.listens));
+  if (!joining.shown.certificates.empty())
+    tls_context::of_certificates(joining.shown.certificates);
 }
 
 std::shared_ptr<mesh> join_job(const CLI::App& command,

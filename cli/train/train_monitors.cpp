@@ -99,6 +99,7 @@ monitor of_each_step(monitor made, const train_options& options) {
 void require_monitors(const train_options& options) {
   monitor_context nothing;
   nothing.sink = callback_sink({});
+  nothing.observe_every = [](std::int64_t) {};
   for (const auto& spec : options.output.monitor)
     make_monitor(spec, nothing);
   for (const auto& spec : options.output.sink)

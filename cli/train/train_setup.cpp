@@ -204,13 +204,12 @@ void require_threads(std::int32_t ranks, std::int32_t replicas) {
 /// Whether a run can look for other orders of its ops.
 void require_searchable(const train_options& o, const trainer_options& run) {
   if (o.order.replan_every > 0
-      && (run.schedule.update.every > 0 || run.schedule.placement.copies() > 1
-          || o.devices.cuda_graphs || !o.order.replay.empty()
-          || (run.plan && offloads(*run.plan))))
+      && (run.schedule.update.every > 0 || o.devices.cuda_graphs
+          || !o.order.replay.empty() || (run.plan && offloads(*run.plan))))
     fail(error_code::invalid_argument,
          "--replan-every {}: replanning is not supported for schedules that "
-         "update within a step or have two copies of a stage, for a --plan "
-         "with OFFLOAD ops, nor with --cuda-graphs or --replay; omit it",
+         "update within a step, for a --plan with OFFLOAD ops, nor with "
+         "--cuda-graphs or --replay; omit it",
          o.order.replan_every);
 }
 

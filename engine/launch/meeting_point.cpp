@@ -14,7 +14,6 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/fnv_hash.hpp"
 #include "troupe/base/names.hpp"
-#include "troupe/engine/transport/endpoint.hpp"
 #include "troupe/engine/transport/stream/listener.hpp"
 
 namespace troupe {
@@ -103,7 +102,7 @@ std::string address_towards(const endpoint& there) {
 /// others could not connect, and the trust would differ. A loopback address
 /// given explicitly is accepted.
 void require_reachable(const job_options& options, const std::string& where) {
-  const auto address = parse_endpoint(where);
+  const auto address = peer_endpoint(where);
   const bool is_own =
     options.place.is_one_machine() || names_loopback(address.host);
   if (!is_own && is_loopback(addresses_of(address).front()))
@@ -121,7 +120,7 @@ meeting_point over_tcp(const job_options& options, const std::string& where,
                      "tcp:{}:0", address_towards(parse_endpoint(where)))
                                            : as_endpoint(options.listens);
   if (!options.announced.empty())
-    made.announced = to_text(parse_endpoint(as_endpoint(options.announced)));
+    made.announced = to_text(peer_endpoint(options.announced));
   return made;
 }
 
@@ -176,6 +175,14 @@ void remove_dead_lines(const std::string& path) {
 std::string as_endpoint(const std::string& text) {
   return text.starts_with("tcp:") || text.starts_with("unix:") ? text
                                                                : "tcp:" + text;
+}
+
+endpoint peer_endpoint(const std::string& text) {
+  auto made = parse_endpoint(as_endpoint(text));
+  if (!made.is_unix && made.port == 0)
+    fail(error_code::invalid_argument,
+         "{}: other processes can't connect to port 0; give another one", text);
+  return made;
 }
 
 meeting_point meeting_point_of(const job_options& options) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "troupe/engine/launch/job.hpp"
+#include "troupe/engine/transport/endpoint.hpp"
 
 namespace troupe {
 
@@ -26,6 +27,9 @@ struct meeting_point {
 
 /// HOST:PORT as an endpoint of TCP; `tcp:` and `unix:` endpoints as they are.
 std::string as_endpoint(const std::string& text);
+/// The endpoint at which others find a process. Throws `invalid_argument`, also
+/// for port 0.
+endpoint peer_endpoint(const std::string& text);
 
 /// From the options, else from the launcher: on one machine unix sockets in a
 /// folder that only the user may enter, else TCP; under torchrun's agent on

@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <utility>
-
 #include <algorithm>
+#include <atomic>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <condition_variable>
@@ -112,6 +111,12 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
 
   /// Waits for the next frame of a process's queue.
   frame take(std::int32_t sender, std::deque<frame> peer::*queue) {
+    if (!started)
+      fail(
+        error_code::invalid_argument,
+        "process {} waits for process {}, but its mesh has not been started; "
+        "call mesh::start first",
+        place.process, sender);
     auto& peer = at(sender);
     std::unique_lock lock(mutex);
     const auto is_there = [&] { return !(peer.*queue).empty(); };
@@ -219,7 +224,7 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
   boost::asio::steady_timer beat;
   std::vector<peer> peers;
   std::vector<std::int64_t> offsets;
-  bool started = false;
+  std::atomic<bool> started = false;
   mesh_events events;  // used by the loop's thread only
   std::mutex mutex;    // guards mail, losses, and the following
   std::function<void(std::int32_t, double)> hear_of_wait;
@@ -282,7 +287,7 @@ std::int64_t mesh::clock_offset(std::int32_t process) const {
 }
 
 void mesh::start(mesh_events events) {
-  if (std::exchange(impl_->started, true))
+  if (impl_->started.exchange(true))
     fail(error_code::invalid_argument,
          "a job runs one trainer; this is the second one");
   try {

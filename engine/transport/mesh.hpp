@@ -66,7 +66,8 @@ class mesh {
   void set_clock_offsets(std::vector<std::int64_t> offsets);
   /// The offset from another process's clock to this one's, in ns.
   std::int64_t clock_offset(std::int32_t process) const;
-  /// Call once.
+  /// Call once. Before that nothing arrives: whatever would wait for a message
+  /// throws `invalid_argument`.
   void start(mesh_events events);
   /// No events are called afterwards; returns once none is running.
   void stop();

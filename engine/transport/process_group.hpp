@@ -43,8 +43,8 @@ std::string to_text(const collective_call& call);
 class process_group {
  public:
   /// `members`: processes of the job, ascending, including this one; otherwise
-  /// throws `invalid_argument`. The mesh must have been started, and must
-  /// outlive the group.
+  /// throws `invalid_argument`. The mesh must outlive the group, and must be
+  /// started before its first collective, which throws otherwise.
   process_group(mesh& job, std::vector<std::int32_t> members);
 
   /// This process's index among the members.

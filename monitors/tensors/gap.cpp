@@ -186,7 +186,7 @@ class gap_state {
   }
 
   bool histogram_;
-  sink_pointer sink_;
+  required_sink sink_;
   std::map<place, gathered> sums_;
   std::vector<place> order_;
   std::map<std::pair<std::int32_t, std::int32_t>, std::int64_t> batch_;

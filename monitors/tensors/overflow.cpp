@@ -216,7 +216,7 @@ class overflow_state {
   }
 
   overflow_options options_;
-  sink_pointer sink_;
+  required_sink sink_;
   std::vector<tensors_event> ops_;     // of the step that runs
   std::vector<tensors_event> before_;  // the last of the steps before
 };

@@ -171,7 +171,7 @@ class retro_state {
   }
 
   retro_options options_;
-  sink_pointer sink_;
+  required_sink sink_;
   kept_step now_;
   std::deque<kept_step> ring_;
   std::optional<std::string> fired_;

@@ -254,7 +254,7 @@ class throughput_state {
   }
 
   throughput_options options_;
-  sink_pointer sink_;
+  required_sink sink_;
   step_collector collector_;
   std::vector<metric> of_ranks_;  // of messages and memory, for the step's end
   /// How a rank's ops of a kind compare with the others'.

@@ -29,3 +29,22 @@ TEST_CASE("a split does not write over what a killed job left to put back") {
   CHECK_THAT(run_troupe("checkpoint verify", to).output,
              ContainsSubstring("1 files match"));
 }
+
+TEST_CASE("a split is not written into the checkpoint that it reads") {
+  const temporary_folder at;
+  troupe::write_safetensors(at / "a.safetensors", {{"a", at::ones({2})}});
+  const auto all = at / "split";
+  REQUIRE(
+    run_troupe("checkpoint split", at / "a.safetensors", "--parts 1 -o " + all)
+      .exit_code
+    == 0);
+  for (const auto* inside : {"", "/", "/new", "/new/one"}) {
+    const auto run =
+      run_troupe("checkpoint split", all,
+                 fmt::format("--parts 1 -o {}/step-00000000{}", all, inside));
+    CHECK(run.exit_code == 2);
+    CHECK_THAT(run.output,
+               ContainsSubstring("is in the folder of the checkpoint itself"));
+  }
+  CHECK(run_troupe("checkpoint verify", all).exit_code == 0);
+}

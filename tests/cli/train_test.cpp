@@ -250,6 +250,9 @@ TEST_CASE("files and values that can't be are refused before any work") {
   at.refuses("--dry-run --endpoint nonsense", 2, "nonsense");
   at.refuses("--dry-run --endpoint unix:/no/such/socket", 1, "/no/such");
   at.refuses("--dry-run --rendezvous nonsense", 2, "nonsense");
+  for (const std::string flag : {"--rendezvous", "--announce"})
+    at.refuses("--dry-run " + flag + " 127.0.0.1:0", 2,
+               "127.0.0.1:0: other processes can't connect to port 0");
   at.refuses("--dry-run --listen nonsense", 2, "nonsense");
   at.refuses("--dry-run --certificates /no/such", 1, "/no/such");
   at.refuses("--dry-run --sink tensorboard:/proc/x", 1, "/proc/x");

@@ -1,12 +1,15 @@
 #include "troupe/monitors/monitor_spec.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "troupe/base/error.hpp"
+#include "troupe/monitors/metrics.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
 
 namespace {
 
@@ -72,6 +75,27 @@ TEST_CASE("gradient_dump may hold the gradients of any model") {
   CHECK(held("gradient_dump:held_gib=40") == 40 * gib);
   refused("gradient_dump:held_gib=0", "use a size above 0");
   refused("gradient_dump:held_gib=nan", "use a size above 0");
+}
+
+TEST_CASE("a monitor without what it writes to is refused when it is made") {
+  const auto refuses = [](const auto& make, const std::string& why) {
+    CHECK_THROWS_MATCHES(make(), error, MessageMatches(ContainsSubstring(why)));
+  };
+  monitor_context context;
+  context.observe_every = [](std::int64_t) {};
+  for (const auto* spec :
+       {"gap", "overflow", "stability", "throughput", "retro", "budget"})
+    refuses([&] { return make_monitor(spec, context); }, "the sink is null");
+  refuses([] { return step_metrics_monitor(nullptr); }, "the sink is null");
+  refuses(
+    [] {
+      return join({callback_sink({}), nullptr});
+    },
+    "the sink is null");
+  context.sink = callback_sink({});
+  context.observe_every = {};
+  refuses([&] { return make_monitor("budget", context); },
+          "observe_every is empty");
 }
 
 TEST_CASE("the help names every monitor") {

@@ -1,7 +1,10 @@
 #include "troupe/schedules/lane_builder.hpp"
 
+#include <fmt/ranges.h>
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
+#include <functional>
 
 #include "troupe/base/error.hpp"
 #include "troupe/schedules/csv.hpp"
@@ -81,6 +84,83 @@ TEST_CASE("groups are set before the first op") {
     error,
     Catch::Matchers::Message(
       "rank 0: in_groups after the first op; call it at the start"));
+}
+
+TEST_CASE("chunks that a rank does not have are refused") {
+  using call = std::function<void(lane_builder&)>;
+  for (const auto chunk : {-1, 2, 7, INT32_MAX, INT32_MIN})
+    for (const call& write :
+         {call{[=](auto& rank) { rank.forward(chunk); }},
+          call{[=](auto& rank) { rank.forward(chunk, rest()); }},
+          call{[=](auto& rank) { rank.backward(chunk); }},
+          call{[=](auto& rank) { rank.input_backward(chunk); }},
+          call{[=](auto& rank) { rank.overlap(chunk, 0); }},
+          call{[=](auto& rank) { rank.overlap(0, chunk); }},
+          call{[=](auto& rank) { rank.forwards_left(chunk); }}})
+      CHECK_THROWS_MATCHES(
+        schedule::build({.ranks = 2, .stages_per_rank = 2, .microbatches = 2},
+                        write),
+        error,
+        Catch::Matchers::Message(fmt::format(
+          "rank 0 has no chunk {}: it has 2, counted from 0", chunk)));
+}
+
+TEST_CASE("sizes out of range are refused") {
+  const auto refused = [](const auto& build, const std::string& why) {
+    CHECK_THROWS_MATCHES(build(), error, Catch::Matchers::Message(why));
+  };
+  const auto in_one = [](const auto& write) {
+    return [write] { return schedule::build({.microbatches = 2}, write); };
+  };
+  const auto of_shape = [](const schedule_shape& shape) {
+    return [shape] { return schedule::build(shape, [](lane_builder&) {}); };
+  };
+  const auto on = [](const placement& places) {
+    return
+      [places] { return schedule::build(places, 1, [](lane_builder&) {}); };
+  };
+  for (const auto& sizes : std::vector<std::vector<std::int32_t>>{
+         {}, {3}, {1, 2}, {3, -1}, {INT32_MAX, INT32_MAX}})
+    refused(in_one([&](lane_builder& rank) { rank.in_groups(sizes); }),
+            fmt::format("rank 0: groups of {} microbatches; the sizes can't be "
+                        "negative, and must add up to 2",
+                        fmt::join(sizes, ", ")));
+  refused(in_one([](lane_builder& rank) { rank.split_backwards(-1); }),
+          "rank 0: split_backwards with a lag of -1; give 0 or more");
+  refused([] { return even_groups(2, 0); },
+          "groups must be in 1..268435456, but is 0: the nearest legal value "
+          "is 1");
+  refused([] { return groups_of(2, 0); },
+          "microbatches of a group must be in 1..268435456, but is 0: the "
+          "nearest legal value is 1");
+  refused(of_shape({.microbatches = -3}),
+          "microbatches must be in 1..268435456, but is -3: the nearest legal "
+          "value is 1");
+  refused(of_shape({.slices = 32768}),
+          "slices must be in 1..32767, but is 32768: the nearest legal value "
+          "is 32767");
+  refused(of_shape({.ranks = 0}),
+          "ranks must be in 1..268435456, but is 0: the nearest legal value "
+          "is 1");
+  refused(of_shape({.ranks = 65536, .stages_per_rank = 65536}),
+          "stages per rank must be in 1..4096, but is 65536: the nearest legal "
+          "value is 4096");
+  refused(on({.ranks = 1}),
+          "copies of the stages must be in 1..2, but is 0: the nearest legal "
+          "value is 1");
+  refused(on({.ranks = 2, .rank_by_stage = {{0, 2}}}),
+          "a placement on 2 ranks, counted from 0, has no rank 2");
+  refused(on({.ranks = 2, .rank_by_stage = {{0, 1}, {1}}}),
+          "a placement gives each copy of the 2 stages a rank, but one copy "
+          "has 1");
+}
+
+TEST_CASE("a schedule that nothing writes is refused") {
+  const auto why = Catch::Matchers::Message(
+    "no function writes the lanes; give one that takes a lane_builder&");
+  CHECK_THROWS_MATCHES(schedule::build({.ranks = 2}, {}), error, why);
+  CHECK_THROWS_MATCHES(schedule::build(placement::v_shaped(1), 1, nullptr),
+                       error, why);
 }
 
 TEST_CASE("split backwards run each W a lag later") {

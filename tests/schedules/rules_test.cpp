@@ -67,3 +67,21 @@ TEST_CASE("a limit that no step can keep is refused") {
       "the rules leave rank 0 nothing to start after 1 ops, when it holds 1 "
       "activations; raise its limit"));
 }
+
+TEST_CASE("rules on a placement that is none are refused") {
+  CHECK_THROWS_MATCHES(
+    build_by_rules({.ranks = 2, .rank_by_stage = {{0, 2}}}, 1, {}), error,
+    Catch::Matchers::Message(
+      "a placement on 2 ranks, counted from 0, has no rank 2"));
+  CHECK_THROWS_MATCHES(
+    build_by_rules({.ranks = 65536, .stages_per_rank = 65536}, {}), error,
+    Catch::Matchers::Message("stages per rank must be in 1..4096, but is "
+                             "65536: the nearest legal value is 4096"));
+}
+
+TEST_CASE("rules that prefer early starts need to know them") {
+  CHECK_THROWS_MATCHES(
+    build_by_rules({.ranks = 1}, {.prefer = {preference::early_start}}), error,
+    Catch::Matchers::Message(
+      "rules that prefer early_start need the function `start`"));
+}

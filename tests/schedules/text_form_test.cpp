@@ -68,16 +68,22 @@ TEST_CASE("a malformed text form is refused with its line") {
           "x, line 6: '0F0,1': ',1' follows the action; remove it");
   refused(with(slices, "0F0.1", "0SEND_F0"),
           "x, line 6: '0SEND_F0': a lane holds only compute ops");
-  refused(with(slices, "0F0.1", "0F0.2"),
-          "rank 0, op 1: 0F0.2 is outside the 2 stages, 1 microbatches, 2 "
-          "slices and 1 copies");
-  refused(with(with(slices, "slices 2", "slices 1"), "0F0.0", "0F0"),
-          "rank 0, op 1: 0F0.1 is outside the 2 stages, 1 microbatches, 1 "
-          "slices and 1 copies");
+  refused(
+    with(slices, "0F0.1", "0F0.2"),
+    "x, line 6, rank 0, op 1: 0F0.2 is outside the 2 stages, 1 microbatches, 2 "
+    "slices and 1 copies");
+  refused(
+    with(with(slices, "slices 2", "slices 1"), "0F0.0", "0F0"),
+    "x, line 6, rank 0, op 1: 0F0.1 is outside the 2 stages, 1 microbatches, 1 "
+    "slices and 1 copies");
   refused(with(slices, "0F0.1", "0F0.1@1"),
-          "rank 0, op 1: 0F0.1@1 is outside the 2 stages, 1 microbatches, 2 "
-          "slices and 1 copies");
-  refused(with(slices, " 1B0.0", ""), "rank 1, op 3: 1B0.0 is missing");
+          "x, line 6, rank 0, op 1: 0F0.1@1 is outside the 2 stages, 1 "
+          "microbatches, 2 slices and 1 copies");
+  refused(with(slices, " 1B0.0", ""),
+          "x, line 7, rank 1, op 3: 1B0.0 is missing");
+  refused(with(slices, "slices 2", "slices 2\nupdate_every 1"),
+          "x: a schedule that updates within a step has one copy of each "
+          "stage, and no slices");
   refused(with(slices, "rank 1", "rank 2"),
           "x, line 7: expected 'rank 1: ...', found 'rank 2: 1F0.0 1F0.1 "
           "1B0.1 1B0.0'");
@@ -113,8 +119,8 @@ TEST_CASE("a microbatch takes one copy of the stages") {
                    "x"),
     error,
     Catch::Matchers::Message(
-      "rank 0, op 1: 1F0@1 is in copy 1 of its stage, but other ops of "
-      "microbatch 0 are in copy 0; a microbatch uses one copy"));
+      "x, line 7, rank 0, op 1: 1F0@1 is in copy 1 of its stage, but other ops "
+      "of microbatch 0 are in copy 0; a microbatch uses one copy"));
 }
 
 TEST_CASE("what is missing is named with its copy, and that copy's rank") {
@@ -122,5 +128,6 @@ TEST_CASE("what is missing is named with its copy, and that copy's rank") {
     from_text_form(
       with(with(copies, "microbatches 2", "microbatches 3"), " 0B1@1", ""),
       "x"),
-    error, Catch::Matchers::Message("rank 1, op 5: 0B1@1 is missing"));
+    error,
+    Catch::Matchers::Message("x, line 8, rank 1, op 5: 0B1@1 is missing"));
 }

@@ -215,7 +215,14 @@ bool join_backward(lane& ops, std::size_t at) {
   return true;
 }
 
+void end_pairs(schedule& lanes) {
+  for (auto& ops : lanes.lanes)
+    for (auto& each : ops)
+      each.overlaps_next = false;
+}
+
 void split_backwards(schedule& lanes) {
+  end_pairs(lanes);
   for (auto& ops : lanes.lanes)
     for (std::size_t i = 0; i < ops.size(); ++i)
       split_backward(ops, i);
@@ -229,12 +236,6 @@ bool has_op(const schedule& lanes, op_kind kind) {
 
 bool has_split_backward(const schedule& lanes) {
   return has_op(lanes, op_kind::input_backward);
-}
-
-void end_pairs(schedule& lanes) {
-  for (auto& ops : lanes.lanes)
-    for (auto& each : ops)
-      each.overlaps_next = false;
 }
 
 }  // namespace troupe

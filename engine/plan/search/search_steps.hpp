@@ -71,14 +71,13 @@ bool split_backward(lane& ops, std::size_t at);
 /// Makes an I a B, without the W; false if the op is no I, or another W of the
 /// stage stands between the two.
 bool join_backward(lane& ops, std::size_t at);
-/// Splits all B.
+/// Ends all overlapped pairs: their ops run one after the other.
+void end_pairs(schedule& lanes);
+/// Splits all B, which ends overlapped pairs: each holds a whole B.
 void split_backwards(schedule& lanes);
 /// Whether any op is of this kind.
 bool has_op(const schedule& lanes, op_kind kind);
 /// Whether any backward is I and W.
 bool has_split_backward(const schedule& lanes);
-
-/// Ends all overlapped pairs: their ops run one after the other.
-void end_pairs(schedule& lanes);
 
 }  // namespace troupe

@@ -160,7 +160,7 @@ void check(plan& plan, std::string_view source) {
   const op_locator locate = [&](std::int32_t rank, std::size_t index) {
     return fmt::format("{}, rank {}, op {}", source, rank, index);
   };
-  validate(part, [&](std::int32_t rank, std::size_t index) {
+  validate(part, source, [&](std::int32_t rank, std::size_t index) {
     return locate(rank, lane_index(plan, rank, index));
   });
   require_ops(plan, edge_slots(plan).size(), source);

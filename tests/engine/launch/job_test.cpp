@@ -241,6 +241,16 @@ TEST_CASE("a host's name that is loopback to itself is refused") {
   check_refused();
 }
 
+TEST_CASE("port 0, to which nobody could connect, is refused") {
+  auto options = options_of(0, 2, "127.0.0.1:0");
+  options.shown.token = std::string(32, 't');
+  const auto why = ContainsSubstring("127.0.0.1:0: other processes can't");
+  CHECK_THAT(join_all({options}).errors[0], why);
+  options.rendezvous = "127.0.0.1:1";
+  options.announced = "127.0.0.1:0";
+  CHECK_THAT(join_all({options}).errors[0], why);
+}
+
 TEST_CASE("machines without a meeting point learn which setting to give") {
   auto options = options_of(0, 2, "");
   options.place.launcher = "Slurm";

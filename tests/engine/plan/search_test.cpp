@@ -315,4 +315,7 @@ TEST_CASE("moves keep lanes legal") {
   split_backwards(full);
   validate(full);
   CHECK_FALSE(first_out_of_order(full));
+  auto pairs = make_schedule("dualpipe", {.ranks = 2, .microbatches = 4});
+  split_backwards(pairs);
+  validate(pairs);
 }

@@ -204,3 +204,15 @@ TEST_CASE("what no group is, or no collective takes, is refused") {
                })
         == std::vector<std::string>(2));
 }
+
+TEST_CASE("what would wait for a mesh that was not started is refused") {
+  const joined_meshes meshes(2);
+  auto& job = *meshes.all[0];
+  const auto why = MessageMatches(
+    ContainsSubstring("process 0 waits for process 1, but its mesh has not "
+                      "been started; call mesh::start first"));
+  process_group group(job, {0, 1});
+  CHECK_THROWS_MATCHES(group.all_reduce(at::full({4}, 1.0F)), error, why);
+  CHECK_THROWS_MATCHES(job.take(1), error, why);
+  CHECK_THROWS_MATCHES(job.gather({}), error, why);
+}

@@ -87,3 +87,24 @@ TEST_CASE("an order is tried, and kept if its steps are faster") {
   steps.join();
   run.finish_monitors();
 }
+
+TEST_CASE("a run with overlapped pairs and two copies of each stage searches") {
+  auto options = options_g(2, 4);
+  options.schedule = make_schedule("dualpipe", {.ranks = 2, .microbatches = 4});
+  trainer run(model_g(), options);
+  const replanner orders(run, 0);
+  seen_plans seen;
+  run.attach(orders.watch());
+  run.attach(seen.watch());
+  std::atomic<bool> stops = false;
+  std::thread steps([&] {
+    while (!stops)
+      run.step(source_g(4));
+  });
+  CHECK(seen.reaches("dualpipe", 8));
+  CHECK_NOTHROW(orders.search());
+  CHECK(seen.count("dualpipe with split backwards") >= 3);
+  stops = true;
+  steps.join();
+  run.finish_monitors();
+}
