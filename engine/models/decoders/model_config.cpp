@@ -32,58 +32,101 @@ json parsed_object(const std::string& text, const std::string& origin) {
   return fields;
 }
 
+namespace {
+
+/// Of transformers' own, of its outputs and other tasks, of the tokenizer, of
+/// generation, and of published models, where nothing reads them: no field that
+/// training computes with.
+constexpr std::initializer_list<const char*> ignored_fields{
+  "_attn_implementation",
+  "_attn_implementation_autoset",
+  "_commit_hash",
+  "_flash_attn_2_enabled",
+  "_name_or_path",
+  "_num_labels",
+  "architectures",
+  "assistant_confidence_threshold",
+  "assistant_early_exit",
+  "assistant_lookbehind",
+  "attn_implementation",
+  "auto_map",
+  "bad_words_ids",
+  "begin_suppress_tokens",
+  "bos_token_id",
+  "cross_attention_hidden_size",
+  "custom_pipelines",
+  "decoder_start_token_id",
+  "diversity_penalty",
+  "do_sample",
+  "dtype",
+  "early_stopping",
+  "encoder_no_repeat_ngram_size",
+  "encoder_repetition_penalty",
+  "eos_token_id",
+  "epsilon_cutoff",
+  "eta_cutoff",
+  "experts_implementation",
+  "exponential_decay_length_penalty",
+  "finetuning_task",
+  "forced_bos_token_id",
+  "forced_eos_token_id",
+  "gradient_checkpointing",
+  "id2label",
+  "keys_to_ignore_at_inference",
+  "label2id",
+  "length_penalty",
+  "max_length",
+  "max_new_tokens",
+  "max_sequence_length",
+  "min_length",
+  "model_type",
+  "name_or_path",
+  "no_repeat_ngram_size",
+  "num_assistant_tokens",
+  "num_assistant_tokens_schedule",
+  "num_beam_groups",
+  "num_beams",
+  "num_labels",
+  "num_return_sequences",
+  "output_attentions",
+  "output_hidden_states",
+  "output_past",
+  "output_scores",
+  "pad_token_id",
+  "prefix",
+  "pretraining_tp",
+  "problem_type",
+  "remove_invalid_values",
+  "repetition_penalty",
+  "return_dict",
+  "return_dict_in_generate",
+  "sep_token_id",
+  "suppress_tokens",
+  "target_lookbehind",
+  "task_specific_params",
+  "temperature",
+  "tf_legacy_loss",
+  "tokenizer_class",
+  "top_k",
+  "top_p",
+  "torch_dtype",
+  "torchscript",
+  "transformers.js_config",
+  "transformers_version",
+  "typical_p",
+  "unk_token_id",
+  "unsloth_fixed",
+  "unsloth_version",
+  "use_bfloat16",
+  "use_cache"};
+
+}  // namespace
+
 model_config::model_config(const std::string& text, std::string origin,
                            bool infers)
   : model_config(parsed_object(text, origin), origin, std::string()) {
   infers_ = infers;
-  // Of transformers' own, of its outputs and other tasks, of the tokenizer, and
-  // of generation: nothing that training computes.
-  ignore({"_attn_implementation", "_attn_implementation_autoset",
-          "_commit_hash", "_flash_attn_2_enabled", "_name_or_path",
-          "architectures", "attn_implementation", "auto_map",
-          "custom_pipelines", "dtype", "experts_implementation",
-          "gradient_checkpointing", "model_type", "name_or_path",
-          "tokenizer_class", "torch_dtype", "torchscript",
-          "transformers_version", "use_bfloat16"});
-  ignore({"_num_labels", "finetuning_task", "id2label",
-          "keys_to_ignore_at_inference", "label2id", "num_labels",
-          "output_attentions", "output_hidden_states", "output_past",
-          "output_scores", "prefix", "pretraining_tp", "problem_type",
-          "return_dict", "task_specific_params", "tf_legacy_loss",
-          "use_cache"});
-  ignore({"bad_words_ids", "begin_suppress_tokens", "bos_token_id",
-          "decoder_start_token_id", "eos_token_id", "forced_bos_token_id",
-          "forced_eos_token_id", "pad_token_id", "sep_token_id",
-          "suppress_tokens", "unk_token_id"});
-  ignore({"assistant_confidence_threshold",
-          "assistant_early_exit",
-          "assistant_lookbehind",
-          "diversity_penalty",
-          "do_sample",
-          "early_stopping",
-          "encoder_no_repeat_ngram_size",
-          "encoder_repetition_penalty",
-          "epsilon_cutoff",
-          "eta_cutoff",
-          "exponential_decay_length_penalty",
-          "length_penalty",
-          "max_length",
-          "max_new_tokens",
-          "min_length",
-          "no_repeat_ngram_size",
-          "num_assistant_tokens",
-          "num_assistant_tokens_schedule",
-          "num_beam_groups",
-          "num_beams",
-          "num_return_sequences",
-          "remove_invalid_values",
-          "repetition_penalty",
-          "return_dict_in_generate",
-          "target_lookbehind",
-          "temperature",
-          "top_k",
-          "top_p",
-          "typical_p"});
+  ignore(ignored_fields);
   require("add_cross_attention", {false});
   require("chunk_size_feed_forward", {0});
   require("is_decoder", {false, true});
@@ -94,8 +137,6 @@ model_config::model_config(const std::string& text, std::string origin,
   require("is_llama_config", {true});
   require("rope_interleaved", {false});
   require("use_mrope", {false});
-  ignore({"cross_attention_hidden_size", "max_sequence_length",
-          "transformers.js_config", "unsloth_fixed", "unsloth_version"});
 }
 
 model_config::model_config(json fields, std::string origin, std::string path)
