@@ -206,7 +206,7 @@ void add_compare_command(CLI::App& app) {
             "takes them; divided likewise");
   add_value(*command, "--memory-limit BYTES", options->memory_limit,
             "memory limit per rank, in bytes; schedules that exceed it are "
-            "listed separately",
+            "listed separately; 0: none",
             number(0));
   command->add_flag("--search", options->searches,
                     "also search for a schedule, with 1, 2 or V stages per "

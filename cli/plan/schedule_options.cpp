@@ -187,7 +187,8 @@ void search_inputs::add_to(CLI::App& command, const std::string& when) {
 void search_inputs::add_memory_limit(CLI::App& command,
                                      const std::string& when) {
   add_value(command, "--memory-limit BYTES", memory_limit,
-            when + "most bytes that a rank may hold, by --sizes", number(0));
+            when + "most bytes that a rank may hold, by --sizes; 0: any",
+            number(0));
 }
 
 bool search_inputs::given() const {

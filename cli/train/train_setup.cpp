@@ -124,11 +124,15 @@ void warn_of_idle_flags(const train_options& o) {
           "a --validation-fraction above 0"},
          {o.order.slow_from != usual.order.slow_from, !o.order.slow.empty(),
           "--slow-from", "--slow"},
+         {o.optimisation.optimizer.dampening > 0,
+          o.optimisation.optimizer.momentum > 0, "--dampening", "--momentum"},
        })
     if (is_given && !has_effect)
       spdlog::warn("{} has no effect without {}", flag, without);
   if (o.plain && shards)
     spdlog::warn("--shard has no effect with --plain");
+  if (o.plain && o.order.order != usual.order.order)
+    spdlog::warn("--order has no effect with --plain");
   const bool fp16 =
     o.optimisation.dtype == "fp16" || o.optimisation.autocast == "fp16";
   if (fp16 && !o.numerics.loss_scale.dynamic
