@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 
 #include "../run_program.hpp"
@@ -7,11 +6,12 @@
 using troupe::testing::run_program;
 
 TEST_CASE("texts are tokenized and decoded") {
-  if (run_program("python3 -c 'import tokenizers'").exit_code != 0)
+  const std::string python =
+    "PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=" TROUPE_READERS "/python python3 ";
+  if (run_program(python + "-c 'import tokenizers'").exit_code != 0)
     SKIP("needs python3 with the package tokenizers");
-  const auto run = run_program(fmt::format(
-    "PYTHONDONTWRITEBYTECODE=1 python3 {}/tests/scripts/tokenize_test.py",
-    TROUPE_SOURCE_DIR));
+  const auto run =
+    run_program(python + TROUPE_SOURCE_DIR + "/tests/scripts/tokenize_test.py");
   INFO(run.output);
   CHECK(run.exit_code == 0);
 }
