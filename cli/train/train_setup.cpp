@@ -133,6 +133,10 @@ void warn_of_idle_flags(const train_options& o) {
     spdlog::warn("--shard has no effect with --plain");
   if (o.plain && o.order.order != usual.order.order)
     spdlog::warn("--order has no effect with --plain");
+}
+
+/// Warns of flags that do what is hardly meant.
+void warn_of_odd_flags(const train_options& o) {
   const bool fp16 =
     o.optimisation.dtype == "fp16" || o.optimisation.autocast == "fp16";
   if (fp16 && !o.numerics.loss_scale.dynamic
@@ -140,7 +144,7 @@ void warn_of_idle_flags(const train_options& o) {
     spdlog::warn(
       "small gradients underflow to 0 in fp16; use --dynamic-loss-scale, or a "
       "--loss-scale");
-  if (parts.offload.given() && on_cpu)
+  if (o.partition.offload.given() && o.devices.device == "cpu")
     spdlog::warn(
       "--offload-activations saves no memory on a CPU, where host and device "
       "memory are the same; use it with --device cuda");
@@ -298,6 +302,7 @@ train_setup make_setup(const train_options& o) {
                                            : parts.schedule,
                   parts.shape.breadth);
   warn_of_idle_flags(o);
+  warn_of_odd_flags(o);
   warn_of_bytes(o);
   run.sharding = sharding_of(o);
   run.numerics = numerics_for(o, setup.model);
