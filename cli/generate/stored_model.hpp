@@ -22,9 +22,9 @@ bool is_tensor_file(const std::string& path);
 /// `invalid_checkpoint`.
 parameter_list stored_tensors(const std::string& path, bool optimizer = false);
 
-/// A model's name and options as texts, for manifests and files' metadata.
-/// With adapters, `base_text` is the fingerprint of the frozen weights.
+/// The text that tells the frozen weights below adapters: their fingerprint.
 constexpr auto base_text = "base-fingerprint";
+/// A model's name and options as texts, for manifests and files' metadata.
 std::map<std::string, std::string> model_texts(const model_flags& flags,
                                                const text_batch_options& data,
                                                const built_model& model);
