@@ -46,19 +46,36 @@ struct seen_plans {
   }
 };
 
+/// A run that steps in a thread of its own until the end of its scope.
+struct live_run {
+  live_run(trainer_options options, std::int32_t microbatches)
+    : run(model_g(), std::move(options)), orders(run, 0) {
+    run.attach(orders.watch());
+    run.attach(seen.watch());
+    steps = std::thread([this, microbatches] {
+      while (!stops)
+        run.step(source_g(microbatches));
+    });
+  }
+  ~live_run() {
+    stops = true;
+    steps.join();
+    run.finish_monitors();
+  }
+
+  trainer run;
+  const replanner orders;
+  seen_plans seen;
+  std::atomic<bool> stops = false;
+  std::thread steps;
+};
+
 }  // namespace
 
 TEST_CASE("an order is tried, and kept if its steps are faster") {
-  trainer run(model_g(), options_g(2, 2));
-  const replanner orders(run, 0);
-  seen_plans seen;
-  run.attach(orders.watch());
-  run.attach(seen.watch());
-  std::atomic<bool> stops = false;
-  std::thread steps([&] {
-    while (!stops)
-      run.step(source_g(2));
-  });
+  live_run live(options_g(2, 2), 2);
+  const auto& orders = live.orders;
+  auto& seen = live.seen;
   CHECK(seen.reaches("1f1b", 8));
   const auto take = [&](const std::string& before, const std::string& name,
                         bool force) {
@@ -83,28 +100,13 @@ TEST_CASE("an order is tried, and kept if its steps are faster") {
   CHECK(same.uncertainty >= 0.05);
   const auto back = take("zb_h1", "gpipe", false);
   CHECK((back.trial_steps >= 8 || back.then == back.predicted));
-  stops = true;
-  steps.join();
-  run.finish_monitors();
 }
 
 TEST_CASE("a run with overlapped pairs and two copies of each stage searches") {
   auto options = options_g(2, 4);
   options.schedule = make_schedule("dualpipe", {.ranks = 2, .microbatches = 4});
-  trainer run(model_g(), options);
-  const replanner orders(run, 0);
-  seen_plans seen;
-  run.attach(orders.watch());
-  run.attach(seen.watch());
-  std::atomic<bool> stops = false;
-  std::thread steps([&] {
-    while (!stops)
-      run.step(source_g(4));
-  });
-  CHECK(seen.reaches("dualpipe", 8));
-  CHECK_NOTHROW(orders.search());
-  CHECK(seen.count("dualpipe with split backwards") >= 3);
-  stops = true;
-  steps.join();
-  run.finish_monitors();
+  live_run live(options, 4);
+  CHECK(live.seen.reaches("dualpipe", 8));
+  CHECK_NOTHROW(live.orders.search());
+  CHECK(live.seen.count("dualpipe with split backwards") >= 3);
 }
