@@ -12,6 +12,7 @@
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
+#include "troupe/engine/data/mapped_file.hpp"
 #include "troupe/engine/models/model_folder.hpp"
 
 namespace troupe::cli {
@@ -218,7 +219,11 @@ std::map<std::string, std::string> model_texts(const model_flags& flags,
       texts.emplace("lora-rank", std::to_string(flags.choices.lora.rank));
       texts.emplace("lora-alpha", fmt::format("{}", flags.choices.lora.alpha));
       texts.emplace("lora-modules", flags.choices.lora.modules);
-      texts.emplace(base_text, model.folder->fingerprint());
+      std::string weights;
+      for (const auto& path : model.folder->files())
+        if (path.ends_with(".safetensors"))
+          weights += content_text(path) + "\n";
+      texts.emplace(base_text, std::move(weights));
     }
     return texts;
   }

@@ -22,8 +22,9 @@ bool is_tensor_file(const std::string& path);
 /// `invalid_checkpoint`.
 parameter_list stored_tensors(const std::string& path, bool optimizer = false);
 
-/// The text that tells the frozen weights below adapters: their fingerprint.
-constexpr auto base_text = "base-fingerprint";
+/// The text for the frozen weights below adapters: sizes and hashes of the
+/// files that hold them, as `content_text` gives.
+constexpr auto base_text = "base-weights";
 /// A model's name and options as texts, for manifests and files' metadata.
 std::map<std::string, std::string> model_texts(const model_flags& flags,
                                                const text_batch_options& data,

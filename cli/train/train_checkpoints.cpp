@@ -143,8 +143,8 @@ void require_same_model(const stored_checkpoint& from,
       require_same_config(then->second, now, from.folder());
     else if (name == base_text && then->second != now)
       fail(error_code::invalid_checkpoint,
-           "{}: its adapters were trained on other weights than those of "
-           "--model {}; give the folder that they were trained on",
+           "{}: its adapters were trained on other files of weights than those "
+           "of --model {}; give the folder that they were trained on",
            from.folder(), printable(options.model.name));
     else
       require(name, then->second, now);

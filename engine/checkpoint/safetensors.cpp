@@ -5,7 +5,6 @@
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/isinf.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
@@ -196,12 +195,6 @@ std::string safetensors_file::digest() const {
   return sum.digest();
 }
 
-std::string safetensors_file::first_bytes(const safetensors_entry& entry,
-                                          std::size_t most) const {
-  return bytes_of(file_, data_begin_ + entry.begin,
-                  std::min<std::size_t>(most, entry.end - entry.begin));
-}
-
 void safetensors_files::add(const std::string& path) {
   files_.push_back(std::make_unique<safetensors_file>(path));
   for (const auto& entry : files_.back()->entries())
@@ -233,15 +226,6 @@ const std::string& safetensors_files::path_of(const std::string& name) const {
 at::Tensor safetensors_files::read(const std::string& name) const {
   const auto& from = places_.at(name);
   return from.file->read(*from.entry);
-}
-
-std::string safetensors_files::fingerprint() const {
-  std::string all;
-  for (const auto& [name, from] : places_)
-    all += fmt::format("{} {} {}\n{}\n", name, c10::toString(from.entry->dtype),
-                       fmt::join(from.entry->shape, ","),
-                       from.file->first_bytes(*from.entry, 64));
-  return sha256_of(std::as_bytes(std::span(all)));
 }
 
 bool safetensors_files::same_bytes(const std::string& name,

@@ -48,9 +48,6 @@ class safetensors_file {
   at::Tensor read(const safetensors_entry& entry) const;
   /// Of the whole file, read in pieces. Throws as `read`.
   std::string digest() const;
-  /// The first bytes of a tensor, at most `most`. Throws as `read`.
-  std::string first_bytes(const safetensors_entry& entry,
-                          std::size_t most) const;
 
  private:
   input_file file_;
@@ -76,9 +73,6 @@ class safetensors_files {
   /// The file of a tensor that there is; a copy of it.
   const std::string& path_of(const std::string& name) const;
   at::Tensor read(const std::string& name) const;
-  /// The SHA-256 of the names, types, shapes and first 64 bytes of the tensors:
-  /// tells fine-tuned weights from others without reading them all.
-  std::string fingerprint() const;
   /// Reads both in pieces of 16 MiB. Throws as `read`.
   bool same_bytes(const std::string& name, const std::string& other) const;
 

@@ -31,10 +31,6 @@ class model_folder {
   /// The text of config.json.
   const std::string& config() const { return config_; }
   const decoder_options& options() const { return options_; }
-  /// Of its weights; empty from scratch.
-  std::string fingerprint() const {
-    return weights_ ? weights_->fingerprint() : std::string();
-  }
   /// The files that the model is read from.
   std::vector<std::string> files() const;
   /// Each layer reads its weights from the files as it is made, or draws fresh

@@ -160,7 +160,7 @@ TEST_CASE("adapters resume with the weights that they were trained on") {
         == 0);
   const auto resume = "train --steps 4 --resume auto" + flags + " --model ";
   at.refused(resume + other,
-             "were trained on other weights than those of "
+             "were trained on other files of weights than those of "
              "--model "
                + other);
   at.refused("train --steps 4 --resume auto --checkpoints "
