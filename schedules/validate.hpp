@@ -19,8 +19,8 @@ using op_locator =
 
 /// Throws `error` (invalid_argument) unless a size is in 1..most.
 void check_size(std::string_view what, std::int32_t value, std::int32_t most);
-/// Throws `error` (invalid_argument) unless all sizes are in range, and each copy
-/// of a stage has one of the ranks.
+/// Throws `error` (invalid_argument) unless all sizes are in range, and each
+/// copy of a stage has one of the ranks.
 void check_sizes(const placement& placement, std::int32_t microbatches,
                  std::int32_t slices);
 
