@@ -16,9 +16,8 @@ the program on their folders and compares:
 - `adapter`: PEFT loads it, and merged by PEFT its logits are those of the model that
   the program merged, within 1e-5 of the largest;
 - `bf16`: rows' losses of the model in bf16. Against those of its weights in fp32, the
-  program may be off by at most 1.5 times as much as the package in bf16, in the mean of
-  all rows of a type (a median of so few varies by chance alone, as does a mean square
-  where rounding chooses another expert).
+  program may be off by at most 1.5 times as much as the package in bf16, in the median
+  of all rows of a type (in some, rounding chooses another expert).
 
 Prints a line for each case, and ends with 1 if anything differs. Another --seed draws
 other models.
@@ -336,7 +335,7 @@ def main():
     for kind in given.types or TYPES:
         results = [compare(given.program, kind, k, given.seed) for k in range(CASES)]
         errors = [each for _, each in results if each is not None]
-        ours, theirs = np.mean(np.hstack(errors or [[[0], [0]]]), 1)
+        ours, theirs = np.median(np.hstack(errors or [[[0], [0]]]), 1)
         close = ours <= BF16_RATIO * theirs
         failed += sum(not passed for passed, _ in results) + (not close)
         cases += len(results)
