@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -15,6 +16,7 @@
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/engine/launch/local_launcher.hpp"
+#include "troupe/engine/transport/own_folder.hpp"
 
 namespace troupe::cli {
 
@@ -73,6 +75,9 @@ local_launch launch_of(const CLI::App& app, const launch_settings& settings) {
 void launch(const CLI::App& app, const launch_settings& settings) {
   drop_closed_output();
   auto what = launch_of(app, settings);
+  // Before the processes do, so that all find the same.
+  if (const auto own = find_own_folder(); !own.trouble.empty())
+    spdlog::warn("sockets are in {}, as {}", own.path, own.trouble);
   signal_watch signals;
   std::atomic<int> signal = 0;
   what.signal = &signal;

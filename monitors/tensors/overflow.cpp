@@ -56,6 +56,12 @@ class overflow_state {
     conclude(failure.source, ending::failed);
   }
   void see(const dropped_event&) { ops_.clear(); }
+  std::int64_t kept_bytes() const {
+    std::int64_t bytes = 0;
+    for (const auto& op : before_)
+      bytes += static_cast<std::int64_t>(sizeof(op)) + op.held_bytes();
+    return bytes;
+  }
 
  private:
   enum class ending : std::uint8_t { whole, overflowed, failed };
