@@ -171,13 +171,16 @@ chosen_monitor chosen(const std::string& spec) {
 /// Has a monitor of somebody else's write in a new folder, if it writes.
 void write_elsewhere(const entry& kind, settings& given,
                      const std::function<std::string()>& new_folder) {
+  for (const auto& each : kind.outputs)
+    if (each.key)
+      given.require_no_place(each.key);
   std::string folder;
   for (const auto& [key, below, file] : kind.outputs) {
     if (!key || (*file && !given.has(key)))
       continue;
     if (folder.empty())
       folder = new_folder();
-    given.place(key, folder + file);
+    given.set(key, folder + file);
   }
 }
 

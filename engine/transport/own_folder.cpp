@@ -81,11 +81,13 @@ own_folder find_own_folder(const folder_places& places) {
 }
 
 std::vector<std::string> own_folders(const folder_places& places) {
-  auto all = further_folders(places.prefix);
-  for (const auto& folder : places.usual)
+  for (const auto& folder : places.usual) {
     if (trouble_with(folder).empty())
-      all.push_back(folder);
-  return all;
+      return {folder};
+    if (::access(folder.c_str(), F_OK) != 0 && errno == ENOENT)
+      return {};  // it would be made
+  }
+  return further_folders(places.prefix);
 }
 
 }  // namespace troupe

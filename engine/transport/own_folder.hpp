@@ -28,7 +28,7 @@ struct own_folder {
 /// starts the others. Throws `io` if none can be made.
 own_folder find_own_folder(const folder_places& places = usual_places());
 
-/// All folders there that are this user's. Makes none.
+/// Those that `find_own_folder` finds, or may have found before. Makes none.
 std::vector<std::string> own_folders(
   const folder_places& places = usual_places());
 

@@ -31,6 +31,8 @@ json answer_of(const Make& make) {
   }
 }
 
+/// One after the other, each for as long as a trial: who asks keeps a place.
+constexpr int most_replans = 8;
 /// Bytes that a monitor of a client that only watches may hold.
 constexpr auto held_by_watchers = std::int64_t{64} << 20;
 
@@ -41,7 +43,8 @@ attached_monitors::attached_monitors(job_operations operations,
   : operations_(std::make_shared<const job_operations>(std::move(operations))),
     folder_(folder.empty() ? nullptr
                            : std::make_shared<const attach_folder>(folder)),
-    log_(std::make_shared<limited_log>()) {}
+    log_(std::make_shared<limited_log>()),
+    replans_(std::make_shared<std::atomic<int>>(0)) {}
 
 request_reply attached_monitors::answer(const requesting_client& who,
                                         const json& request) {
@@ -102,9 +105,17 @@ request_reply attached_monitors::replan(const requesting_client& who,
   if (!operations_->replan)
     throw error(error_code::invalid_argument,
                 "this job does not support replanning");
+  if (*replans_ >= most_replans)
+    fail(error_code::transport,
+         "{} requests to replan the job wait already; try again later",
+         most_replans);
+  // Counts until it was answered, or is dropped.
+  const std::shared_ptr<void> counted(nullptr,
+                                      [count = replans_](void*) { --*count; });
+  ++*replans_;
   request_reply made;
   made.searches = true;
-  made.slow = [operations = operations_, request] {
+  made.slow = [operations = operations_, request, counted] {
     return answer_of([&] { return operations->replan(request); });
   };
   return made;

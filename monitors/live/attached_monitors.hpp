@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -117,6 +118,7 @@ class attached_monitors {
   const std::shared_ptr<const job_operations> operations_;
   const std::shared_ptr<const attach_folder> folder_;  // null: none
   const std::shared_ptr<limited_log> log_;
+  const std::shared_ptr<std::atomic<int>> replans_;  // asked for, not answered
   std::map<std::int64_t, entry> entries_;
   std::int64_t next_ = 0;
 };

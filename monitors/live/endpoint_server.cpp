@@ -125,7 +125,11 @@ struct endpoint_server::impl {
   void admit(session& who) {
     if (closing)
       fail(error_code::transport, "the run is over");
-    if (clients.size() >= clients_allowed)
+    // Some places are left for those who may detach the others' monitors.
+    const auto allowed = who.right() == access_right::control
+                           ? clients_allowed
+                           : clients_allowed - clients_allowed / 4;
+    if (clients.size() >= allowed)
       fail(error_code::transport, "there are already {} clients",
            clients.size());
     const auto own = who.shared_from_this();

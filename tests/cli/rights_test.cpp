@@ -90,13 +90,18 @@ TEST_CASE("a token for watching is no shell, and changes no file") {
   const auto kept = at.control("attach", "timeline --trace --svg --keep");
   INFO(kept.output);
   CHECK(kept.exit_code == 0);
-  CHECK_THAT(kept.output, ContainsSubstring(at.attached + "/timeline-1-1"));
+  // Its last line.
+  const auto id = kept.output.substr(
+    kept.output.find_last_of('\n', kept.output.size() - 2) + 1);
+  const auto made =
+    at.attached + "/timeline-" + id.substr(0, id.size() - 1) + "-1";
+  CHECK_THAT(kept.output, ContainsSubstring(made));
   const auto top = at.watch("top", "--once");
   CHECK_THAT(top.output, ContainsSubstring("__command_.csv"));
-  check_refused(at.watch("detach", "1"), "may watch the job");
-  CHECK(at.control("detach", "1").exit_code == 0);
+  check_refused(at.watch("detach", id), "may watch the job");
+  CHECK(at.control("detach", id).exit_code == 0);
   for (const auto* name : {"timeline.svg", "trace.json"}) {
-    const auto written = content(at.attached + "/timeline-1-1/" + name);
+    const auto written = content(made + "/" + name);
     CHECK_THAT(written, ContainsSubstring("__command_.csv"));
     CHECK(written.find("$(") == std::string::npos);
   }

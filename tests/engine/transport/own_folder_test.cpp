@@ -45,6 +45,10 @@ TEST_CASE("the usual folder is made for its owner alone") {
     CHECK(mode_of(found.path) == 0700);
   }
   CHECK(own_folders(places) == places.usual);
+  // Also beside one of a time when the usual one could not be used.
+  std::filesystem::create_directory(folder / "troupe-1-abcdef");
+  ::chmod((folder / "troupe-1-abcdef").c_str(), 0700);
+  CHECK(own_folders(places) == places.usual);
 }
 
 TEST_CASE("a folder that others can enter is not used") {

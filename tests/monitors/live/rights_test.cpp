@@ -4,7 +4,11 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <atomic>
 #include <filesystem>
+#include <memory>
+#include <thread>
+#include <vector>
 
 #include "../../files.hpp"
 #include "../../says.hpp"
@@ -102,6 +106,57 @@ TEST_CASE("the token to control allows all that clients can ask for") {
   controller.attach("stability", true);
   CHECK(controller.request({{"do", "replan"}, {"schedule", "1f1b"}})["taken"]
         == true);
+}
+
+TEST_CASE("watchers leave places for those who may control the job") {
+  const guarded_job at;
+  std::vector<std::unique_ptr<live_client>> watchers;
+  const auto more = [&](const std::string& token) {
+    watchers.push_back(
+      std::make_unique<live_client>(at.server->where(), token));
+  };
+  for (int i = 0; i < 48; ++i)
+    more(tokens.watch);
+  CHECK_THROWS_MATCHES(more(tokens.watch), error, says("already 48 clients"));
+  CHECK_NOTHROW(more(tokens.control));
+}
+
+TEST_CASE("requests to replan wait in a bounded number") {
+  std::atomic<bool> may_end = false;
+  faked_job job;
+  const temporary_folder folder;
+  endpoint_options options;
+  options.operations = job.operations();
+  options.operations.replan = [&](const nlohmann::json&) {
+    while (!may_end)
+      std::this_thread::yield();
+    return nlohmann::json::object();
+  };
+  endpoint_server server("unix:" + (folder / "s"), std::move(options));
+  std::vector<std::unique_ptr<stranger>> asking;
+  for (int i = 0; i < 8; ++i) {
+    asking.push_back(std::make_unique<stranger>(server.where()));
+    asking.back()->say(frame_bytes(live_type::hello, "{}")
+                       + frame_bytes(live_type::request, R"({"do":"replan"})"));
+  }
+  live_client client(server.where());
+  const auto refused = [&] {
+    try {
+      client.request({{"do", "replan"}});
+    } catch (const error& why) {
+      return std::string(why.what()).find("8 requests to replan")
+             != std::string::npos;
+    }
+    return false;
+  };
+  // Those before may still be on their way.
+  REQUIRE(becomes([&] {
+    return client.request({{"do", "info"}}).is_object();
+  }));
+  for (auto& each : asking)
+    each->listen(0.05);
+  CHECK(refused());
+  may_end = true;
 }
 
 TEST_CASE("a watcher's monitor ends itself where it would stop the run") {
