@@ -78,8 +78,7 @@ TEST_CASE("a token for watching is no shell, and changes no file") {
   const auto replan = "--force --schedule '" + order + "'";
   CHECK(at.watch("top", "--once").exit_code == 0);
   check_refused(at.watch("replan", replan), "may watch the job");
-  check_refused(at.watch("attach", "timeline:svg=" + at.text),
-                "may watch the job");
+  check_refused(at.watch("attach", "timeline --svg"), "may watch the job");
   check_refused(at.watch("attach", "stability --keep"), "may watch the job");
   // Nor does control let a client choose a file, or what is in it.
   check_refused(at.control("attach", "timeline:svg=" + at.text),
@@ -91,10 +90,10 @@ TEST_CASE("a token for watching is no shell, and changes no file") {
   INFO(kept.output);
   CHECK(kept.exit_code == 0);
   // Its last line.
-  const auto id = kept.output.substr(
-    kept.output.find_last_of('\n', kept.output.size() - 2) + 1);
-  const auto made =
-    at.attached + "/timeline-" + id.substr(0, id.size() - 1) + "-1";
+  const auto end = kept.output.size() - 1;
+  const auto from = kept.output.find_last_of('\n', end - 1) + 1;
+  const auto id = kept.output.substr(from, end - from);
+  const auto made = at.attached + "/timeline-" + id + "-1";
   CHECK_THAT(kept.output, ContainsSubstring(made));
   const auto top = at.watch("top", "--once");
   CHECK_THAT(top.output, ContainsSubstring("__command_.csv"));
