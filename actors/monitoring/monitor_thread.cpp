@@ -2,7 +2,6 @@
 
 #include <c10/core/StorageImpl.h>
 #include <fmt/format.h>
-#include <malloc.h>
 #include <time.h>
 
 #include <chrono>
@@ -14,6 +13,7 @@
 
 #include "troupe/actors/monitoring/warn_of.hpp"
 #include "troupe/engine/device/clock.hpp"
+#include "troupe/engine/device/freed_memory.hpp"
 #include "troupe/engine/device/thrown.hpp"
 
 namespace troupe {
@@ -305,7 +305,7 @@ void monitor_thread::run(const std::shared_ptr<state>& shared) {
   shared->what.kept_bytes = nullptr;
   // Many small pieces, which the allocator would keep otherwise.
   if (kept_much)
-    ::malloc_trim(0);
+    return_freed_memory();
   lock.lock();
   shared->done = true;
   shared->changed.notify_all();
