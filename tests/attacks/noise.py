@@ -32,7 +32,7 @@ def live_frame(kind, content):
 
 
 HELLO = live_frame(1, {})
-SPECS = ["gap:interval=1", "overflow:frames=1000000000", "stability:window=1000000000",
+SPECS = ["gap:interval=1", "overflow:frames=1000", "stability:window=1000000000",
          "retro:steps=300,nonfinite=false", "timeline:svg=/etc/passwd,trace=true",
          "gradient_dump", "budget:share=1", "throughput:interval=-1", "gap:match=" + "x,*," * 900,
          "overflow:trace=0,1,2,99999999999999999999", "timeline:trace=true,steps=64"]

@@ -29,7 +29,7 @@ std::vector<monitor> hoarders(const temporary_folder& folder,
     retro_monitor(
       {.folder = folder / "", .steps = 1'000'000'000, .nonfinite = false},
       nowhere),
-    overflow_monitor({.frames = 1'000'000'000}, nowhere),
+    overflow_monitor({.frames = 1000}, nowhere),
     stability_monitor({.window = 1'000'000'000, .rolling = 1'000'000'000},
                       nowhere),
     timeline_monitor({.trace = folder / "trace", .steps = 1'000'000'000})};
