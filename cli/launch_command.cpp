@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 #include <poll.h>
 #include <signal.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <condition_variable>
@@ -20,6 +21,7 @@
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/engine/launch/local_launcher.hpp"
+#include "troupe/engine/transport/own_folder.hpp"
 
 namespace troupe::cli {
 
@@ -134,6 +136,9 @@ std::shared_ptr<signal_queue> forward_signals(signal_watch& signals) {
 void launch(const CLI::App& app, const launch_settings& settings) {
   drop_closed_output();
   auto what = launch_of(app, settings);
+  // Before the processes do, so that all find the same.
+  if (const auto own = find_own_folder(); !own.trouble.empty())
+    spdlog::warn("sockets are in {}, as {}", own.path, own.trouble);
   signal_watch signals(watched_signals::with_suspend);
   const auto queue = forward_signals(signals);
   what.next_signal = [queue] { return queue->take(); };

@@ -64,7 +64,7 @@ void live_options::add_to(CLI::App& command) {
 
 void live_options::add_token_to(CLI::App& command) {
   add_value(command, "--token-file FILE", token_file,
-            "file with the job's secret");
+            "file with one of the job's secrets: to watch or to control it");
 }
 
 void live_options::take_endpoint(std::vector<std::string>& words) {

@@ -30,8 +30,8 @@ namespace {
 
 /// Settings that may differ between processes.
 constexpr std::string_view own_settings =
-  "announce certificates costs-out dashboard dashboard-save "
-  "dashboard-token-file endpoint "
+  "announce attach-folder certificates costs-out dashboard dashboard-save "
+  "dashboard-token-file endpoint endpoint-control-token-file "
   "endpoint-token-file job-token-file listen log-json log-level "
   "max-shard-size monitor order-log patience rendezvous replan-every "
   "save-adapter save-dtype save-initial save-model save-parameters sink "

@@ -8,8 +8,10 @@
 #include <nlohmann/json.hpp>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/cli/live/live_options.hpp"
 #include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/own_folder.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/monitors/live/live_trust.hpp"
 #include "troupe/monitors/live/serve.hpp"
@@ -189,7 +191,7 @@ schedule order_of(const json& request, const plan& current) {
                           .microbatches = current.microbatches,
                           .slices = current.slices});
   const auto text = field<std::string>(request, "text");
-  const auto source = field<std::string>(request, "source");
+  const auto source = printable(field<std::string>(request, "source"));
   return is_text_form(text) ? from_text_form(text, source)
                             : from_csv(text, source);
 }
@@ -215,16 +217,27 @@ json replan(const replanner& orders, const plan& current, const json& request) {
           {"trial_steps", found.trial_steps}};
 }
 
+access_tokens tokens_of(const access_options& options) {
+  return {read_token(options.endpoint_token_file),
+          read_token(options.endpoint_control_token_file)};
+}
+
 /// Makes monitors of specs, for clients; the run must outlive them.
 decltype(job_operations::make) factory_for(trainer& run,
                                            const train_setup& setup) {
-  return [context = context_of(run, setup, nullptr)](
-           const std::string& spec, const sink_pointer& sink,
-           const job_operations::printer& print) {
+  return [context =
+            context_of(run, setup, nullptr)](const wanted_monitor& wanted) {
     auto of_client = context;
-    of_client.sink = sink;
-    of_client.print = print;
-    return make_monitor(spec, of_client);
+    of_client.sink = wanted.sink;
+    of_client.print = wanted.print;
+    of_client.folder = wanted.folder;
+    of_client.observe_every =
+      [right = wanted.right, all = context.observe_every](std::int64_t steps) {
+        require_right(right, access_right::control,
+                      "to limit what other monitors see");
+        all(steps);
+      };
+    return make_monitor(wanted.spec, of_client);
   };
 }
 
@@ -233,7 +246,8 @@ std::unique_ptr<endpoint_server> serve(trainer& run, const std::string& address,
                                        const train_setup& setup,
                                        const replanner* orders) {
   endpoint_options serving;
-  serving.token = read_token(options.access.endpoint_token_file);
+  serving.tokens = tokens_of(options.access);
+  serving.attach_folder = options.access.attach_folder;
   serving.operations =
     operations_of(run, factory_for(run, setup), options.steps);
   if (orders)
@@ -241,21 +255,25 @@ std::unique_ptr<endpoint_server> serve(trainer& run, const std::string& address,
       return replan(*orders, *run.shared_plan(), what);
     };
   auto server = std::make_unique<endpoint_server>(address, std::move(serving));
+  const auto& file = options.access.endpoint_token_file.empty()
+                       ? options.access.endpoint_control_token_file
+                       : options.access.endpoint_token_file;
   spdlog::info("attach with: troupe top {}{}", server->where(),
-               options.access.endpoint_token_file.empty()
-                 ? ""
-                 : " --token-file " + options.access.endpoint_token_file);
+               file.empty() ? "" : " --token-file " + file);
   return server;
 }
 
 }  // namespace
 
 void require_endpoint(const access_options& options) {
-  const auto token = read_token(options.endpoint_token_file);
+  const auto tokens = tokens_of(options);
+  require_legal(tokens);
+  if (!options.attach_folder.empty())
+    attach_folder(options.attach_folder);
   if (options.endpoint.empty() || options.endpoint == "none")
     return;
   const auto where = parse_endpoint(options.endpoint);
-  live_trust(where, token);
+  trust_of_job(where, tokens);
   const auto folder = std::filesystem::path(where.path).parent_path();
   std::error_code trouble;
   if (!folder.empty() && !std::filesystem::is_directory(folder, trouble))
@@ -272,6 +290,8 @@ std::unique_ptr<endpoint_server> open_endpoint(trainer& run,
   if (!options.access.endpoint.empty())
     return serve(run, options.access.endpoint, options, setup, orders);
   try {
+    if (const auto own = find_own_folder(); !own.trouble.empty())
+      spdlog::warn("the endpoint is in {}, as {}", own.path, own.trouble);
     return serve(run, own_socket(std::to_string(::getpid())), options, setup,
                  orders);
   } catch (const error& reason) {

@@ -317,9 +317,14 @@ void add_access_flags(CLI::App& app, access_options& o) {
             "where clients attach: unix:PATH, tcp:HOST:PORT (port 0: any) or "
             "none; by default a private socket, which is logged")
     ->default_str(description("the user's own socket"));
-  app.add_option(
-    "--endpoint-token-file", o.endpoint_token_file,
-    "file with a secret that clients must present; required for tcp");
+  app.add_option("--endpoint-token-file", o.endpoint_token_file,
+                 "file with a secret of clients that may watch the run");
+  app.add_option("--endpoint-control-token-file", o.endpoint_control_token_file,
+                 "file with another secret, of clients that may also control "
+                 "it; tcp requires one of the two");
+  app.add_option("--attach-folder", o.attach_folder,
+                 "folder where monitors that clients attach write their files; "
+                 "by default they can't");
   app.add_option("--dashboard", o.dashboard,
                  "serve a page that shows the run at HOST:PORT, such as "
                  "127.0.0.1:8080 (port 0: any); the address is logged");

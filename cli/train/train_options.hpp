@@ -104,8 +104,9 @@ struct checkpoint_options {
 /// Attaching during the run.
 struct access_options {
   std::string endpoint;  // empty: the default one
-  std::string endpoint_token_file;
-  std::string dashboard;  // empty: none
+  std::string endpoint_token_file, endpoint_control_token_file;
+  std::string attach_folder;  // empty: attached monitors write no files
+  std::string dashboard;      // empty: none
   std::string dashboard_token_file;
   std::string dashboard_save;  // a file for the last page
 };
