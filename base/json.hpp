@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <concepts>
@@ -65,9 +67,11 @@ std::string json_kind() {
   else if constexpr (std::integral<T>)
     return "a whole number in range";
   else if constexpr (requires { typename T::mapped_type; })
-    return "an object, each value " + json_kind<typename T::mapped_type>();
+    return fmt::format("an object, each value {}",
+                       json_kind<typename T::mapped_type>());
   else
-    return "a list, each item " + json_kind<typename T::value_type>();
+    return fmt::format("a list, each item {}",
+                       json_kind<typename T::value_type>());
 }
 
 /// The value as it stands there; none if it is of another kind, or if the type

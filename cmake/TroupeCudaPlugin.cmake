@@ -15,7 +15,7 @@ target_include_directories(troupe_cuda_kernels PRIVATE ${troupe_include})
 target_link_libraries(troupe_cuda_kernels PRIVATE cuda::runtime)
 target_compile_options(troupe_cuda_kernels PRIVATE
   --expt-relaxed-constexpr --fmad=false --threads=2
-  "-Xcompiler=-Wall,-Wextra,-Wshadow=local"
+  "-Xcompiler=-Wall,-Wextra$<$<CXX_COMPILER_ID:GNU>:,-Wshadow=local>"
   $<$<BOOL:${TROUPE_WERROR}>:--Werror=all-warnings>)
 
 # RPATH rather than RUNPATH, as it also applies to these libraries' own

@@ -25,9 +25,19 @@ if(NOT TROUPE_PLAN_ONLY)
   endif()
   find_package(CAF 0.18.7 REQUIRED COMPONENTS core
     HINTS ${TROUPE_CACHE}/${caf_folder})
+  if(NOT Boost_DIR AND NOT BOOST_ROOT AND EXISTS ${TROUPE_CACHE}/headers/include/boost)
+    set(BOOST_ROOT ${TROUPE_CACHE}/headers)
+  endif()
   find_package(Boost 1.81 REQUIRED)  # headers only
   find_package(OpenSSL 3 REQUIRED)
-  find_package(tomlplusplus REQUIRED)
+  find_package(tomlplusplus QUIET)
+  if(NOT TARGET tomlplusplus::tomlplusplus)
+    find_path(TOMLPLUSPLUS_INCLUDE toml++/toml.h REQUIRED
+      HINTS ${TROUPE_CACHE}/headers/include)
+    add_library(tomlplusplus::tomlplusplus INTERFACE IMPORTED)
+    target_include_directories(tomlplusplus::tomlplusplus
+      INTERFACE ${TOMLPLUSPLUS_INCLUDE})
+  endif()
   find_library(TCMALLOC_LIBRARY
     NAMES tcmalloc_minimal libtcmalloc_minimal.so.4)
 endif()

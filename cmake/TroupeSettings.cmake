@@ -21,8 +21,8 @@ add_library(troupe_flags INTERFACE)
 # Makes LibTorch's headers include only the operators that they use.
 target_compile_definitions(troupe_flags INTERFACE AT_PER_OPERATOR_HEADERS)
 target_compile_options(troupe_flags INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow=local -Wnon-virtual-dtor
-  -Wcast-qual $<$<BOOL:${TROUPE_WERROR}>:-Werror>)
+  -Wall -Wextra -Wpedantic $<$<CXX_COMPILER_ID:GNU>:-Wshadow=local>
+  -Wnon-virtual-dtor -Wcast-qual $<$<BOOL:${TROUPE_WERROR}>:-Werror>)
 
 # Several sources of a target compile as one, as they include the same headers: a
 # cold build takes half the time. Without it an edited source compiles alone.
@@ -64,7 +64,8 @@ if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
     CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
     ${CCACHE_PROGRAM})
-  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
+  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>
+    "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
 endif()
 
 find_program(MOLD_PROGRAM mold)

@@ -5,6 +5,7 @@ shopt -s inherit_errexit
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
 cache="${TROUPE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/troupe}"
 started=$SECONDS
+PATH="$cache/tools/bin:$PATH"  # what set-up got for an older system
 
 say() { printf '%s: %s\n' "${0##*/}" "$*"; }
 
@@ -26,6 +27,28 @@ timed() {
 
 total_time() { say "done in $((SECONDS - started)) s"; }
 
+# Of the compilers $CXX, else the system's c++ and those beside it, the first one
+# that is new enough.
+compiler() {
+  local name names=(c++ g++-{12..15} clang++-{16..19})
+  if [[ -n ${CXX:-} ]]; then names=("$CXX"); fi
+  for name in "${names[@]}"; do
+    "$name" -E -x c++ - >/dev/null 2>&1 <<'END' && echo "$name" && return
+#if defined(__clang__) ? __clang_major__ < 16 : __GNUC__ < 12
+#error too old
+#endif
+END
+  done
+  return 1
+}
+
+use_compiler() {
+  local found
+  found=$(compiler) || die "no compiler is new enough: install g++ 12 or later" \
+    "or clang 16 or later, or export CXX"
+  export CXX=$found
+}
+
 jobs() { echo "${TROUPE_JOBS:-$(nproc)}"; }
 
 setup_for() { # PRESET
@@ -41,6 +64,7 @@ configure_and_build() { # PRESET [TARGET...]
   shift
   cd "$root"
   if [[ ! -f $folder/build.ninja ]]; then
+    use_compiler
     timed configure cmake --preset "$preset" -Wno-dev --log-level=WARNING
   fi
   timed "build $preset" nice cmake --build "$folder" -j "$(jobs)" \

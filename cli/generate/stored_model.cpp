@@ -46,8 +46,8 @@ class model_finder {
   stored_model find(parameter_list parameters) const {
     if (text("model") == from_folder)
       return of_config(std::move(parameters));
-    const auto& entry =
-      find_model(agreed("model", {}, given("model", wanted_.flags.name)));
+    const auto name = agreed("model", {}, given("model", wanted_.flags.name));
+    const auto& entry = find_model(name);
     tensor_sizes sizes;
     for (const auto& [of, value] : parameters)
       sizes.emplace(of, value.sizes().vec());

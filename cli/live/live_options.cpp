@@ -90,7 +90,7 @@ std::string read_token(const std::string& path) {
 
 void until_signal(live_client& client, const std::function<void()>& part) {
   signal_watch signals;
-  signals.on_signal([&](const char*) {
+  signals.on_end([&](const signal_request&) {
     client.interrupt();
     return std::string{};
   });

@@ -108,6 +108,7 @@ std::vector<used_file> written_by(const train_options& o) {
                              {"--costs-out", o.output.costs_out},
                              {"--log-json", o.output.log_json},
                              {"--order-log", o.order.log},
+                             {"--dashboard-save", o.access.dashboard_save},
                              {"--save-initial", o.output.save_initial},
                              {"--save-parameters", o.output.save_parameters}};
   all.push_back({"--save-model", o.output.save_model, content::fresh});

@@ -16,6 +16,7 @@
 #include "troupe/monitors/live/live_trust.hpp"
 #include "troupe/monitors/live/serve.hpp"
 #include "troupe/monitors/metrics.hpp"
+#include "troupe/monitors/monitor_log.hpp"
 #include "troupe/monitors/progress.hpp"
 #include "troupe/monitors/sinks/http_address.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"
@@ -56,7 +57,7 @@ bool gives_terminal(const train_options& options) {
 /// Logs alerts, unless a terminal's sink prints them.
 sink_pointer log_of_alerts() {
   return callback_sink({}, [](const alert& what) {
-    spdlog::warn("{}: {}", what.monitor, what.text);
+    log_finding(fmt::format("{}: {}", what.monitor, what.text));
   });
 }
 
@@ -77,10 +78,12 @@ void add_default_sinks(std::vector<sink_pointer>& target,
 }
 
 /// The sinks for --sink and the page; alerts go to the log too.
-sink_pointer make_sinks(const train_options& options, const dashboard* page) {
+/// `resumed`: the step from which the run goes on.
+sink_pointer make_sinks(const train_options& options, const dashboard* page,
+                        std::int64_t resumed) {
   std::vector<sink_pointer> all;
   for (const auto& spec : options.output.sink)
-    all.push_back(make_sink(spec));
+    all.push_back(make_sink(spec, resumed));
   add_default_sinks(all, options, page != nullptr);
   if (!gives_terminal(options) && all.size() == options.output.sink.size())
     all.push_back(log_of_alerts());
@@ -110,20 +113,21 @@ void require_monitors(const train_options& options) {
 
 void attach_monitors(trainer& run, const train_options& options,
                      const train_setup& setup, const dashboard* page) {
+  const auto resumed = run.progress().step;
   run.attach(warning_monitor());
   run.attach(of_each_step(progress_monitor(progress_to(options)), options));
   if (!options.output.log_json.empty())
-    run.attach(of_each_step(
-      metrics_monitor(options.output.log_json, run.progress().step > 0),
-      options));
+    run.attach(
+      of_each_step(metrics_monitor(options.output.log_json, resumed), options));
   if (!options.output.timeline.empty() || !options.output.trace.empty())
     run.attach(
       timeline_monitor({options.output.timeline, options.output.trace}));
   if (!options.output.costs_out.empty())
     run.attach(cost_monitor(options.output.costs_out));
   if (!options.order.log.empty())
-    run.attach(order_log_monitor(options.order.log));
-  const auto context = context_of(run, setup, make_sinks(options, page));
+    run.attach(order_log_monitor(options.order.log, resumed));
+  const auto context =
+    context_of(run, setup, make_sinks(options, page, resumed));
   for (const auto& spec : options.output.monitor)
     run.attach(make_monitor(spec, context));
   if (!options.output.sink.empty())
@@ -140,6 +144,9 @@ void require_dashboard(const access_options& options) {
   else if (!options.dashboard_token_file.empty())
     throw error(error_code::invalid_argument,
                 "--dashboard-token-file requires --dashboard HOST:PORT");
+  else if (!options.dashboard_save.empty())
+    throw error(error_code::invalid_argument,
+                "--dashboard-save requires --dashboard HOST:PORT");
 }
 
 std::unique_ptr<dashboard> open_dashboard(const trainer& run,
@@ -154,7 +161,8 @@ std::unique_ptr<dashboard> open_dashboard(const trainer& run,
   auto made = std::make_unique<dashboard>(
     std::move(subject),
     dashboard_options{options.access.dashboard,
-                      read_token(options.access.dashboard_token_file)});
+                      read_token(options.access.dashboard_token_file),
+                      options.access.dashboard_save});
   spdlog::info("dashboard: {}", made->url());
   return made;
 }

@@ -7,6 +7,7 @@
 
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/plan/checks.hpp"
+#include "troupe/cli/signals.hpp"
 #include "troupe/monitors/monitor_spec.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"
 #include "troupe/schedules/builtin.hpp"
@@ -301,6 +302,13 @@ void add_checkpoint_flags(CLI::App& app, checkpoint_options& o) {
     app, "--resume auto|DIR", o.resume,
     "resume from the last intact checkpoint in --checkpoints, if any (auto), "
     "or from this one; ranks, schedule and replicas may differ");
+  add_value(
+    app, "--grace", o.grace,
+    "seconds from a signal to the end of the process: a step that takes "
+    "more than two thirds of them is given up, and the step before it "
+    "is saved; by default what the launcher grants, or 30",
+    number_above(0, 1e6))
+    ->default_val(granted_grace().value_or(usual_grace));
 }
 
 void add_access_flags(CLI::App& app, access_options& o) {
@@ -323,6 +331,8 @@ void add_access_flags(CLI::App& app, access_options& o) {
   app.add_option("--dashboard-token-file", o.dashboard_token_file,
                  "file with a password for the page; required unless HOST is a "
                  "loopback address");
+  app.add_option("--dashboard-save", o.dashboard_save,
+                 "write the page to this HTML file when the run ends");
 }
 
 }  // namespace

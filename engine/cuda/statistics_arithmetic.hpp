@@ -48,13 +48,21 @@ constexpr word_of<T> infinity_bits = (word_of<T>{2} * float_bits<T>::bias + 1)
 // Halfway between the largest value of fp16 (bf16) and the next power of two,
 // which rounds up; and half of the smallest, which rounds to zero.
 template <class T>
-constexpr word_of<T> fp16_overflow_bits = magnitude_bits(T(65520));
+constexpr word_of<T> fp16_overflow_bits() {
+  return magnitude_bits(T(65520));
+}
 template <class T>
-constexpr word_of<T> fp16_underflow_bits = magnitude_bits(T(0x1p-25));
+constexpr word_of<T> fp16_underflow_bits() {
+  return magnitude_bits(T(0x1p-25));
+}
 template <class T>
-constexpr word_of<T> bf16_overflow_bits = magnitude_bits(T(0x1.ffp127));
+constexpr word_of<T> bf16_overflow_bits() {
+  return magnitude_bits(T(0x1.ffp127));
+}
 template <class T>
-constexpr word_of<T> bf16_underflow_bits = magnitude_bits(T(0x1p-134));
+constexpr word_of<T> bf16_underflow_bits() {
+  return magnitude_bits(T(0x1p-134));
+}
 
 constexpr float widened_bfloat16(std::uint16_t bits) {
   return __builtin_bit_cast(float, std::uint32_t{bits} << 16);
@@ -221,11 +229,11 @@ struct value_run {
     add_moments(mean, distances, squares, sums);
     sums.most = most > sums.most ? most : sums.most;
     sums.least = least < sums.least ? least : sums.least;
-    if (least <= fp16_underflow_bits<float>)
+    if (least <= fp16_underflow_bits<float>())
       count_small(counts);
     const auto is_tiny =
       most > 0 && most < magnitude_bits(0x1p-35f) && squares < 0x1p-90f;
-    return most < fp16_overflow_bits<float> && !is_tiny;
+    return most < fp16_overflow_bits<float>() && !is_tiny;
   }
 
  private:
@@ -244,8 +252,10 @@ struct value_run {
     for (int i = 0; i < run_length; ++i) {
       const auto bits = magnitude_bits(values[i]);
       counts.zeros += is_there(i) && bits == 0;
-      counts.fp16_underflows += bits > 0 && bits <= fp16_underflow_bits<float>;
-      counts.bf16_underflows += bits > 0 && bits <= bf16_underflow_bits<float>;
+      counts.fp16_underflows +=
+        bits > 0 && bits <= fp16_underflow_bits<float>();
+      counts.bf16_underflows +=
+        bits > 0 && bits <= bf16_underflow_bits<float>();
     }
   }
 };
@@ -260,10 +270,10 @@ constexpr void add_carefully(T value, double centre, centred_sums& sums,
   counts.nans += bits > infinity_bits<T>;
   counts.infs += bits == infinity_bits<T>;
   counts.zeros += bits == 0;
-  counts.fp16_overflows += is_finite && bits >= fp16_overflow_bits<T>;
-  counts.bf16_overflows += is_finite && bits >= bf16_overflow_bits<T>;
-  counts.fp16_underflows += bits > 0 && bits <= fp16_underflow_bits<T>;
-  counts.bf16_underflows += bits > 0 && bits <= bf16_underflow_bits<T>;
+  counts.fp16_overflows += is_finite && bits >= fp16_overflow_bits<T>();
+  counts.bf16_overflows += is_finite && bits >= bf16_overflow_bits<T>();
+  counts.fp16_underflows += bits > 0 && bits <= fp16_underflow_bits<T>();
+  counts.bf16_underflows += bits > 0 && bits <= bf16_underflow_bits<T>();
   if (!is_finite)
     return;
   sums.add(1, static_cast<double>(value) - centre, 0);

@@ -48,7 +48,7 @@ TEST_CASE("a process that is killed is named by the others, which end") {
         CHECK_THAT(at.run.processes[p]->output(),
                    ContainsSubstring(named(victim) + "is gone"));
     }
-    CHECK(std::chrono::steady_clock::now() - killed < std::chrono::seconds(5));
+    CHECK(std::chrono::steady_clock::now() - killed < std::chrono::seconds(20));
   }
 }
 

@@ -93,7 +93,7 @@ void add_job_messages(seed_list& to) {
   for (const control_message& each : std::vector<control_message>{
          begin, stage_powers{1, 0, {2.5}}, norm_known{1, 2}, report(),
          remote_outcome{}, op_failure{{}, "0F1", "why"}, interrupt_run{"why"},
-         chosen_tokens{1, 0, {2, 1}, 3, {4, 5}}})
+         save_run{3}, chosen_tokens{1, 0, {2, 1}, 3, {4, 5}}})
     add(0, to_frame(each));
   std::mt19937_64 random(3);
   for (const auto& each : sample_events(random))

@@ -39,16 +39,19 @@ class model_config {
                      std::optional<std::int64_t> usual = {},
                      std::int64_t least = 1,
                      std::int64_t most = std::int64_t{1} << 31);
-  /// A number, truth value, text, or list of such; `usual`: if it is missing.
+  /// A number, truth value, text, or list of such.
   template <class T>
-  T read(const std::string& name, std::optional<T> usual = {}) {
-    const auto* found = usual ? find(name) : &get(name);
-    if (!found)
-      return *usual;
-    if (auto value = json_as<T>(*found))
+  T read(const std::string& name) {
+    const auto& found = get(name);
+    if (auto value = json_as<T>(found))
       return std::move(*value);
-    refuse(name, fmt::format("is {}, not {}", printable(found->dump()),
+    refuse(name, fmt::format("is {}, not {}", printable(found.dump()),
                              json_kind<T>()));
+  }
+  /// `usual`: if it is missing.
+  template <class T>
+  T read(const std::string& name, std::optional<T> usual) {
+    return usual && !find(name) ? *std::move(usual) : read<T>(name);
   }
   double number(const std::string& name, std::optional<double> usual = {}) {
     return read(name, usual);

@@ -42,7 +42,7 @@ void require_made(bool success) {
 }
 
 key_pointer make_key() {
-  key_pointer made(::EVP_EC_gen("P-256"));
+  key_pointer made(::EVP_PKEY_Q_keygen(nullptr, nullptr, "EC", "P-256"));
   require_made(made != nullptr);
   return made;
 }

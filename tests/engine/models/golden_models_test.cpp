@@ -9,7 +9,10 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
+#include <ranges>
 
 #include "troupe/base/fnv_hash.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
@@ -75,15 +78,21 @@ at::Tensor samples_of(const at::Tensor& all) {
     0, (at::arange(count, at::kLong) * n).floor_divide(count));
 }
 
-/// The largest difference, relative to the largest of those expected; NaN is
-/// not compared.
+double largest(const at::Tensor& values) {
+  return values.abs().max().item<double>();
+}
+
+/// The largest difference, relative to the largest of those expected.
 double distance(const at::Tensor& from, const at::Tensor& expected) {
-  const auto counts = expected.isnan().logical_not();
-  if (!counts.any().item<bool>())
-    return 0;
-  const auto a = from.masked_select(counts), b = expected.masked_select(counts);
-  return (a - b).abs().max().item<double>()
-         / std::max(1e-3, b.abs().max().item<double>());
+  return largest(from - expected) / largest(expected);
+}
+
+/// "model.layers.0." of "model.layers.0.self_attn.k_proj.bias"; of a parameter
+/// outside the numbered layers its own name.
+std::string layer_of(const std::string& name) {
+  const auto number = name.find_first_of("0123456789");
+  return number == name.npos ? name
+                             : name.substr(0, name.find('.', number) + 1);
 }
 
 struct golden_case {
@@ -145,11 +154,21 @@ class gathered_tensors {
   std::map<std::string, std::map<std::int64_t, at::Tensor>> parts_;
 };
 
-void check_all(const gathered_tensors& found, const golden_case& wanted,
-               const std::string& prefix, double tolerance) {
-  for (const auto& [name, value] : found.all()) {
+/// Rounding errors of a gradient are in proportion to the gradients that reach
+/// its layer, not to itself: that of a key's bias is nearly zero, as softmax
+/// ignores what is added to all scores, and its relative error is any number.
+void check_gradients(const gathered_tensors& found, const golden_case& wanted) {
+  const auto all = found.all();
+  std::map<std::string, double> scales;
+  for (const auto& name : all | std::views::keys) {
+    auto& scale = scales[layer_of(name)];
+    scale = std::max(scale, largest(wanted.at("gradient." + name)));
+  }
+  for (const auto& [name, value] : all) {
     INFO(name);
-    CHECK(distance(samples_of(value), wanted.at(prefix + name)) < tolerance);
+    const auto expected = wanted.at("gradient." + name);
+    CHECK(largest(samples_of(value) - expected)
+          < 1e-5 * scales.at(layer_of(name)));
   }
 }
 
@@ -169,7 +188,7 @@ void check_forward(const golden_case& wanted, const model& layers,
   for (std::size_t i = 0; i < layers.size(); ++i)
     for (const auto& [name, value] : parameters_of(layers[i].name, *modules[i]))
       gradients.add(place_of(name, options), value.grad());
-  check_all(gradients, wanted, "gradient.", 1e-4);
+  check_gradients(gradients, wanted);
   double power = 0;
   for (const auto& [name, value] : gradients.all())
     power += value.square().sum().item<double>();
@@ -181,7 +200,8 @@ void check_forward(const golden_case& wanted, const model& layers,
 void check_training(const golden_case& wanted, const model& layers,
                     const decoder_options& options) {
   plain_options how;
-  how.numerics.optimizer = adamw{.learning_rate = 1e-3, .weight_decay = 0.01};
+  how.numerics.optimizer =
+    adamw{.learning_rate = 1e-3, .epsilon = 1e-3, .weight_decay = 0.01};
   plain_loop loop(layers, how);
   const auto length = wanted.at("ids").size(1);
   for (std::int64_t step = 0; step < 4; ++step) {
@@ -189,7 +209,10 @@ void check_training(const golden_case& wanted, const model& layers,
       gathered_tensors trained;
       for (const auto& [name, value] : loop.parameters())
         trained.add(place_of(name, options), value);
-      check_all(trained, wanted, "trained.", 1e-5);
+      for (const auto& [name, value] : trained.all()) {
+        INFO(name);
+        CHECK(distance(samples_of(value), wanted.at("trained." + name)) < 1e-5);
+      }
     }
     const auto done = loop.step([&](std::int64_t) {
       return microbatch_of(ids_of(step, length, options.vocabulary));

@@ -18,9 +18,11 @@ tensors:
   (float64), the norm of all gradients;
 - `k.trained.NAME`: samples of the parameter after 3 updates by AdamW.
 
-Samples of n elements are those at j * n // min(n, 24), row-major, as float32. A
-trained sample is NaN where it depends on rounding: its gradient is zero but for
-rounding errors, and Adam makes steps of those. A test skips it.
+Samples of n elements are those at j * n // min(n, 24), row-major, as float32.
+Adam's epsilon is so large that gradients which are zero but for rounding, as of
+keys' biases, move no weight: what is trained must not depend on the processor. It
+is computed here in two more ways, and no sample may differ by more than a fifth of
+what tests tolerate.
 
 Weights and tokens follow formulas (`weight` and `tokens` below), so that tests can
 make them. Attention is transformers' "eager"; "sdpa", float64 and the two
@@ -47,7 +49,8 @@ sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from tensor_files import safetensors_shapes, write_safetensors
 
 ROWS, STEPS, SAMPLES = 2, 3, 24
-FAINT = 3e-7  # gradients below are mostly rounding errors
+EPSILON = 1e-3
+ROUNDING = 2e-6  # relative to a tensor's largest sample
 GOLDEN_RATIO = 0x9E3779B97F4A7C15
 
 
@@ -134,17 +137,12 @@ def gradient_norm(model):
     return torch.stack(squares).sum().sqrt()
 
 
-def faint(gradient):
-    size = samples(gradient).abs()
-    return (size > 0) & (size < FAINT)
-
-
 def train(model, length):
     """What a case's tensors hold, under their names, and the least routing gap."""
     update = torch.optim.AdamW(
-        model.parameters(), lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01
+        model.parameters(), lr=1e-3, betas=(0.9, 0.999), eps=EPSILON, weight_decay=0.01
     )
-    out, losses, noise, least = {}, [], {}, 1.0
+    out, losses, least = {}, [], 1.0
     for step in range(STEPS + 1):
         ids = tokens(step, length, model.config.vocab_size)
         update.zero_grad()
@@ -161,12 +159,10 @@ def train(model, length):
             for name, p in model.named_parameters():
                 out["gradient." + name] = samples(p.grad)
             out["gradient_norm"] = gradient_norm(model)
-        for name, p in model.named_parameters():
-            noise[name] = faint(p.grad) | noise.get(name, False)
         update.step()
     out["loss"] = torch.stack(losses)
     for name, p in model.named_parameters():
-        out["trained." + name] = samples(p).masked_fill(noise[name], float("nan"))
+        out["trained." + name] = samples(p)
     return out, least
 
 
@@ -203,16 +199,13 @@ def saved_form(model, logits, ids):
     return text, shapes
 
 
-def without_noise(out, others):
-    """NaN also for trained samples that computing in another way changes."""
-    count, lost = 0, 0
-    for name in [n for n in out if n.startswith("trained.")]:
-        value = out[name].clone()
-        for other in others:
-            value[~((out[name] - other[name]).abs() < 1e-5)] = float("nan")
-        out[name] = value
-        count, lost = count + value.numel(), lost + int(value.isnan().sum())
-    return lost / count
+def rounding(out, other):
+    """How far two ways of computing are apart: their trained samples."""
+    return max(
+        ((out[name] - other[name]).abs().max() / out[name].abs().max()).item()
+        for name in out
+        if name.startswith("trained.")
+    )
 
 
 def make_case(kind, k):
@@ -228,7 +221,7 @@ def make_case(kind, k):
             break
     else:
         raise RuntimeError(f"{kind} {k}: every attempt routes by rounding errors")
-    others, wider = [], copy.deepcopy(config)
+    errors, wider = [], copy.deepcopy(config)
     if kind == "gpt2":  # which reordered attention refuses float64
         wider.reorder_and_upcast_attn = False
     model = make_model(config)
@@ -236,16 +229,17 @@ def make_case(kind, k):
     for other in (make_model(config, "sdpa"), make_model(wider).double()):
         with torch.no_grad():
             assert (other(input_ids=ids).logits - logits).abs().max() < 1e-4
-        others.append(train(other, length)[0])
-        assert (out["loss"] - others[-1]["loss"]).abs().max() < 1e-4
-    lost = without_noise(out, others)
+        again = train(other, length)[0]
+        assert (out["loss"] - again["loss"]).abs().max() < 1e-4
+        errors.append(rounding(out, again))
+    assert max(errors) < ROUNDING, (kind, k, errors)
     text, saved = saved_form(model, logits, ids)
     older = older_fields(json.loads(text), k)
     check_same(read_config(text), logits, norm, ids)
     check_same(read_config(json.dumps(older)), logits, norm, ids)
     names = [[n, list(p.shape)] for n, p in model.named_parameters()]
     print(kind, k, fields, length, [round(x, 4) for x in out["loss"].tolist()],
-          f"norm {out['gradient_norm']:.4f}, {lost:.2%} noise", flush=True)
+          f"norm {out['gradient_norm']:.4f}, rounding {max(errors):.1e}", flush=True)
     tensors = {f"{k}.{name}": t for name, t in out.items()}
     return tensors, {
         f"config.{k}": text,

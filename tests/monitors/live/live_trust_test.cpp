@@ -153,7 +153,7 @@ TEST_CASE("who answers with no welcome is not waited for") {
       return client;  // stays open
     });
     const auto before = std::chrono::steady_clock::now();
-    CHECK_THROWS_AS(live_client(to_text(at.where())), error);
-    CHECK(std::chrono::steady_clock::now() - before < std::chrono::seconds(5));
+    CHECK_THROWS_AS(live_client(to_text(at.where()), "", 60), error);
+    CHECK(std::chrono::steady_clock::now() - before < std::chrono::seconds(30));
   }
 }
