@@ -23,6 +23,7 @@ namespace troupe {
 // (base/fields.hpp); its other members are of the process.
 
 class recording;
+class step_gate;
 
 /// A step as actors speak of it. `serial` counts every step of a run, also
 /// evaluations; messages of two steps can't be confused.
@@ -35,6 +36,8 @@ struct step_context {
   std::shared_ptr<recording> recorded = {};  // null: the ops run
   /// In place of the lanes' orders; null: none.
   std::shared_ptr<const step_orders> orders = {};
+  /// Never null while the step runs.
+  std::shared_ptr<step_gate> gate = {};
 };
 using step_pointer = std::shared_ptr<const step_context>;
 
@@ -264,8 +267,15 @@ struct stop_run {
 struct finish_run {
   run_end end;
   std::int64_t overdue = 0;
+  double within = 0;  // seconds for that step; 0: no limit
 };
-TROUPE_FIELDS(finish_run, end)
+TROUPE_FIELDS(finish_run, end, within)
+/// Asks for a checkpoint after the step of this serial. Requests of a job's
+/// processes for one step, or an earlier one, are one request.
+struct save_run {
+  std::int64_t serial = 0;
+};
+TROUPE_FIELDS(save_run, serial)
 
 // ---- links -> coordinator
 /// Another process of the job can't be reached any more.
@@ -290,8 +300,11 @@ struct remote_outcome {
   std::string failure;
   std::optional<run_end> end = {};
   bool replans = false;
+  bool saves = false;
+  bool interrupted = false;
 };
-TROUPE_FIELDS(remote_outcome, serial, event, failure, end, replans)
+TROUPE_FIELDS(remote_outcome, serial, event, failure, end, replans, saves,
+              interrupted)
 
 // ---- pipeline -> coordinator, which answers with the outcome
 struct run_step {
@@ -305,7 +318,7 @@ struct step_outcome {
   bool interrupted = false;
   /// The step is done, and the run ends with it.
   std::optional<run_end> end = {};
-  bool replans = false;  // as in step_report
+  bool replans = false, saves = false;  // as in step_report
 };
 struct watchdog_tick {};
 

@@ -12,6 +12,7 @@
 #include "troupe/actors/message_types.hpp"
 #include "troupe/actors/monitoring/event_hub.hpp"
 #include "troupe/actors/step/run_texts.hpp"
+#include "troupe/actors/step/step_gate.hpp"
 #include "troupe/actors/system/local_actors.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 
@@ -129,6 +130,8 @@ struct pipeline::impl {
 
   void end_step(const step_outcome& outcome) {
     failed = !outcome.failure.empty();
+    if (!failed)
+      gate.reset();
     const std::scoped_lock lock(mutex);
     failure = outcome.failure;
     interrupted = outcome.interrupted;
@@ -142,6 +145,7 @@ struct pipeline::impl {
   local_actors actors;
   std::vector<plan_facts> facts;
   std::int64_t serial = 0;
+  std::shared_ptr<step_gate> gate;  // of a step that runs, or has failed
   std::atomic<bool> failed = false;
   std::atomic<std::int64_t> next_monitor = 0;
   mutable std::mutex mutex;  // of what follows
@@ -175,8 +179,10 @@ std::int32_t microbatches_of_update(const plan& plan) {
 }
 
 step_report to_report(step_outcome outcome, const plan_pointer& plan) {
-  step_report report{
-    .summary = std::move(outcome.event), .ops = {}, .replans = outcome.replans};
+  step_report report{.summary = std::move(outcome.event),
+                     .ops = {},
+                     .replans = outcome.replans,
+                     .saves = outcome.saves};
   for (auto& rank : outcome.ranks) {
     report.reduced.insert(report.reduced.end(), rank.reduced.begin(),
                           rank.reduced.end());
@@ -216,6 +222,7 @@ step_report pipeline::run_part(const step_settings& settings, plan_pointer plan,
   auto step = std::make_shared<step_context>(step_context{
     ++impl_->serial, settings, std::move(plan), std::move(source)});
   step->recorded = std::move(recorded);
+  step->gate = impl_->gate = std::make_shared<step_gate>();
   const auto data_ranks =
     static_cast<std::int32_t>(impl_->options.stages.size());
   if (const auto& replay = impl_->options.execution.replay;
@@ -248,8 +255,10 @@ step_report pipeline::run_part(const step_settings& settings, plan_pointer plan,
 
 std::int64_t pipeline::attach(monitor watcher) {
   const auto id = ++impl_->next_monitor;
-  auto stop = [coordinator = impl_->book().coordinator](run_end why) {
-    caf::anon_send(coordinator, finish_run{std::move(why)});
+  auto stop = [coordinator = impl_->book().coordinator,
+               within = impl_->watch.limits.finish](run_end why) {
+    caf::anon_send(coordinator,
+                   finish_run{.end = std::move(why), .within = within});
   };
   auto spent = [board = impl_->watch.events](std::int64_t ns) {
     board->spent(ns);
@@ -304,7 +313,8 @@ void pipeline::finish_monitors() {
 
 run_health pipeline::health() const {
   const std::scoped_lock lock(impl_->mutex);
-  run_health now{impl_->in_step, impl_->failure, impl_->interrupted};
+  run_health now{impl_->in_step, impl_->failure, impl_->interrupted,
+                 impl_->end};
   if (impl_->running)
     now.ranks = impl_->watch.progress->look(*impl_->running);
   for (const auto& [id, known] : impl_->monitors)
@@ -332,8 +342,21 @@ observer::publisher pipeline::tensor_outlet() const {
   };
 }
 
-void pipeline::finish(run_end why) {
-  caf::anon_send(impl_->book().coordinator, finish_run{std::move(why)});
+void pipeline::finish(run_end why, double within) {
+  caf::anon_send(impl_->book().coordinator,
+                 finish_run{.end = std::move(why), .within = within});
+}
+
+void pipeline::request_save() {
+  caf::anon_send(impl_->book().coordinator, save_run{});
+}
+
+bool pipeline::abandon_step() {
+  return !impl_->gate || impl_->gate->close();
+}
+
+bool pipeline::await_ops(std::chrono::milliseconds longest) const {
+  return !impl_->gate || impl_->gate->await_ops(longest);
 }
 
 std::optional<run_end> pipeline::ended() const {

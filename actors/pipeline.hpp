@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -59,6 +60,8 @@ struct step_report {
   /// The leading process has announced another plan, in time for all processes
   /// to take it up before the next training step.
   bool replans = false;
+  /// All processes are to save a checkpoint now.
+  bool saves = false;
 };
 
 /// The actors of one run that live in this process, on a pool of threads of
@@ -110,8 +113,18 @@ class pipeline {
   event_board& board();
 
   /// Ends the run with the step that runs, or the next; from any thread, as
-  /// `interrupt`. A step that takes longer than it may is interrupted.
-  void finish(run_end why);
+  /// `interrupt`. A step that takes longer than so many seconds is interrupted;
+  /// 0: none is.
+  void finish(run_end why, double within);
+  /// Lets the outcome of the step that runs, or of the next one, ask all
+  /// processes to save (`step_report::saves`); from any thread.
+  void request_save();
+  /// After a failed step: keeps its ops from running, and returns whether none
+  /// has begun to change the parameters that live here.
+  bool abandon_step();
+  /// Waits until no op of an abandoned step runs, for at most so long; returns
+  /// whether none does.
+  bool await_ops(std::chrono::milliseconds longest) const;
   /// Set once a step was the last one, in all processes of a job alike.
   std::optional<run_end> ended() const;
   /// Throws why no further step is to run, if a step was the last one: but for

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <mutex>
+#include <utility>
 
 #include "troupe/actors/trainer_checks.hpp"
 #include "troupe/actors/trainer_state.hpp"
@@ -30,6 +31,7 @@ step_report trainer::step(const source_pointer& source, bool skip_update) {
          "updates make: they can't be skipped",
          impl_->training->schedule_name);
   impl_->take_up_plan();
+  impl_->buffer_versions = versions_of(impl_->buffers);
   auto settings = impl_->next_settings();
   settings.skip_update = skip_update;
   auto report = impl_->graphs
@@ -37,6 +39,7 @@ step_report trainer::step(const source_pointer& source, bool skip_update) {
                   : impl_->actors->run(settings, impl_->training, source);
   impl_->step = settings.step;
   impl_->replans |= report.replans;
+  impl_->saves |= report.saves;
   impl_->position +=
     std::int64_t{impl_->options.data_parallel} * impl_->training->microbatches;
   impl_->scale.update(std::isfinite(report.summary.gradient_norm));
@@ -97,6 +100,7 @@ step_event trainer::evaluate(const source_pointer& source,
     settings.counted = microbatches - done;
     const auto report = impl_->actors->run(settings, impl_->evaluation, read);
     impl_->replans |= report.replans;
+    impl_->saves |= report.saves;
     const auto& part = report.summary;
     total.source = part.source;
     total.tokens += part.tokens;
@@ -165,8 +169,18 @@ void trainer::observe_every(std::int64_t steps) {
   impl_->actors->board().observe_every(steps);
 }
 
-void trainer::stop(std::string reason) {
-  impl_->actors->finish({run_end::kind::asked, std::move(reason)});
+void trainer::stop(std::string reason, std::optional<double> within) {
+  impl_->actors->finish(
+    {run_end::kind::asked, std::move(reason)},
+    within.value_or(impl_->options.execution.limits.finish));
+}
+
+void trainer::request_save() {
+  impl_->actors->request_save();
+}
+
+bool trainer::take_save_request() {
+  return std::exchange(impl_->saves, false);
 }
 
 std::optional<run_end> trainer::ended() const {
@@ -190,6 +204,18 @@ parameter_list trainer::parameters() const {
 
 std::int64_t trainer::parameter_count() const {
   return impl_->parameter_count;
+}
+
+std::string trainer::not_finite() const {
+  const auto own = first_not_finite(parameters());
+  const auto& job = impl_->options.job;
+  if (!job)
+    return own;
+  std::string found;
+  for (const auto& part : job->gather({frame_type::mail, own, {}}))
+    if (found.empty())
+      found = part.head;
+  return job->share({frame_type::mail, found, {}}).head;
 }
 
 parameter_list trainer::gather_parameters() const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <iterator>
 #include <map>
@@ -112,8 +113,16 @@ class trainer {
   /// Observes tensors for monitors in every n-th step only; any thread.
   void observe_every(std::int64_t steps);
   /// Lets the run end with the step that runs, or the next one; any thread. In
-  /// a job all processes end after the same step.
-  void stop(std::string reason);
+  /// a job all processes end after the same step. If it takes longer than
+  /// `within` seconds it is interrupted; 0: never, until a later call sets a
+  /// limit; none: time_limits::finish.
+  void stop(std::string reason, std::optional<double> within = {});
+  /// Asks all processes of a job to save after the step that runs, or the next
+  /// one; any thread.
+  void request_save();
+  /// Whether that was asked for by the end of the last step, in all processes
+  /// alike; resets it.
+  bool take_save_request();
   /// Set once a step was the last one, by `stop` or by a monitor: `train` then
   /// ends, or throws where a monitor has failed the run, as further steps do
   /// but after a success. The parameters are those of that step.
@@ -130,6 +139,9 @@ class trainer {
   parameter_list parameters() const;
   /// Elements of the parameters of the whole model.
   std::int64_t parameter_count() const;
+  /// The name of a parameter that holds a NaN or an infinity; empty: none does.
+  /// All processes of a job make the call, and get the same name.
+  std::string not_finite() const;
   /// All of them, for the process that leads the job; empty for the others.
   parameter_list gather_parameters() const;
   /// Copies values of the whole model into all replicas. Throws
@@ -139,7 +151,15 @@ class trainer {
   /// of a stage, differ.
   void check_replicas() const;
 
-  // For checkpoints, between two steps.
+  // For checkpoints, between two steps, or after one that was interrupted if
+  // `keeps_last_step`.
+
+  /// After a failed or interrupted step: whether the parameters and the
+  /// optimizer's state that live here are still those of the step before, so
+  /// that they can be saved. No op of the failed step runs from then on. Waits
+  /// for ops that run, for at most so long; one that does not end counts as a
+  /// change.
+  bool keeps_last_step(std::chrono::milliseconds longest) const;
 
   run_progress progress() const;
   /// Copies in host memory, by rank, of the parameters, the buffers and the

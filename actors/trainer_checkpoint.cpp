@@ -11,6 +11,15 @@ run_progress trainer::progress() const {
           .good_steps = impl_->scale.good_steps()};
 }
 
+bool trainer::keeps_last_step(std::chrono::milliseconds longest) const {
+  const bool reads_what_ops_write =
+    !impl_->buffers.empty() || impl_->options.sharding.shards();
+  return impl_->actors->abandon_step()
+         && (!reads_what_ops_write || impl_->actors->await_ops(longest))
+         && (impl_->buffer_versions.empty()
+             || impl_->buffer_versions == versions_of(impl_->buffers));
+}
+
 std::map<std::int32_t, parameter_list> trainer::snapshot() const {
   const auto& places = impl_->places();
   const impl::whole_scope whole(*impl_);

@@ -1,10 +1,11 @@
 #include "troupe/actors/trainer_checks.hpp"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
+#include "troupe/actors/monitoring/warn_of.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/events/globs.hpp"
@@ -179,10 +180,18 @@ void warn_of_unknown_names(const monitor& watcher,
                            const stage_modules& stages) {
   if (watcher.wants.tensors == tensor_kind::none)
     return;
+  constexpr std::size_t most_shown = 8;
+  std::vector<std::string> unknown;
+  std::size_t more = 0;
   for (const auto& glob : globs_of(watcher.wants.names))
     if (!shows_anything(glob, stages))
-      spdlog::warn("monitor {}: no module or parameter is named '{}'",
-                   watcher.name, printable(glob));
+      unknown.size() < most_shown
+        ? unknown.push_back(fmt::format("'{}'", printable(glob)))
+        : void(++more);
+  if (!unknown.empty())
+    warn_of(watcher, ": no module or parameter is named {}{}",
+            fmt::join(unknown, ", "),
+            more > 0 ? fmt::format(" and {} further names", more) : "");
 }
 
 void require_source(const source_pointer& source) {

@@ -135,6 +135,8 @@ void trainer::impl::make_stages(const model& layers) {
         std::make_shared<layer_sequence>(layers, ranges, each.stage));
       made_so_far.add(modules.back()->parameters_by_name());
       modules.back()->convert(options.numerics.dtypes);
+      for (const auto& [name, value] : modules.back()->buffers_by_name())
+        buffers.push_back(value);
       made.push_back(make_stage(d, each, modules.back()));
     }
     require_own_names(state_dict_of(modules, places().stages()));

@@ -105,12 +105,15 @@ struct trainer::impl {
   plan_pointer next;  // null: no other one
   std::shared_ptr<job_plans> known_plans;
   bool replans = false;  // all processes know that there is a next one
+  bool saves = false;    // all processes are asked to save
   plan_pointer evaluation;
   troupe::generation_plans generation_plans;
   std::int64_t next_batch = 0;  // of sequences
   run_devices devices;
   std::shared_ptr<troupe::device_links> links;
   std::vector<replica> replicas;
+  tensor_list buffers;  // of the modules here, which forwards may change
+  std::vector<std::int64_t> buffer_versions;  // before the last step
   /// Filled once the actors are there; stages publish through them.
   struct outlets {
     observer::publisher publish;

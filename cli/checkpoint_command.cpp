@@ -85,6 +85,9 @@ void inspect(const file_settings& given) {
     about.progress.microbatches, about.progress.loss_scale, sum.parameters,
     sum.tensors, static_cast<double>(sum.bytes) / (1 << 20),
     about.files.size());
+  if (const auto name = about.not_finite(); !name.empty())
+    text += fmt::format("not finite: '{}' holds a NaN or an infinity\n",
+                        printable(name));
   for (const auto& [name, value] : about.settings)
     text += fmt::format("{}: {}\n", printable(name), printable(value));
   for (const auto& [name, value] : about.model)

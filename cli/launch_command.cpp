@@ -3,11 +3,17 @@
 #include <CLI/CLI.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <condition_variable>
+#include <deque>
 #include <filesystem>
 #include <memory>
+#include <mutex>
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/patient_write.hpp"
@@ -15,6 +21,7 @@
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/engine/launch/local_launcher.hpp"
+#include "troupe/engine/transport/own_folder.hpp"
 
 namespace troupe::cli {
 
@@ -27,11 +34,47 @@ Example:
 Each process gets RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE. Its output
 stands after its number; when one fails, all end, and the first to fail is
 named: one that was killed or signalled before those that ended as it was gone.
-Exit code: that of the process that is named.)";
+SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are forwarded, and Ctrl-Z stops the
+processes, too. Exit code: that of the process that is named.)";
 
 struct launch_settings {
   std::int32_t processes = 2;
+  double grace = usual_grace;
   std::vector<std::string> command;
+};
+
+/// Signals on their way from the thread that receives them to the launcher.
+class signal_queue {
+ public:
+  void put(launcher_signal signal) {
+    const std::scoped_lock lock(mutex_);
+    waiting_.push_back(signal);
+  }
+  std::optional<launcher_signal> take() {
+    const std::scoped_lock lock(mutex_);
+    is_handled_ = waiting_.empty();
+    if (is_handled_) {
+      handled_.notify_all();
+      return std::nullopt;
+    }
+    const auto first = waiting_.front();
+    waiting_.pop_front();
+    return first;
+  }
+  /// Waits until the launcher has killed all processes, for at most a second.
+  void kill_all() {
+    std::unique_lock lock(mutex_);
+    waiting_.push_back({.kills = true});
+    is_handled_ = false;
+    handled_.wait_for(lock, std::chrono::seconds(1),
+                      [this] { return is_handled_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable handled_;
+  std::deque<launcher_signal> waiting_;
+  bool is_handled_ = true;  // all that was put
 };
 
 /// Whether the stream's reader has left room.
@@ -44,6 +87,8 @@ bool takes_line(bool is_error) {
 local_launch launch_of(const CLI::App& app, const launch_settings& settings) {
   local_launch made;
   made.processes = settings.processes;
+  made.last_grace = milliseconds_of(settings.grace);
+  made.environment = {fmt::format("{}={}", grace_variable, settings.grace)};
   // Once a reader is given up after a signal, no line is printed.
   made.output = [given_up = false](std::int32_t process, std::string_view line,
                                    bool is_error) mutable {
@@ -70,21 +115,44 @@ local_launch launch_of(const CLI::App& app, const launch_settings& settings) {
   return made;
 }
 
+std::shared_ptr<signal_queue> forward_signals(signal_watch& signals) {
+  auto queue = std::make_shared<signal_queue>();
+  const auto forward = [queue](const signal_request& request) {
+    if (request.hurries)
+      end_patience();
+    queue->put({request.number});
+    return std::string{};
+  };
+  signals.on_end(forward);
+  signals.on_save([queue](const signal_request& request) {
+    queue->put({request.number});
+    return std::string{};
+  });
+  signals.on_suspend([queue] { queue->put({SIGTSTP}); });
+  signals.on_end_now([queue] { queue->kill_all(); });
+  return queue;
+}
+
 void launch(const CLI::App& app, const launch_settings& settings) {
   drop_closed_output();
   auto what = launch_of(app, settings);
-  signal_watch signals;
-  std::atomic<int> signal = 0;
-  what.signal = &signal;
-  signals.on_signal([&](const char*) {
-    signal = signals.exit_code() - 128;
-    end_patience();
-    return std::string{};
-  });
+  // Before the processes do, so that all find the same.
+  if (const auto own = find_own_folder(); !own.trouble.empty())
+    spdlog::warn("sockets are in {}, as {}", own.path, own.trouble);
+  signal_watch signals(watched_signals::with_suspend);
+  const auto queue = forward_signals(signals);
+  what.next_signal = [queue] { return queue->take(); };
   const auto outcome = launch_locally(what);
-  if (signals.exit_code() != 0)
-    throw process_end("the processes were stopped by a signal",
-                      signals.exit_code());
+  const bool is_ended = signals.since_end().has_value();
+  const auto code = is_ended ? signals.exit_code() : outcome.exit_code;
+  if (!outcome.overdue.empty())
+    throw process_end(
+      fmt::format("process {} did not end within {} s and was killed; --grace "
+                  "gives more time",
+                  fmt::join(outcome.overdue, ", "), settings.grace),
+      code);
+  if (signals.exit_code() != 0)  // the processes have said what they saved
+    throw process_end({}, code);
   if (outcome.exit_code != 0)
     throw process_end(fmt::format("process {} was the first to fail: {}",
                                   outcome.first_to_fail, outcome.how),
@@ -97,6 +165,11 @@ void add_launch_command(CLI::App* command) {
   auto settings = std::make_shared<launch_settings>();
   add_value(*command, "--processes", settings->processes, "how many",
             whole_number(1, 1024))
+    ->capture_default_str();
+  add_value(*command, "--grace", settings->grace,
+            "seconds for the processes to end and save after a signal; then "
+            "they are killed; also their default for --grace",
+            number_above(0, 1e6))
     ->capture_default_str();
   add_value(*command, "command", settings->command,
             "the command of each process, after --: train ...")

@@ -9,6 +9,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/cli/commands.hpp"
 #include "troupe/cli/config_file.hpp"
+#include "troupe/cli/log_listener.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/plan/program.hpp"
@@ -75,6 +76,7 @@ int main(int argc, char** argv) {
   prepare_process(report_all_errors);
   return report_all_errors([&] {
     open_log();
+    add_listening_sink();
     return run(argument_list(argv + 1, argv + argc));
   });
 }

@@ -163,7 +163,7 @@ troupe_tests(cli DIRECTORY tests/cli DEPENDS troupe::sinks troupe::live
   troupe::launch troupe::models troupe::plan_commands tomlplusplus::tomlplusplus
   PCH actors NEEDS troupe
   SOURCES cli/config_file.cpp cli/model_flags.cpp cli/optimizer_flags.cpp
-    cli/live/top_view.cpp
+    cli/signal_policy.cpp cli/live/top_view.cpp
     cli/train/checkpoint_saver.cpp cli/train/train_checkpoints.cpp
     cli/train/train_files.cpp cli/train/train_memory.cpp)
 if(TROUPE_TESTS)

@@ -116,11 +116,12 @@ metrics_record record_of(const step_event& step,
 
 }  // namespace
 
-monitor metrics_monitor(const std::string& path, bool continues) {
+monitor metrics_monitor(const std::string& path, std::int64_t resumed) {
   monitor made;
   made.name = "metrics";
   made.wants.ops = true;
-  made.see = [file = std::make_shared<append_file>(path, continues),
+  made.see = [file = std::make_shared<append_file>(
+                path, lines_with_step(resumed, "\"step\":")),
               steps = std::make_shared<step_collector>()](const event& what) {
     const auto write = [&](const json& line) {
       file->write(json_text(line) + "\n");
@@ -148,9 +149,11 @@ monitor step_metrics_monitor(sink_pointer sink) {
     });
 }
 
-monitor order_log_monitor(const std::string& path) {
-  const auto file = std::make_shared<append_file>(path);
-  file->write(order_log_heading());
+monitor order_log_monitor(const std::string& path, std::int64_t resumed) {
+  const auto file =
+    std::make_shared<append_file>(path, lines_with_step(resumed, "step "));
+  if (file->is_empty())
+    file->write(order_log_heading());
   // Ranks end a step in any order.
   return monitor_of_steps(
     "order_log", [file](const step_event&, std::vector<ops_event> ranks) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "troupe/engine/events/monitor.hpp"
@@ -14,10 +15,10 @@ namespace troupe {
 /// (the same on paper with the same costs), ended_at (monotonic clock),
 /// memory_bytes, peak_memory_bytes; of a validation up to `tokens`, of a step
 /// that generates those that are not of training; slow loads and failures as
-/// objects of their own. With `continues` the lines that are there stay, for a
-/// run that resumes. Throws `io` if the file can't be made; a later failure
-/// (a full disk) is reported when the monitor finishes.
-monitor metrics_monitor(const std::string& path, bool continues = false);
+/// objects of their own. A run that has resumed from step `resumed` keeps the
+/// lines up to that step; 0: none. Throws `io` if the file can't be made; a
+/// later failure (a full disk) is reported when the monitor finishes.
+monitor metrics_monitor(const std::string& path, std::int64_t resumed = 0);
 
 /// Each step's outcome as metrics: `train/{loss|grad_norm|lr|tokens_per_second|
 /// bubble|memory_mib}`, further losses and the model's own metrics under
@@ -27,7 +28,7 @@ monitor step_metrics_monitor(sink_pointer sink);
 
 /// Writes the order in which each rank started its ops, a line a rank and
 /// training step (engine/plan/check/order_log.hpp): complete after every step.
-/// Throws `io`.
-monitor order_log_monitor(const std::string& path);
+/// `resumed` as in `metrics_monitor`. Throws `io`.
+monitor order_log_monitor(const std::string& path, std::int64_t resumed = 0);
 
 }  // namespace troupe

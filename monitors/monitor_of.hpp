@@ -25,7 +25,7 @@ constexpr bool sees_any<State, std::variant<Kinds...>> =
   sees<State, std::variant<Kinds...>> || (... || sees<State, Kinds>);
 
 /// A monitor whose state sees the events, or those alone that it has a `see`
-/// for, and may `finish`.
+/// for, and may `finish`, and tell its `kept_bytes`.
 template <class State>
 monitor monitor_of(std::string name, std::shared_ptr<State> state) {
   static_assert(sees_any<State, event>);
@@ -33,6 +33,8 @@ monitor monitor_of(std::string name, std::shared_ptr<State> state) {
   made.name = std::move(name);
   if constexpr (requires { state->finish(); })
     made.finish = [state] { state->finish(); };
+  if constexpr (requires { state->kept_bytes(); })
+    made.kept_bytes = [state] { return state->kept_bytes(); };
   made.see = [state = std::move(state)](const event& what) {
     const auto show = [&](const auto& each) {
       if constexpr (sees<State, std::decay_t<decltype(each)>>)

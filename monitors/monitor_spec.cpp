@@ -107,6 +107,7 @@ monitor make_budget(settings& given, const monitor_context& context) {
 struct output {
   const char* key = nullptr;
   const char* below = "";
+  const char* file = "";  // its name where the spec may not name it
 };
 
 struct entry {
@@ -138,7 +139,7 @@ constexpr std::array entries{
         make_timeline,
         "svg= trace= steps=32 anomalies=false",
         "a picture of the last step, a Perfetto trace of the last steps",
-        {{{"svg"}, {"trace"}}}},
+        {{{"svg", "", "/timeline.svg"}, {"trace", "", "/trace.json"}}}},
   entry{"retro",
         make_retro,
         "folder=. steps=8 match=* tensors=false nonfinite=true max_abs=0 "
@@ -167,17 +168,35 @@ chosen_monitor chosen(const std::string& spec) {
                           colon < spec.size() ? spec.substr(colon + 1) : "")};
 }
 
+/// Has a monitor of somebody else's write in a new folder, if it writes.
+void write_elsewhere(const entry& kind, settings& given,
+                     const std::function<std::string()>& new_folder) {
+  for (const auto& each : kind.outputs)
+    if (each.key)
+      given.require_no_place(each.key);
+  std::string folder;
+  for (const auto& [key, below, file] : kind.outputs) {
+    if (!key || (*file && !given.has(key)))
+      continue;
+    if (folder.empty())
+      folder = new_folder();
+    given.set(key, folder + file);
+  }
+}
+
 }  // namespace
 
 monitor make_monitor(const std::string& spec, const monitor_context& context) {
   auto [kind, given] = chosen(spec);
+  if (context.folder)
+    write_elsewhere(*kind, given, context.folder);
   return kind->make(given, context);
 }
 
 std::vector<std::string> monitor_outputs(const std::string& spec) {
   auto [kind, given] = chosen(spec);
   std::vector<std::string> paths;
-  for (const auto& [key, below] : kind->outputs) {
+  for (const auto& [key, below, file] : kind->outputs) {
     std::string path = *below ? "." : "";
     if (key)
       given(key, path);

@@ -19,6 +19,10 @@ struct monitor_context {
   std::int32_t lanes = 1;       // ranks of all replicas
   /// Observe tensors in every n-th step only.
   std::function<void(std::int64_t)> observe_every = {};
+  /// For a monitor that somebody else wants: makes a new folder, in which it
+  /// writes, and returns it; may throw. A spec then says `true` in place of a
+  /// file's name, and of a folder's nothing. Empty: specs name files.
+  std::function<std::string()> folder = {};
   /// Where reports for people are printed; empty: to standard output.
   std::function<void(const std::string&)> print = {};
 };

@@ -8,6 +8,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/patient_write.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/monitors/monitor_log.hpp"
 #include "troupe/monitors/monitor_of.hpp"
 
 namespace troupe {
@@ -114,11 +115,11 @@ monitor warning_monitor() {
   made.wants.steps = false;
   made.see = [](const event& what) {
     if (const auto* slow = std::get_if<slow_load_event>(&what))
-      spdlog::warn(
-        "step {}: loading microbatch {} of replica {} took {:.3f} "
-        "s; the pipeline may have waited for it",
-        slow->source.step, slow->source.microbatch, slow->source.data_rank,
-        slow->seconds);
+      log_finding(
+        fmt::format("step {}: loading microbatch {} of replica {} took {:.3f} "
+                    "s; the pipeline may have waited for it",
+                    slow->source.step, slow->source.microbatch,
+                    slow->source.data_rank, slow->seconds));
   };
   return made;
 }

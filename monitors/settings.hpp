@@ -49,6 +49,20 @@ class settings {
       target = value_of<T>(key, *text);
   }
 
+  bool has(const std::string& key) const { return values_.contains(key); }
+  /// For a key that names a place which the text must not choose: its value, if
+  /// there is one, is `true`.
+  void require_no_place(const char* key) const {
+    const auto found = values_.find(key);
+    if (found != values_.end() && found->second != "true")
+      fail(error_code::invalid_argument,
+           "{}: {}={} names a place, but the files of an attached monitor are "
+           "in the job's --attach-folder, under names that the job chooses; "
+           "write {}=true",
+           owner_, key, found->second, key);
+  }
+  void set(const char* key, const std::string& text) { values_[key] = text; }
+
   /// Reads the fields of a type (base/fields.hpp), and no others may be given.
   template <class Options>
   Options all(Options options = {}) {

@@ -28,6 +28,7 @@ class value_window {
       values_.pop_front();
     return spike;
   }
+  std::size_t size() const { return values_.size(); }
 
  private:
   bool is_spike(double value) const {
@@ -61,6 +62,11 @@ class stability_state {
     const bool norm = check(norm_, step, "gradient norm", step.gradient_norm);
     count(loss || norm);
     tell(step.source);
+  }
+  std::int64_t kept_bytes() const {
+    return static_cast<std::int64_t>(
+      (loss_.size() + norm_.size()) * sizeof(double)
+      + recent_.size() * sizeof(recent_.front()));
   }
 
  private:

@@ -9,6 +9,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/input_file.hpp"
 #include "troupe/schedules/op.hpp"
+#include "troupe/schedules/schedule_name.hpp"
 #include "troupe/schedules/text_form.hpp"
 
 namespace troupe {
@@ -88,7 +89,7 @@ std::string locate_cell(const cell_rows& rows, std::string_view source,
 }
 
 schedule compute_lanes(const cell_rows& rows, std::string_view source) {
-  schedule result{.name = std::string{source}};
+  schedule result{.name = schedule_name(source)};
   std::size_t ops = 0;
   std::int32_t last_stage = -1;
   for (const auto& row : rows) {

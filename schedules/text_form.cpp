@@ -10,6 +10,7 @@
 #include "troupe/base/printable.hpp"
 #include "troupe/schedules/cell.hpp"
 #include "troupe/schedules/op.hpp"
+#include "troupe/schedules/schedule_name.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe {
@@ -172,7 +173,7 @@ schedule from_text_form(std::string_view text, std::string_view source) {
   if (lines.next_line() != heading)
     lines.refuse(fmt::format("expected '{}'", heading));
   schedule result;
-  result.name = lines.expect("name");
+  result.name = schedule_name(lines.expect("name"));
   result.microbatches =
     lines.expect_number("microbatches", 1, most_microbatches);
   result.slices = lines.expect_number("slices", 1, INT16_MAX);

@@ -216,9 +216,6 @@ class dispatcher {
     const auto& first = stage(message.data_rank, {});
     caf::anon_send(first, std::move(message));
   }
-  void hand_on(std::int32_t, interrupt_run message) const {
-    caf::anon_send(book_->coordinator, stop_run{std::move(message.reason)});
-  }
   void hand_on(std::int32_t sender, finish_run message) const {
     message.end = {
       run_end::kind::asked,

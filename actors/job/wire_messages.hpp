@@ -17,8 +17,8 @@ std::string difference(const remote_begin& leader, const remote_begin& own);
 /// The content of a control frame.
 using control_message =
   std::variant<remote_begin, stage_powers, norm_known, rank_done,
-               remote_outcome, op_failure, interrupt_run, finish_run, event,
-               chosen_tokens>;
+               remote_outcome, op_failure, interrupt_run, finish_run, save_run,
+               event, chosen_tokens>;
 frame to_frame(const control_message& message);
 /// With the tensors that it holds.
 frame to_frame(event message);

@@ -1,7 +1,5 @@
 #include "troupe/actors/monitoring/event_hub.hpp"
 
-#include <spdlog/spdlog.h>
-
 #include <map>
 
 #include "troupe/actors/system/handles.hpp"
@@ -68,8 +66,7 @@ struct hub_state {
       if (trouble.empty())
         continue;
       if (!monitor.what->stopped())  // else the run's error tells
-        spdlog::warn("monitor {} receives no further events: {}",
-                     monitor.what->name(), trouble);
+        monitor.what->warn_that_it_ends(trouble);
       monitor.gone = changed = true;
     }
     if (changed)

@@ -2,7 +2,6 @@
 
 #include <c10/core/StorageImpl.h>
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 #include <time.h>
 
 #include <chrono>
@@ -12,7 +11,9 @@
 #include <optional>
 #include <unordered_map>
 
+#include "troupe/actors/monitoring/warn_of.hpp"
 #include "troupe/engine/device/clock.hpp"
+#include "troupe/engine/device/freed_memory.hpp"
 #include "troupe/engine/device/thrown.hpp"
 
 namespace troupe {
@@ -101,6 +102,8 @@ std::int64_t held_by(const event& what) {
   return tensors ? tensors->held_bytes() : 0;
 }
 
+constexpr auto much_to_keep = std::int64_t{64} << 20;
+
 std::int64_t processor_ns() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -125,7 +128,7 @@ struct monitor_thread::state {
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<event_pointer> waiting;
-  std::int64_t waiting_bytes = 0;
+  std::int64_t waiting_bytes = 0, kept_bytes = 0;
   lent_storages lent;
   std::int64_t dropped = 0, dropped_in_all = 0;
   bool finishing = false;
@@ -146,6 +149,7 @@ struct monitor_thread::state {
   }
   void call(std::unique_lock<std::mutex>& lock,
             const std::function<void()>& part);
+  void see(const event& next);
   void give_up(const std::string& reason);
   void append(const event_pointer& next);
   void resume_with_next_step(const event_source& source);
@@ -182,6 +186,16 @@ void monitor_thread::state::call(std::unique_lock<std::mutex>& lock,
       thrown->empty() ? "it threw an exception without a message" : *thrown;
 }
 
+/// Without the lock.
+void monitor_thread::state::see(const event& next) {
+  what.see(next);
+  if (!what.kept_bytes || !std::holds_alternative<step_event>(next))
+    return;
+  const auto bytes = what.kept_bytes();
+  const std::scoped_lock lock(mutex);
+  kept_bytes = bytes;
+}
+
 /// For what is not its own word: it is shown nothing further.
 void monitor_thread::state::give_up(const std::string& reason) {
   trouble = reason;
@@ -193,8 +207,7 @@ void monitor_thread::state::give_up(const std::string& reason) {
   try {
     what.given_up(reason);
   } catch (...) {
-    spdlog::warn("monitor {}: it threw while being abandoned: {}", what.name,
-                 thrown_text());
+    warn_of(what, ": it threw while being abandoned: {}", thrown_text());
   }
 }
 
@@ -213,7 +226,7 @@ void monitor_thread::state::resume_with_next_step(const event_source& source) {
 }
 
 void monitor_thread::state::end_of_step() {
-  const auto held = std::max(waiting_bytes, lent.alive_bytes());
+  const auto held = std::max(waiting_bytes, lent.alive_bytes()) + kept_bytes;
   if (held > what.limits.held_bytes && trouble.empty())
     give_up(
       fmt::format("it holds events and tensors of {} MiB; its limit is {} MiB",
@@ -253,6 +266,10 @@ const subscription& monitor_thread::wants() const {
   return state_->what.wants;
 }
 
+void monitor_thread::warn_that_it_ends(const std::string& reason) const {
+  warn_of(state_->what, " receives no further events: {}", reason);
+}
+
 monitor_health monitor_thread::health() const {
   const auto& s = *state_;
   const std::scoped_lock lock(state_->mutex);
@@ -276,14 +293,19 @@ void monitor_thread::run(const std::shared_ptr<state>& shared) {
     const auto next = std::move(shared->waiting.front());
     shared->waiting.pop_front();
     shared->waiting_bytes -= held_by(*next);
-    shared->call(lock, [&] { shared->what.see(*next); });
+    shared->call(lock, [&] { shared->see(*next); });
   }
   if (shared->trouble.empty() && shared->what.finish && !shared->abandoned)
     shared->call(lock, shared->what.finish);
   shared->waiting.clear();
+  const bool kept_much = shared->kept_bytes > much_to_keep;
   lock.unlock();
   shared->what.see = nullptr;  // and what that held
   shared->what.finish = nullptr;
+  shared->what.kept_bytes = nullptr;
+  // Many small pieces, which the allocator would keep otherwise.
+  if (kept_much)
+    return_freed_memory();
   lock.lock();
   shared->done = true;
   shared->changed.notify_all();
@@ -352,8 +374,7 @@ std::string monitor_thread::finish() {
   const auto& s = *state_;
   const std::scoped_lock lock(state_->mutex);
   if (const auto lost = s.dropped + s.dropped_in_all; lost > 0)
-    spdlog::warn("monitor {} was too slow: {} events were dropped", s.what.name,
-                 lost);
+    warn_of(s.what, " was too slow: {} events were dropped", lost);
   return s.trouble;
 }
 

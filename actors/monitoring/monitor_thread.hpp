@@ -40,6 +40,7 @@ class monitor_thread {
   std::string push(const event_pointer& what);
   /// How it does; any thread.
   monitor_health health() const;
+  void warn_that_it_ends(const std::string& reason) const;
   /// Whether it ended the run as a failure.
   bool stopped() const;
   /// Throws away what waits; a call that lasts is waited for, as in `finish`.

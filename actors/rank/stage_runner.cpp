@@ -6,6 +6,7 @@
 
 #include "troupe/actors/recording/recording.hpp"
 #include "troupe/actors/reduction/device_collectives.hpp"
+#include "troupe/actors/step/step_gate.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
@@ -22,6 +23,21 @@ void wait_until(std::int64_t when) {
   while (now_ns() < when) {
   }
 }
+
+/// Until the op ends.
+class gate_scope {
+ public:
+  explicit gate_scope(step_gate& gate) : gate_(gate) {
+    if (!gate_.enter())
+      fail(error_code::interrupted, "the step was abandoned");
+  }
+  gate_scope(const gate_scope&) = delete;
+  gate_scope& operator=(const gate_scope&) = delete;
+  ~gate_scope() { gate_.leave(); }
+
+ private:
+  step_gate& gate_;
+};
 
 microbatch_key key_of(const plan_op& op) {
   return {op.microbatch, op.slice};
@@ -44,6 +60,7 @@ void stage_runner::on(const begin_step& message) {
 }
 
 op_launched stage_runner::on(run_op request) {
+  const gate_scope gate(*step_->gate);
   running_ = &step_->plan->ops[request.op];
   work_ = {};
   if (running_->kind == plan_op_kind::sum_tied)
@@ -298,8 +315,11 @@ void stage_runner::tell_norm(run_op& request) {
 void stage_runner::update(const std::optional<norm_known>& norm) {
   const auto factor = norm ? norm->factor : 1.0 / step_->settings.loss_scale;
   const bool overflowed = norm && !norm->update;
-  if (!step_->settings.skip_update && !overflowed)
-    setup_.work.parameters->update(factor);
+  if (step_->settings.skip_update || overflowed)
+    return;
+  if (!step_->gate->begin_update())
+    fail(error_code::interrupted, "the step was abandoned");
+  setup_.work.parameters->update(factor);
 }
 
 stage_done stage_runner::on(end_step message) {

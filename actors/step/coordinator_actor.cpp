@@ -136,6 +136,8 @@ struct coordinator_state : step_supervisor {
   coordinator_core core;
   std::int64_t last_step = 0;
   std::int64_t last_serial = 0;
+  bool saves = false;
+  std::int64_t saved = 0;  // serial of the step after which all saved last
 
   void begin(const run_step& request) {
     if (!failed.empty()) {
@@ -202,10 +204,13 @@ struct coordinator_state : step_supervisor {
   /// To whoever runs the step, and to the other processes.
   void answer(step_outcome outcome) {
     outcome.replans = watch.new_plan->exchange(false);
+    outcome.saves = std::exchange(saves, false);
+    if (outcome.saves)
+      saved = last_serial;
     if (book->links)
-      book->links->tell(
-        to_frame(remote_outcome{last_serial, outcome.event, outcome.failure,
-                                outcome.end, outcome.replans}));
+      book->links->tell(to_frame(
+        remote_outcome{last_serial, outcome.event, outcome.failure, outcome.end,
+                       outcome.replans, outcome.saves, outcome.interrupted}));
     asked.deliver(std::move(outcome));
   }
 
@@ -228,8 +233,7 @@ struct coordinator_state : step_supervisor {
   }
 
   void on(const finish_run& request) {
-    if (request.overdue == 0 && !ends) {
-      ends = request.end;
+    if (takes_up(request)) {
       if (core.running())
         hurry(*core.step());
     } else if (ends && current(request.overdue)) {
@@ -238,6 +242,12 @@ struct coordinator_state : step_supervisor {
       else
         on(interrupt_run{ends->reason});
     }
+  }
+
+  void on(const save_run& request) {
+    const auto next = core.running() ? last_serial : last_serial + 1;
+    const auto serial = request.serial > 0 ? request.serial : next;
+    saves = saves || serial > saved;
   }
 
   void on(const stop_run& request) {
@@ -293,7 +303,7 @@ caf::behavior coordinator_actor(caf::event_based_actor* self,
                                 const handler_hook& hook) {
   return behavior_of_supervisor<coordinator_handle, stage_powers, rank_done,
                                 op_failure, peer_lost, stop_run, finish_run,
-                                interrupt_run, watchdog_tick>(
+                                save_run, interrupt_run, watchdog_tick>(
     std::make_shared<coordinator_state>(
       coordinator_state{{self, watch, book, hook}, coordinator_core{setup}}));
 }

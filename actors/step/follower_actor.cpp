@@ -18,11 +18,13 @@ struct follower_state : step_supervisor {
   std::deque<remote_begin> begun = {};      // by the leader, and not here
   std::int64_t awaited = 0;                 // serial at the last look
   step_pointer running = {};
+  std::int64_t last_serial = 0;  // of a step that was wanted
   kept_interest interest = {};
   std::vector<rank_done> reports = {};
 
   void begin(const run_step& request) {
     wanted = request.step;
+    last_serial = request.step->serial;
     if (!failed.empty())
       return answer({});
     begin_if_both_do();
@@ -34,14 +36,19 @@ struct follower_state : step_supervisor {
   /// Process 0 ends the run for all, after a step that all do.
   void on(const finish_run& request) {
     const auto& step = wanted ? *wanted : running;
-    if (request.overdue == 0 && !ends) {
-      ends = request.end;
+    if (takes_up(request)) {
       book->links->tell(to_frame(request));
       if (step)
         hurry(*step);
     } else if (ends && step && step->serial == request.overdue) {
       on(interrupt_run{ends->reason});
     }
+  }
+
+  /// Process 0 tells all of them after which step they save.
+  void on(const save_run&) {
+    book->links->tell(
+      to_frame(save_run{wanted || running ? last_serial : last_serial + 1}));
   }
 
   void on(const watchdog_tick&) {
@@ -97,8 +104,10 @@ struct follower_state : step_supervisor {
 
   void on(remote_outcome& message) {
     if (!message.failure.empty()) {
-      if (failed.empty())
+      if (failed.empty()) {
         failed = message.failure;
+        interrupted = message.interrupted;
+      }
       end();
     } else if (running && message.serial == running->serial) {
       step_outcome outcome;
@@ -107,6 +116,7 @@ struct follower_state : step_supervisor {
       if (outcome.end)
         ends.reset();  // told
       outcome.replans = message.replans;
+      outcome.saves = message.saves;
       answer(std::move(outcome));
     }
   }
@@ -168,7 +178,7 @@ caf::behavior follower_actor(caf::event_based_actor* self,
   return behavior_of_supervisor<follower_handle, remote_begin, stage_powers,
                                 rank_done, norm_known, remote_outcome,
                                 peer_lost, op_failure, stop_run, interrupt_run,
-                                finish_run, watchdog_tick>(
+                                finish_run, save_run, watchdog_tick>(
     std::make_shared<follower_state>(
       follower_state{{self, watch, book, hook}}));
 }

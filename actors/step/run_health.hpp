@@ -2,10 +2,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "troupe/actors/rank/progress_board.hpp"
+#include "troupe/actors/step/run_end.hpp"
 
 namespace troupe {
 
@@ -21,6 +23,7 @@ struct run_health {
   bool in_step = false;   // of training or evaluation
   std::string failure{};  // why the run can't go on
   bool interrupted = false;
+  std::optional<run_end> end{};      // why the last step was the last one
   std::vector<rank_health> ranks{};  // by data rank, then rank
   std::vector<monitor_health> monitors{};
 };

@@ -44,6 +44,7 @@ struct step_supervisor {
   std::vector<progress_board::entry> seen = {};  // at the last look
   /// After the step that runs; told with it, and then over.
   std::optional<run_end> ends = {};
+  double within = 0;  // as in finish_run, of `ends`
 
   /// Lets the ranks that live here begin, and looks after them from now on.
   void begin_here(const step_pointer& step) {
@@ -64,11 +65,21 @@ struct step_supervisor {
 
   /// Ends the step at once if it lasts too long for what is asked of it.
   void hurry(const step_context& step) {
-    if (ends)
-      self->delayed_send(self,
-                         std::chrono::milliseconds(static_cast<std::int64_t>(
-                           watch.limits.finish * 1000)),
-                         finish_run{*ends, step.serial});
+    if (ends && within > 0)
+      self->delayed_send(
+        self,
+        std::chrono::milliseconds(static_cast<std::int64_t>(within * 1000)),
+        finish_run{*ends, step.serial});
+  }
+
+  /// Whether a request to end the run is new: the first one, or the first that
+  /// sets a limit.
+  bool takes_up(const finish_run& request) {
+    if (request.overdue != 0 || (ends && (within > 0 || request.within == 0)))
+      return false;
+    ends = request.end;
+    within = request.within;
+    return true;
   }
 
   /// Logs who waits for whom if no op has ended since the last look, and on

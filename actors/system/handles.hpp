@@ -19,7 +19,7 @@ using reducer_handle = takes<collective_request, collective_part>;
 /// Of the leading process and of the others alike.
 using coordinator_handle =
   takes<stage_powers, rank_done, op_failure, peer_lost, stop_run, finish_run,
-        interrupt_run,
+        save_run, interrupt_run,
         watchdog_tick>::extend<caf::result<step_outcome>(run_step)>;
 /// Follows the leading process's coordinator.
 using follower_handle =

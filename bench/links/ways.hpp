@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "troupe/engine/transport/stream/byte_stream.hpp"
+#include "troupe/engine/transport/trust/link_side.hpp"
 #include "troupe/engine/transport/trust/tls_context.hpp"
-#include "troupe/engine/transport/trust/token_proof.hpp"
 
 /// Two connected sockets, for two processes.
 std::array<int, 2> unix_sockets();

@@ -234,12 +234,18 @@ void run_to_end(const generate_options& o, const generate_setup& setup,
   trainer run(setup.model.model.layers, setup.trainer);
   if (!setup.model.model.folder)
     run.load(setup.model.parameters, o.checkpoint);
+  if (const auto parameter = run.not_finite();
+      leads(setup.trainer.job) && !parameter.empty())
+    spdlog::warn(
+      "{}: '{}' holds a NaN or an infinity; the texts are likely "
+      "useless",
+      printable(o.checkpoint), printable(parameter));
   signals.require_none("the start");
-  signals.on_signal([&](const char* name) {
-    run.stop(name);
+  signals.on_end([&](const signal_request& request) {
+    run.stop(request.name);
     return fmt::format(
       "{}: the run stops after this step; a second signal stops it at once",
-      name);
+      request.name);
   });
   // The handler must not outlive the run.
   const std::shared_ptr<void> unset(nullptr,

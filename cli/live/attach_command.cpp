@@ -30,6 +30,7 @@ Example:
   troupe attach overflow
   troupe attach unix:/tmp/x.sock overflow --match 'blocks.*.mlp*' --every 10
   troupe attach unix:/tmp/x.sock gap --interval 10 stability
+  troupe attach timeline --svg     # in the job's --attach-folder
 
 Without an endpoint it is the only job of yours on this machine.
 Prints what the monitors find until Ctrl-C, which detaches them, or until the
@@ -121,9 +122,13 @@ std::vector<std::int64_t> attach_all(live_client& client,
   std::vector<std::int64_t> ids;
   try {
     for (const auto& spec : options.specs) {
-      ids.push_back(client.attach(spec, options.keep));
+      const auto attached = client.attach(spec, options.keep);
+      ids.push_back(attached.id);
       if (!options.keep)
-        spdlog::info("attached {} as {}", spec, ids.back());
+        spdlog::info("attached {} as {}", spec, attached.id);
+      if (!attached.folder.empty())
+        spdlog::info("{} writes to {} on the job's machine", spec,
+                     plain_text(attached.folder));
     }
   } catch (...) {
     for (const auto id : ids)

@@ -64,7 +64,7 @@ void live_options::add_to(CLI::App& command) {
 
 void live_options::add_token_to(CLI::App& command) {
   add_value(command, "--token-file FILE", token_file,
-            "file with the job's secret");
+            "file with one of the job's secrets: to watch or to control it");
 }
 
 void live_options::take_endpoint(std::vector<std::string>& words) {
@@ -90,7 +90,7 @@ std::string read_token(const std::string& path) {
 
 void until_signal(live_client& client, const std::function<void()>& part) {
   signal_watch signals;
-  signals.on_signal([&](const char*) {
+  signals.on_end([&](const signal_request&) {
     client.interrupt();
     return std::string{};
   });

@@ -76,7 +76,8 @@ checkpoint_saver::checkpoint_saver(const train_options& options,
            .aliases = aliases_of(ties_of(setup.model.layers))},
     parts_(options.plain ? 1 : setup.trainer.schedule.ranks()),
     job_(setup.trainer.job),
-    saved_(from.saved) {
+    saved_(from.saved),
+    complete_(std::max<std::int64_t>(from.saved, 0)) {
   if (options_.folder.empty())
     return;
   about_.settings[optimizer_setting] = options.optimisation.optimizer.optimizer;
@@ -91,9 +92,9 @@ checkpoint_saver::~checkpoint_saver() {
 
 void checkpoint_saver::after_step(const run_progress& progress,
                                   const std::function<snapshot()>& copies,
-                                  bool last) {
+                                  bool now) {
   const bool due = options_.every > 0 && progress.step % options_.every == 0;
-  if (options_.folder.empty() || progress.step == saved_ || (!due && !last))
+  if (options_.folder.empty() || progress.step == saved_ || (!due && !now))
     return;
   finish_or_log();  // training goes on; the next one may do
   saved_ = progress.step;
@@ -149,6 +150,7 @@ void checkpoint_saver::complete(const run_progress& progress,
       return ended.stop_requested();
     });
   notes_.erase(notes_.begin(), notes_.upper_bound(progress.step));
+  complete_ = progress.step;
   spdlog::info("checkpoint {}", printable(folder_.path_of(progress.step)));
   if (!problem.empty())
     spdlog::warn("the checkpoint is complete, but: {}", problem);
@@ -252,14 +254,34 @@ void checkpoint_saver::finish_or_log() {
   }
 }
 
-void checkpoint_saver::settle() {
-  if (!written_.valid() || await_writer(timeouts_.settling))
+void checkpoint_saver::settle(
+  std::optional<std::chrono::milliseconds> longest) {
+  const auto limit = longest.value_or(timeouts_.settling);
+  if (!written_.valid() || await_writer(limit))
     return finish_or_log();
   spdlog::error(
     "the checkpoint of step {} is abandoned: it was not written "
     "within {:.3g} s",
-    saved_, seconds(timeouts_.settling));
+    saved_, seconds(limit));
   writer_.request_stop();
+}
+
+void checkpoint_saver::refuse(std::int64_t step, const std::string& why) {
+  if (!options_.folder.empty() && !leads(job_))
+    job_->note(0, fmt::format("{} {}", step, why));
+}
+
+std::string checkpoint_saver::summary(std::int64_t step) const {
+  if (options_.folder.empty())
+    return "no checkpoint is saved; --checkpoints DIR would save one";
+  const auto last = complete_.load();
+  const auto path = printable(folder_.path_of(last));
+  if (last == 0)
+    return "no checkpoint is saved";
+  if (last == step)
+    return fmt::format("step {} is saved in {}", step, path);
+  return fmt::format("step {} is not saved; the last checkpoint is {}", step,
+                     path);
 }
 
 }  // namespace troupe::cli

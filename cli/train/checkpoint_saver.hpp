@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <exception>
@@ -7,6 +8,7 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -28,7 +30,7 @@ struct saver_timeouts {
   /// Between warnings that a checkpoint is still being written.
   std::chrono::milliseconds warning = std::chrono::seconds(30);
   /// For the last checkpoint after a failure: less than launchers wait before
-  /// they kill all processes.
+  /// they kill all processes. `settle` may have less.
   std::chrono::milliseconds settling = std::chrono::seconds(25);
   /// Whether the run was asked to stop; any thread calls it.
   std::function<bool()> is_stopping = {};
@@ -52,17 +54,23 @@ class checkpoint_saver {
 
   /// By part: the tensors that this process writes.
   using snapshot = std::map<std::int32_t, parameter_list>;
-  /// Saves if a checkpoint is due after this step, or with `last` unless that
+  /// Saves if a checkpoint is due after this step, or with `now`, unless that
   /// step is saved already. `copies` is called at once, by this thread. If the
   /// one before could not be written, the log tells so.
   void after_step(const run_progress& progress,
-                  const std::function<snapshot()>& copies, bool last = false);
+                  const std::function<snapshot()>& copies, bool now = false);
+  /// Instead of `after_step`, in a process that can't save that step: process 0
+  /// does not wait for its part.
+  void refuse(std::int64_t step, const std::string& why);
   /// Waits for the last checkpoint; long waits are logged. Throws `io` if it
   /// could not be written.
   void finish();
   /// The same after a failure, for a limited time, after which the parts of
   /// others are not waited for any more; errors are logged.
-  void settle();
+  void settle(std::optional<std::chrono::milliseconds> longest = {});
+  /// What a run that has ended with this step has left, as a sentence; in the
+  /// process that leads, once the last checkpoint is finished.
+  std::string summary(std::int64_t step) const;
 
  private:
   struct part_wait;
@@ -81,9 +89,10 @@ class checkpoint_saver {
   saver_timeouts timeouts_;
   checkpoint_folder folder_;
   manifest about_;
-  std::int32_t parts_;                           // that all processes write
-  std::shared_ptr<mesh> job_;                    // null: this process is alone
-  std::int64_t saved_;                           // step
+  std::int32_t parts_;                  // that all processes write
+  std::shared_ptr<mesh> job_;           // null: this process is alone
+  std::int64_t saved_;                  // step
+  std::atomic<std::int64_t> complete_;  // step of the last one here; 0: none
   std::chrono::steady_clock::time_point begun_;  // to write it
   /// In process 0: by step and process, why a part was not written; empty: it
   /// was.

@@ -26,8 +26,8 @@ namespace {
 
 constexpr auto rows_setting = "microbatch-size";
 
-void warn_of_damage(const std::string& sentence) {
-  spdlog::warn("skipping a damaged checkpoint: {}", sentence);
+void warn_of_skipped(const std::string& sentence) {
+  spdlog::warn("skipping a checkpoint: {}", sentence);
 }
 
 /// A checkpoint, or the last one of a folder.
@@ -37,23 +37,24 @@ std::string named_checkpoint(const std::string& path) {
     return path;
   }
   const checkpoint_folder folder(path);
-  if (auto found = folder.last_valid(warn_of_damage))
+  if (auto found = folder.last_valid(warn_of_skipped))
     return *found;
   fail(error_code::invalid_checkpoint,
-       "--resume {}: is not a checkpoint, and holds no intact one",
+       "--resume {}: is not a checkpoint, and holds no intact one that is "
+       "finite",
        printable(path));
 }
 
-/// The last intact checkpoint of the run's own folder; later ones, which are
-/// damaged, are renamed. None if the folder has none at all.
+/// The last intact, finite checkpoint of the run's own folder; later ones are
+/// renamed. None if the folder has none at all.
 std::optional<std::string> last_of(const checkpoint_folder& folder) {
-  const auto found = folder.last_valid(warn_of_damage);
+  const auto found = folder.last_valid(warn_of_skipped);
   if (found)
     folder.set_aside_after(*step_of_folder(*found));
   else if (!folder.steps().empty())
     fail(error_code::invalid_checkpoint,
-         "--resume: all checkpoints in {} are damaged; move them away to train "
-         "from the beginning",
+         "--resume: no checkpoint in {} is both intact and finite; move them "
+         "away to train from the beginning, or name one to resume",
          printable(folder.path()));
   return found;
 }
@@ -273,6 +274,10 @@ resumed_run resume(
   const auto step = from.about().progress.step;
   if (leads(job))
     spdlog::info("resuming from {}, step {}", printable(path), step);
+  if (const auto name = from.about().not_finite(); leads(job) && !name.empty())
+    spdlog::warn(
+      "the checkpoint is not finite: '{}' holds a NaN or an infinity",
+      printable(name));
   if (leads(job) && step >= options.steps)
     spdlog::warn(
       "nothing to train: the checkpoint is of step {}, and --steps "

@@ -12,10 +12,12 @@
 #include "troupe/base/patient_write.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/config_file.hpp"
+#include "troupe/cli/log_listener.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/cli/train/checkpoint_saver.hpp"
+#include "troupe/cli/train/run_endings.hpp"
 #include "troupe/cli/train/train_checkpoints.hpp"
 #include "troupe/cli/train/train_output.hpp"
 #include "troupe/cli/train/train_setup.hpp"
@@ -33,8 +35,9 @@ Example:
 
 A CSV schedule or a plan brings its own ranks, stages and microbatches.
 Exit codes: 0 done, or ended early by a monitor as a success; 1 the run failed;
-2 wrong usage; 129 / 130 / 143 stopped by SIGHUP / SIGINT / SIGTERM: after the
-step that runs, and what is asked for is saved.)";
+2 wrong usage; 129 / 130 / 140 / 143 stopped by SIGHUP / SIGINT / SIGUSR2 /
+SIGTERM: after the step that runs, and what is asked for is saved. SIGUSR1 saves
+a checkpoint, and the run goes on.)";
 
 void run_steps(trainer& run, const train_options& options,
                const train_setup& setup, loss_watch& losses,
@@ -48,54 +51,12 @@ void run_steps(trainer& run, const train_options& options,
     losses.see(step);
     if (logs)
       log_tensors(step.source.step, run.parameters());
-    saver.after_step(run.progress(), [&] { return run.snapshot(); });
+    const bool asked = run.take_save_request();
+    saver.after_step(
+      run.progress(), [&] { return run.snapshot(); }, asked);
     if (!run.ended() && validates_at(options, setup, step.source.step))
       run.evaluate(setup.validation, setup.validation_microbatches);
   }
-}
-
-/// Reports that a failed or interrupted step leaves no parameters to save.
-void tell_of_lost(const train_options& options, const train_setup& setup) {
-  if (!options.output.save_parameters.empty() && leads(setup.trainer.job))
-    spdlog::error(
-      "{} is not written: the last step was interrupted, so parameters may be "
-      "of two different steps",
-      options.output.save_parameters);
-}
-
-/// Lets monitors write their files although the run failed; neither errors
-/// doing so nor a stalled reader of our output must hide the reason.
-void finish_after_failure(trainer& run) {
-  end_patience();
-  try {
-    run.finish_monitors();
-  } catch (const error& reason) {
-    spdlog::error(reason.what());
-  }
-}
-
-/// Reports at once why a run failed: an op that still runs may take longer than
-/// others wait for this process, or never return.
-[[noreturn]] void end_failed_run(trainer& run, const error& reason,
-                                 const signal_watch& signals,
-                                 checkpoint_saver& saver) {
-  const bool by_signal =
-    reason.code() == error_code::interrupted && signals.exit_code() != 0;
-  const auto code = by_signal ? signals.exit_code() : exit_code(reason.code());
-  const auto* kind = by_signal ? "" : "error: ";
-  const auto text = fmt::format("troupe: {}{}\n", kind, reason.what());
-  std::fputs(plain_text(text).c_str(), stderr);
-  finish_after_failure(run);
-  saver.settle();  // of a step that did not fail
-  end_soon(code);
-  throw process_end({}, code);
-}
-
-/// Saves the whole model in the leading process; all processes take part.
-void save_all(const std::string& path, const trainer& run,
-              const train_setup& setup) {
-  if (!path.empty())
-    save(path, run.gather_parameters(), setup);
 }
 
 /// A run's outputs for users: in a job, process 0 provides them for all.
@@ -106,6 +67,11 @@ class shown_run {
     if (!leads(setup.trainer.job))
       return;
     page_ = open_dashboard(run, options);
+    if (page_)
+      log_.emplace(
+        [page = page_.get()](const char* kind, const std::string& text) {
+          page->add_warning(kind, text);
+        });
     attach_monitors(run, options, setup, page_.get());
     // A recorded step, or one that is replayed, has its order for good.
     if (!options.devices.cuda_graphs && options.order.replay.empty()
@@ -127,51 +93,29 @@ class shown_run {
 
  private:
   std::unique_ptr<dashboard> page_;
+  std::optional<log_listener> log_;  // of the page
   std::optional<replanner> orders_;
   std::unique_ptr<endpoint_server> endpoint_;
 };
-
-/// Keeps processes of a job from succeeding before process 0 has.
-void end_together(const std::shared_ptr<mesh>& job) {
-  if (job)
-    job->share({frame_type::mail, {}, {}});
-}
-
-/// Reports a run that a signal or a monitor has ended after a step, once its
-/// outputs are saved. Throws unless it is a success.
-void conclude_early(trainer& run, const train_options& options,
-                    const train_setup& setup, const signal_watch& signals) {
-  const auto end = run.ended();
-  if (!end)
-    return;
-  auto text = end->reason;
-  if (!options.output.save_parameters.empty() && leads(setup.trainer.job))
-    text += fmt::format("; its parameters are saved in {}",
-                        options.output.save_parameters);
-  if (end->why == run_end::kind::success) {
-    if (leads(setup.trainer.job))
-      spdlog::warn("the run has ended early: {}", text);
-    return;
-  }
-  finish_after_failure(run);
-  end_together(setup.trainer.job);
-  if (end->why == run_end::kind::asked && signals.exit_code() != 0)
-    signals.end_process(text);
-  throw error(error_code::op_failed, text);
-}
 
 /// Runs all steps, or until a signal or a monitor asks for an end.
 void run_to_end(trainer& run, const train_options& options,
                 const train_setup& setup, signal_watch& signals,
                 loss_watch& losses, checkpoint_saver& saver) {
-  signals.on_signal([&](const char* name) {
-    run.stop(name);
+  const auto limit =
+    std::chrono::duration<double>(step_time_after_signal(options)).count();
+  signals.on_end([&run, limit](const signal_request& request) {
+    run.stop(request.name, request.hurries ? limit : 0);
     return fmt::format(
       "{}: the run stops after this step; a second signal stops it at once",
-      name);
+      request.name);
+  });
+  signals.on_save([&run, &options](const signal_request& request) {
+    run.request_save();
+    return answer_to_save(options, request);
   });
   if (signals.exit_code() != 0)  // before the handler was set
-    run.stop(signals.name());
+    run.stop(signals.name(), limit);
   try {
     run_steps(run, options, setup, losses, saver);
   } catch (const error& reason) {
@@ -179,9 +123,7 @@ void run_to_end(trainer& run, const train_options& options,
     const auto end = run.ended();
     if (end && end->reason == reason.what())  // after its last step
       return;
-    if (!run.health().failure.empty())
-      tell_of_lost(options, setup);
-    end_failed_run(run, reason, signals, saver);
+    end_failed_run(run, options, setup, reason, signals, saver);
   } catch (...) {
     signals.finish_first();
     finish_after_failure(run);
@@ -214,9 +156,13 @@ void train_pipeline(const train_options& options, const train_setup& setup,
     run.restore(from);
     run.set_position(position_after(from.about(), setup));
   });
+  const bool shows = leads(setup.trainer.job);
+  if (const auto parameter = run.not_finite(); shows)
+    warn_unless_finite(parameter);
   checkpoint_saver saver(
     options, setup, std::move(resumed), lock.get(),
-    {.is_stopping = [&] { return signals.exit_code() != 0; }});
+    {.last_silence = milliseconds_of(options.checkpoints.grace * 5 / 6),
+     .is_stopping = [&] { return signals.exit_code() != 0; }});
   const shown_run shown(run, options, setup);
   loss_watch losses;
   run_to_end(run, options, setup, signals, losses, saver);
@@ -228,17 +174,20 @@ void train_pipeline(const train_options& options, const train_setup& setup,
       || !options.output.save_adapter.empty())
     save_model(options, run.gather_parameters(), setup);
   saver.finish();
-  if (leads(setup.trainer.job))
+  if (shows)
     losses.conclude(options.output.save_parameters);
-  conclude_early(run, options, setup, signals);
+  conclude_early(run, options, setup, signals, saver);
   run.finish_monitors();
-  print_sample(options, leads(setup.trainer.job),
-               [&](const wanted_sample& what) {
-                 const auto told = [&](std::size_t, const generated&) {
-                   signals.require_none("sampling");
-                 };
-                 return run.generate({what.request}, what.options, told).at(0);
-               });
+  if (const auto parameter = run.not_finite(); shows)
+    require_finite(parameter);
+  else if (!parameter.empty())
+    throw process_end({}, exit_code(error_code::op_failed));
+  print_sample(options, shows, [&](const wanted_sample& what) {
+    const auto told = [&](std::size_t, const generated&) {
+      signals.require_none("sampling");
+    };
+    return run.generate({what.request}, what.options, told).at(0);
+  });
   end_together(setup.trainer.job);
 }
 
@@ -278,7 +227,13 @@ void train(const CLI::App& command, train_options options) {
   if (options.plain)
     require_actors(options);
   warn_of_other_models(command, options.model);
-  signal_watch signals;
+  if (const auto granted = granted_grace();
+      granted && options.checkpoints.grace > *granted)
+    spdlog::warn(
+      "--grace {}: the launcher ends this process {} s after a signal; give "
+      "--grace to `troupe launch`",
+      options.checkpoints.grace, *granted);
+  signal_watch signals(watched_signals::with_notices);
   auto devices = open_devices(options.devices, options.plain);
   auto setup = make_setup(options);
   if (const auto file = sizes_file(options.partition); !file.empty())

@@ -7,6 +7,7 @@
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/engine/models/companion_files.hpp"
 #include "troupe/engine/models/fresh_folder.hpp"
 #include "troupe/engine/models/model_folder.hpp"
 #include "troupe/monitors/monitor_spec.hpp"
@@ -94,6 +95,8 @@ std::vector<used_file> read_by(const train_options& o) {
   all.push_back({"--replay", o.order.replay});
   all.push_back({"--checkpoints", o.checkpoints.folder, content::shared});
   all.push_back({"--endpoint-token-file", o.access.endpoint_token_file});
+  all.push_back(
+    {"--endpoint-control-token-file", o.access.endpoint_control_token_file});
   all.push_back({"--dashboard-token-file", o.access.dashboard_token_file});
   all.push_back({"--job-token-file", o.processes.token_file});
   return all;
@@ -105,6 +108,7 @@ std::vector<used_file> written_by(const train_options& o) {
                              {"--costs-out", o.output.costs_out},
                              {"--log-json", o.output.log_json},
                              {"--order-log", o.order.log},
+                             {"--dashboard-save", o.access.dashboard_save},
                              {"--save-initial", o.output.save_initial},
                              {"--save-parameters", o.output.save_parameters}};
   all.push_back({"--save-model", o.output.save_model, content::fresh});

@@ -30,7 +30,8 @@ namespace {
 
 /// Settings that may differ between processes.
 constexpr std::string_view own_settings =
-  "announce certificates costs-out dashboard dashboard-token-file endpoint "
+  "announce attach-folder certificates costs-out dashboard dashboard-save "
+  "dashboard-token-file endpoint endpoint-control-token-file "
   "endpoint-token-file job-token-file listen log-json log-level "
   "max-shard-size monitor order-log patience rendezvous replan-every "
   "save-adapter save-dtype save-initial save-model save-parameters sink "
@@ -140,7 +141,7 @@ std::shared_ptr<mesh> join_job(const CLI::App& command,
   joining.stopped = [&] { return signals.exit_code() != 0; };
   signals.finish_first();  // so that sockets are removed
   auto job = troupe::join_job(joining);
-  signals.on_signal({});
+  signals.on_end({});
   if (signals.exit_code() != 0)
     fail(error_code::interrupted, "stopped by a signal as the job began");
   spdlog::info("{} processes ({})", place.processes, place.launcher);

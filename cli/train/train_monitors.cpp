@@ -8,12 +8,15 @@
 #include <nlohmann/json.hpp>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/cli/live/live_options.hpp"
 #include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/own_folder.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/monitors/live/live_trust.hpp"
 #include "troupe/monitors/live/serve.hpp"
 #include "troupe/monitors/metrics.hpp"
+#include "troupe/monitors/monitor_log.hpp"
 #include "troupe/monitors/progress.hpp"
 #include "troupe/monitors/sinks/http_address.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"
@@ -54,7 +57,7 @@ bool gives_terminal(const train_options& options) {
 /// Logs alerts, unless a terminal's sink prints them.
 sink_pointer log_of_alerts() {
   return callback_sink({}, [](const alert& what) {
-    spdlog::warn("{}: {}", what.monitor, what.text);
+    log_finding(fmt::format("{}: {}", what.monitor, what.text));
   });
 }
 
@@ -75,10 +78,12 @@ void add_default_sinks(std::vector<sink_pointer>& target,
 }
 
 /// The sinks for --sink and the page; alerts go to the log too.
-sink_pointer make_sinks(const train_options& options, const dashboard* page) {
+/// `resumed`: the step from which the run goes on.
+sink_pointer make_sinks(const train_options& options, const dashboard* page,
+                        std::int64_t resumed) {
   std::vector<sink_pointer> all;
   for (const auto& spec : options.output.sink)
-    all.push_back(make_sink(spec));
+    all.push_back(make_sink(spec, resumed));
   add_default_sinks(all, options, page != nullptr);
   if (!gives_terminal(options) && all.size() == options.output.sink.size())
     all.push_back(log_of_alerts());
@@ -108,20 +113,21 @@ void require_monitors(const train_options& options) {
 
 void attach_monitors(trainer& run, const train_options& options,
                      const train_setup& setup, const dashboard* page) {
+  const auto resumed = run.progress().step;
   run.attach(warning_monitor());
   run.attach(of_each_step(progress_monitor(progress_to(options)), options));
   if (!options.output.log_json.empty())
-    run.attach(of_each_step(
-      metrics_monitor(options.output.log_json, run.progress().step > 0),
-      options));
+    run.attach(
+      of_each_step(metrics_monitor(options.output.log_json, resumed), options));
   if (!options.output.timeline.empty() || !options.output.trace.empty())
     run.attach(
       timeline_monitor({options.output.timeline, options.output.trace}));
   if (!options.output.costs_out.empty())
     run.attach(cost_monitor(options.output.costs_out));
   if (!options.order.log.empty())
-    run.attach(order_log_monitor(options.order.log));
-  const auto context = context_of(run, setup, make_sinks(options, page));
+    run.attach(order_log_monitor(options.order.log, resumed));
+  const auto context =
+    context_of(run, setup, make_sinks(options, page, resumed));
   for (const auto& spec : options.output.monitor)
     run.attach(make_monitor(spec, context));
   if (!options.output.sink.empty())
@@ -138,6 +144,9 @@ void require_dashboard(const access_options& options) {
   else if (!options.dashboard_token_file.empty())
     throw error(error_code::invalid_argument,
                 "--dashboard-token-file requires --dashboard HOST:PORT");
+  else if (!options.dashboard_save.empty())
+    throw error(error_code::invalid_argument,
+                "--dashboard-save requires --dashboard HOST:PORT");
 }
 
 std::unique_ptr<dashboard> open_dashboard(const trainer& run,
@@ -152,7 +161,8 @@ std::unique_ptr<dashboard> open_dashboard(const trainer& run,
   auto made = std::make_unique<dashboard>(
     std::move(subject),
     dashboard_options{options.access.dashboard,
-                      read_token(options.access.dashboard_token_file)});
+                      read_token(options.access.dashboard_token_file),
+                      options.access.dashboard_save});
   spdlog::info("dashboard: {}", made->url());
   return made;
 }
@@ -181,7 +191,7 @@ schedule order_of(const json& request, const plan& current) {
                           .microbatches = current.microbatches,
                           .slices = current.slices});
   const auto text = field<std::string>(request, "text");
-  const auto source = field<std::string>(request, "source");
+  const auto source = printable(field<std::string>(request, "source"));
   return is_text_form(text) ? from_text_form(text, source)
                             : from_csv(text, source);
 }
@@ -207,16 +217,27 @@ json replan(const replanner& orders, const plan& current, const json& request) {
           {"trial_steps", found.trial_steps}};
 }
 
+access_tokens tokens_of(const access_options& options) {
+  return {read_token(options.endpoint_token_file),
+          read_token(options.endpoint_control_token_file)};
+}
+
 /// Makes monitors of specs, for clients; the run must outlive them.
 decltype(job_operations::make) factory_for(trainer& run,
                                            const train_setup& setup) {
-  return [context = context_of(run, setup, nullptr)](
-           const std::string& spec, const sink_pointer& sink,
-           const job_operations::printer& print) {
+  return [context =
+            context_of(run, setup, nullptr)](const wanted_monitor& wanted) {
     auto of_client = context;
-    of_client.sink = sink;
-    of_client.print = print;
-    return make_monitor(spec, of_client);
+    of_client.sink = wanted.sink;
+    of_client.print = wanted.print;
+    of_client.folder = wanted.folder;
+    of_client.observe_every =
+      [right = wanted.right, all = context.observe_every](std::int64_t steps) {
+        require_right(right, access_right::control,
+                      "to limit what other monitors see");
+        all(steps);
+      };
+    return make_monitor(wanted.spec, of_client);
   };
 }
 
@@ -225,7 +246,8 @@ std::unique_ptr<endpoint_server> serve(trainer& run, const std::string& address,
                                        const train_setup& setup,
                                        const replanner* orders) {
   endpoint_options serving;
-  serving.token = read_token(options.access.endpoint_token_file);
+  serving.tokens = tokens_of(options.access);
+  serving.attach_folder = options.access.attach_folder;
   serving.operations =
     operations_of(run, factory_for(run, setup), options.steps);
   if (orders)
@@ -233,21 +255,25 @@ std::unique_ptr<endpoint_server> serve(trainer& run, const std::string& address,
       return replan(*orders, *run.shared_plan(), what);
     };
   auto server = std::make_unique<endpoint_server>(address, std::move(serving));
+  const auto& file = options.access.endpoint_token_file.empty()
+                       ? options.access.endpoint_control_token_file
+                       : options.access.endpoint_token_file;
   spdlog::info("attach with: troupe top {}{}", server->where(),
-               options.access.endpoint_token_file.empty()
-                 ? ""
-                 : " --token-file " + options.access.endpoint_token_file);
+               file.empty() ? "" : " --token-file " + file);
   return server;
 }
 
 }  // namespace
 
 void require_endpoint(const access_options& options) {
-  const auto token = read_token(options.endpoint_token_file);
+  const auto tokens = tokens_of(options);
+  require_legal(tokens);
+  if (!options.attach_folder.empty())
+    attach_folder(options.attach_folder);
   if (options.endpoint.empty() || options.endpoint == "none")
     return;
   const auto where = parse_endpoint(options.endpoint);
-  live_trust(where, token);
+  trust_of_job(where, tokens);
   const auto folder = std::filesystem::path(where.path).parent_path();
   std::error_code trouble;
   if (!folder.empty() && !std::filesystem::is_directory(folder, trouble))
@@ -264,6 +290,8 @@ std::unique_ptr<endpoint_server> open_endpoint(trainer& run,
   if (!options.access.endpoint.empty())
     return serve(run, options.access.endpoint, options, setup, orders);
   try {
+    if (const auto own = find_own_folder(); !own.trouble.empty())
+      spdlog::warn("the endpoint is in {}, as {}", own.path, own.trouble);
     return serve(run, own_socket(std::to_string(::getpid())), options, setup,
                  orders);
   } catch (const error& reason) {

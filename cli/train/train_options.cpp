@@ -7,6 +7,7 @@
 
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/plan/checks.hpp"
+#include "troupe/cli/signals.hpp"
 #include "troupe/monitors/monitor_spec.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"
 #include "troupe/schedules/builtin.hpp"
@@ -301,6 +302,13 @@ void add_checkpoint_flags(CLI::App& app, checkpoint_options& o) {
     app, "--resume auto|DIR", o.resume,
     "resume from the last intact checkpoint in --checkpoints, if any (auto), "
     "or from this one; ranks, schedule and replicas may differ");
+  add_value(
+    app, "--grace", o.grace,
+    "seconds from a signal to the end of the process: a step that takes "
+    "more than two thirds of them is given up, and the step before it "
+    "is saved; by default what the launcher grants, or 30",
+    number_above(0, 1e6))
+    ->default_val(granted_grace().value_or(usual_grace));
 }
 
 void add_access_flags(CLI::App& app, access_options& o) {
@@ -309,15 +317,22 @@ void add_access_flags(CLI::App& app, access_options& o) {
             "where clients attach: unix:PATH, tcp:HOST:PORT (port 0: any) or "
             "none; by default a private socket, which is logged")
     ->default_str(description("the user's own socket"));
-  app.add_option(
-    "--endpoint-token-file", o.endpoint_token_file,
-    "file with a secret that clients must present; required for tcp");
+  app.add_option("--endpoint-token-file", o.endpoint_token_file,
+                 "file with a secret of clients that may watch the run");
+  app.add_option("--endpoint-control-token-file", o.endpoint_control_token_file,
+                 "file with another secret, of clients that may also control "
+                 "it; tcp requires one of the two");
+  app.add_option("--attach-folder", o.attach_folder,
+                 "folder where monitors that clients attach write their files; "
+                 "by default they can't");
   app.add_option("--dashboard", o.dashboard,
                  "serve a page that shows the run at HOST:PORT, such as "
                  "127.0.0.1:8080 (port 0: any); the address is logged");
   app.add_option("--dashboard-token-file", o.dashboard_token_file,
                  "file with a password for the page; required unless HOST is a "
                  "loopback address");
+  app.add_option("--dashboard-save", o.dashboard_save,
+                 "write the page to this HTML file when the run ends");
 }
 
 }  // namespace

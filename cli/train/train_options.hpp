@@ -98,14 +98,17 @@ struct checkpoint_options {
   std::int64_t every = 0;  // steps; 0: at the end alone
   kept_checkpoints kept{};
   std::string resume;  // empty, "auto" or a path
+  double grace = 0;    // seconds from a signal to the end of the process
 };
 
 /// Attaching during the run.
 struct access_options {
   std::string endpoint;  // empty: the default one
-  std::string endpoint_token_file;
-  std::string dashboard;  // empty: none
+  std::string endpoint_token_file, endpoint_control_token_file;
+  std::string attach_folder;  // empty: attached monitors write no files
+  std::string dashboard;      // empty: none
   std::string dashboard_token_file;
+  std::string dashboard_save;  // a file for the last page
 };
 
 /// Processes of a job.

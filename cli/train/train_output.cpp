@@ -199,6 +199,20 @@ void print_plan_summary(const train_options& options,
     100 * paper.bubble, fmt::join(paper.in_flight, ", "));
 }
 
+void warn_unless_finite(const std::string& parameter) {
+  if (!parameter.empty())
+    spdlog::warn("the parameter '{}' holds a NaN or an infinity at the start",
+                 printable(parameter));
+}
+
+void require_finite(const std::string& parameter) {
+  if (!parameter.empty())
+    fail(error_code::op_failed,
+         "the trained parameters are not finite: '{}' holds a NaN or an "
+         "infinity; lower --lr, or give --clip",
+         printable(parameter));
+}
+
 void loss_watch::see(const step_event& step) {
   for (const auto& loss : step.losses) {
     if (std::isfinite(loss.value))

@@ -68,6 +68,13 @@ class loss_watch {
   std::int64_t count_ = 0;
 };
 
+/// Warns of a parameter that is not finite before the first step; empty: all
+/// are.
+void warn_unless_finite(const std::string& parameter);
+/// Throws `op_failed` for a trained parameter that is not finite; empty: all
+/// are.
+void require_finite(const std::string& parameter);
+
 /// Throws `invalid_argument` and `io` for a --monitor or --sink that can't be
 /// made.
 void require_monitors(const train_options& options);

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
+#include <optional>
+
 #include "troupe/actors/stored_state.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/cli/signals.hpp"
@@ -51,13 +54,17 @@ plain_options options_of(const train_setup& setup) {
   return plain;
 }
 
+/// `before`: of each microbatch; it may throw to give up the step.
 step_event one_step(plain_loop& loop, const train_setup& setup,
-                    std::int64_t step, std::int64_t first) {
+                    std::int64_t step, std::int64_t first,
+                    const std::function<void()>& before) {
   step_event event;
   const auto scale = loop.scale().value();
   event.begin = now_ns();
-  const auto result =
-    loop.step([&](std::int64_t k) { return setup.training->at(first + k); });
+  const auto result = loop.step([&](std::int64_t k) {
+    before();
+    return setup.training->at(first + k);
+  });
   event.end = now_ns();
   event.source.step = step;
   event.losses = {{"loss", result.loss, 1}};
@@ -89,6 +96,16 @@ step_event validate(plain_loop& loop, const train_setup& setup,
   return event;
 }
 
+/// Gives up a step for which a signal leaves no time, unless its updates within
+/// the step have changed the parameters.
+void require_time(const train_options& options, const train_setup& setup,
+                  const signal_watch& signals) {
+  const auto since = signals.since_end();
+  if (since && setup.trainer.schedule.update.every == 0
+      && *since > step_time_after_signal(options))
+    fail(error_code::interrupted, "{} within a step", signals.name());
+}
+
 void load_initial(const plain_loop& loop, const std::string& path) {
   load_parameters(loop.holders(),
                   with_aliases(read_safetensors(path), loop.aliases(), path),
@@ -117,12 +134,14 @@ class plain_run {
              [this](const stored_checkpoint& from) { restore(from); }),
       lock_.get());
   }
-  step_event step() {
-    const auto done = one_step(loop_, setup_, loop_.steps() + 1, position_);
+  step_event step(const std::function<void()>& before) {
+    const auto done =
+      one_step(loop_, setup_, loop_.steps() + 1, position_, before);
     position_ += per_step_;
     return done;
   }
-  void save(bool last) {
+  /// Saves if a checkpoint is due, or `now`.
+  void save(bool now) {
     saver_->after_step(
       {.step = loop_.steps(),
        .microbatches = position_,
@@ -133,9 +152,10 @@ class plain_run {
           {0, host_copies(without_aliases(loop_.state_dict(), loop_.aliases()),
                           loop_.state())}};
       },
-      last);
+      now);
   }
   void finish() { saver_->finish(); }
+  std::string summary() const { return saver_->summary(loop_.steps()); }
 
  private:
   void restore(const stored_checkpoint& from) {
@@ -159,16 +179,50 @@ class plain_run {
 
 /// Prints each step, and logs it if wanted; there is no plan to log.
 std::function<void(const step_event&)> teller_of(const train_options& options,
-                                                 bool resumes) {
+                                                 std::int64_t resumed) {
   monitor log;
   if (!options.output.log_json.empty())
-    log = metrics_monitor(options.output.log_json, resumes);
+    log = metrics_monitor(options.output.log_json, resumed);
   return
     [log = std::move(log), to = progress_to(options)](const step_event& step) {
       print_progress(to, step, nullptr);
       if (log.see)
         log.see(step);
     };
+}
+
+/// Runs all steps, or until a signal. Returns why it ended before; empty: it
+/// did not.
+std::string run_steps(plain_run& run, const train_options& options,
+                      const train_setup& setup, const signal_watch& signals,
+                      std::atomic<bool>& asked_to_save,
+                      const std::function<void(const step_event&)>& tell) {
+  std::string ended;
+  const auto unless_ended = [&](const auto& part) {
+    try {
+      part();
+    } catch (const error& reason) {
+      if (reason.code() != error_code::interrupted || signals.exit_code() == 0)
+        throw;
+      ended =
+        fmt::format("{} after step {}", signals.name(), run.loop().steps());
+    }
+  };
+  while (run.loop().steps() < options.steps && ended.empty()) {
+    std::optional<step_event> done;
+    unless_ended(
+      [&] { done = run.step([&] { require_time(options, setup, signals); }); });
+    if (!done)
+      break;
+    tell(*done);
+    run.save(asked_to_save.exchange(false));
+    unless_ended([&] {
+      signals.require_none("the step");
+      if (validates_at(options, setup, run.loop().steps()))
+        tell(validate(run.loop(), setup, run.loop().steps(), signals));
+    });
+  }
+  return ended;
 }
 
 }  // namespace
@@ -189,39 +243,38 @@ void train_plain(const train_options& options, const train_setup& setup,
   signals.finish_first();
   save(options.output.save_initial, loop.parameters(), setup);
   signals.require_none("the start");
-  signals.on_signal([](const char* name) {
-    return fmt::format("{}: the run stops after this step", name);
+  std::atomic<bool> asked_to_save = false;
+  signals.on_end([](const signal_request& request) {
+    return fmt::format("{}: the run stops after this step", request.name);
+  });
+  signals.on_save([&](const signal_request& request) {
+    asked_to_save = true;
+    return answer_to_save(options, request);
   });
   run.start(options);
-  const auto tell = teller_of(options, loop.steps() > 0);
+  warn_unless_finite(first_not_finite(loop.parameters()));
   loss_watch losses;
-  std::string ended;
-  while (loop.steps() < options.steps && ended.empty()) {
-    const auto done = run.step();
-    tell(done);
-    losses.see(done);
-    run.save(false);
-    try {
-      signals.require_none("the step");
-      if (validates_at(options, setup, loop.steps()))
-        tell(validate(loop, setup, loop.steps(), signals));
-    } catch (const error& reason) {
-      if (reason.code() != error_code::interrupted)
-        throw;
-      ended = fmt::format("{} after step {}", signals.name(), loop.steps());
-    }
-  }
+  const auto ended = run_steps(
+    run, options, setup, signals, asked_to_save,
+    [&, tell = teller_of(options, loop.steps())](const step_event& step) {
+      tell(step);
+      if (step.source.phase == phase::training)
+        losses.see(step);
+    });
   signals.finish_first();
-  run.save(true);
+  if (loop.steps() > 0)
+    run.save(true);
   save(options.output.save_parameters, loop.parameters(), setup);
   save_model(options, loop.parameters(), setup);
   run.finish();
   losses.conclude(options.output.save_parameters);
-  if (!ended.empty() && !options.output.save_parameters.empty())
-    ended += fmt::format("; its parameters are saved in {}",
-                         options.output.save_parameters);
-  if (!ended.empty())
-    throw error(error_code::interrupted, ended);
+  if (!ended.empty()) {
+    const auto& saved = options.output.save_parameters;
+    fail(error_code::interrupted, "{}{}; {}", ended,
+         saved.empty() ? "" : "; its parameters are saved in " + saved,
+         run.summary());
+  }
+  require_finite(first_not_finite(loop.parameters()));
   print_sample(options, true, [&](const wanted_sample& what) {
     return generate_plainly(
       [&](const at::Tensor& ids) {

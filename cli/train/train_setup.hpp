@@ -64,6 +64,22 @@ void require_outputs(const train_options& options);
 /// Throws what making the model would throw, for --initial and --parameters.
 void require_model(const train_options& options, const train_setup& setup);
 
+/// What is printed at a request to save.
+inline std::string answer_to_save(const train_options& options,
+                                  const signal_request& request) {
+  return request.name
+         + std::string(options.checkpoints.folder.empty()
+                         ? ": nothing is saved without --checkpoints DIR"
+                         : ": a checkpoint follows this step");
+}
+
+/// How long a step may still take after a signal: the rest of --grace is for
+/// writing files.
+inline std::chrono::milliseconds step_time_after_signal(
+  const train_options& options) {
+  return milliseconds_of(options.checkpoints.grace * 2 / 3);
+}
+
 /// `troupe train --plain`: the oracle's loop, with the same output, on the CPU
 /// or on the setup's first device.
 void train_plain(const train_options& options, const train_setup& setup,

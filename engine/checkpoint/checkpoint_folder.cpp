@@ -13,6 +13,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/input_file.hpp"
 #include "troupe/base/parse_number.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/checkpoint/stored_checkpoint.hpp"
 
@@ -107,11 +108,23 @@ std::optional<checkpoint_file> receipt(const std::string& folder,
       throw;
     return std::nullopt;  // discarded meanwhile
   }
-  const auto space = text.find(' ');
-  const auto bytes = parse_number<std::uint64_t>(text.substr(0, space));
-  if (space == std::string::npos || !bytes)
+  const auto sum = text.find(' '), name = text.find(' ', sum + 1);
+  const auto bytes = parse_number<std::uint64_t>(text.substr(0, sum));
+  if (name == std::string::npos || !bytes)
     fail(error_code::io, "{}: another program has written to it", path);
-  return checkpoint_file{part_name(part), *bytes, text.substr(space + 1)};
+  return checkpoint_file{part_name(part), *bytes,
+                         text.substr(sum + 1, name - sum - 1),
+                         text.substr(name + 1)};
+}
+
+/// Empty for a checkpoint that can't be read: `last_valid` tells of it.
+std::string not_finite_in(const std::string& path) {
+  try {
+    const auto about = (fs::path(path) / manifest_name).string();
+    return parse_manifest(read_file(about), about).not_finite();
+  } catch (const error&) {
+    return {};
+  }
 }
 
 void require_not_discarded(const std::string& folder, bool discarded) {
@@ -219,7 +232,8 @@ void checkpoint_folder::write_part(std::int64_t step, std::int32_t part,
   const auto written =
     write_safetensors((fs::path(folder) / part_name(part)).string(), tensors);
   write_file_atomically(receipt_path(folder, part),
-                        fmt::format("{} {}", written.bytes, written.sha256));
+                        fmt::format("{} {} {}", written.bytes, written.sha256,
+                                    first_not_finite(tensors)));
 }
 
 std::string checkpoint_folder::complete(
@@ -309,7 +323,9 @@ void checkpoint_folder::look_again(std::int64_t step) const noexcept {
 void checkpoint_folder::set_aside_after(std::int64_t step) const {
   for (const auto later : steps())
     if (later > step) {
-      const auto usual = path_of(later) + ".damaged";
+      const auto usual =
+        path_of(later)
+        + (not_finite_in(path_of(later)).empty() ? ".damaged" : ".not-finite");
       auto aside = usual;
       std::error_code trouble;
       for (int n = 2; fs::exists(fs::symlink_status(aside, trouble)); ++n)
@@ -333,9 +349,18 @@ std::vector<std::int64_t> checkpoint_folder::outlived(
   auto all = steps();
   // Another program's folder may have such a name.
   std::erase_if(all, [&](auto step) { return !is_checkpoint(path_of(step)); });
-  all.erase(all.begin(), all.begin()
-                           + std::min(std::ssize(all),
-                                      std::ptrdiff_t{std::max(1, kept.last)}));
+  const auto is_finite = [this](std::int64_t step) {
+    return not_finite_in(path_of(step)).empty();
+  };
+  const auto first =
+    all.begin()
+    + std::min(std::ssize(all), std::ptrdiff_t{std::max(1, kept.last)});
+  const bool keeps_finite = std::any_of(all.begin(), first, is_finite);
+  all.erase(all.begin(), first);
+  if (!keeps_finite)
+    if (const auto last = std::ranges::find_if(all, is_finite);
+        last != all.end())
+      all.erase(last);
   std::erase_if(
     all, [&](auto step) { return kept.every != 0 && step % kept.every == 0; });
   return all;
@@ -356,6 +381,11 @@ std::optional<std::string> checkpoint_folder::last_valid(
     try {
       const stored_checkpoint found(path_of(step));
       found.verify();
+      if (const auto name = found.about().not_finite(); !name.empty())
+        refuse_checkpoint(found.folder(),
+                          fmt::format("is intact, but '{}' holds a NaN or an "
+                                      "infinity",
+                                      printable(name)));
       return found.folder();
     } catch (const error& reason) {
       if (reason.code() != error_code::invalid_checkpoint)

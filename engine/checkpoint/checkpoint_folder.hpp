@@ -16,7 +16,8 @@ std::optional<std::int64_t> step_of_folder(const std::string& path);
 
 /// Which checkpoints of a folder outlive a new one.
 struct kept_checkpoints {
-  std::int32_t last = 2;   // at least 1
+  /// At least 1; if none of them is finite, also the last one that is.
+  std::int32_t last = 2;
   std::int64_t every = 0;  // and those of steps that this divides; 0: none
 };
 
@@ -67,8 +68,9 @@ class checkpoint_folder {
   /// throws.
   void look_again(std::int64_t step) const noexcept;
 
-  /// Renames the checkpoints of later steps to `step-00000140.damaged`, because
-  /// a run that resumes before them writes others of the same steps.
+  /// Renames the checkpoints of later steps to `step-00000140.damaged`, or
+  /// `.not-finite`, because a run that resumes before them writes others of the
+  /// same steps.
   void set_aside_after(std::int64_t step) const;
 
   /// Removes the parts of a checkpoint that is not completed. For process 0: a
@@ -78,10 +80,10 @@ class checkpoint_folder {
   /// fail from then on. Never throws.
   void refuse(std::int64_t step) const noexcept;
 
-  /// The last checkpoint whose files are all as its manifest says; `refused`
-  /// receives a sentence for each later one, which is damaged. Returns none if
-  /// there is none. Throws `io` for a later one that can't be read, and
-  /// `mismatch` for one of another format: they may be intact.
+  /// The last checkpoint whose files are all as its manifest says, and whose
+  /// tensors are finite; `refused` receives a sentence for each later one.
+  /// Returns none if there is none. Throws `io` for a later one that can't be
+  /// read, and `mismatch` for one of another format: they may be intact.
   std::optional<std::string> last_valid(
     const std::function<void(const std::string&)>& refused) const;
 

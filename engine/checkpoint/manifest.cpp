@@ -64,6 +64,7 @@ std::vector<checkpoint_file> files_of(const json& parsed,
     fields.read("bytes", file.bytes, 0, largest_number);
     fields.read_if("sha256", file.sha256, "a SHA-256", is_digest);
     fields.require_all();
+    fields.read("not_finite", file.not_finite);
     if (!is_file_name(file.name))
       refuse_checkpoint(
         source, fmt::format("'{}' is not the name of a file in the checkpoint",
@@ -80,8 +81,10 @@ std::vector<checkpoint_file> files_of(const json& parsed,
 std::string to_json(const manifest& what) {
   auto files = json::array();
   for (const auto& file : what.files)
-    files.push_back(
-      {{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}});
+    files.push_back({{"name", file.name},
+                     {"bytes", file.bytes},
+                     {"sha256", file.sha256},
+                     {"not_finite", file.not_finite}});
   json made{{"format", format_name},
             {"run", what.run},
             {"step", what.progress.step},
@@ -132,6 +135,13 @@ manifest parse_manifest(std::string_view text, const std::string& source) {
     refuse_checkpoint(source,
                       "is damaged: its own SHA-256 does not match its fields");
   return made;
+}
+
+std::string manifest::not_finite() const {
+  for (const auto& file : files)
+    if (!file.not_finite.empty())
+      return file.not_finite;
+  return {};
 }
 
 std::string state_name(const std::string& tensor,

@@ -26,6 +26,8 @@ struct checkpoint_file {
   std::string name;  // within the checkpoint's folder
   std::uint64_t bytes = 0;
   std::string sha256;  // hexadecimal
+  /// The first tensor that holds a NaN or an infinity; empty: none does.
+  std::string not_finite = {};
 
   friend bool operator==(const checkpoint_file&,
                          const checkpoint_file&) = default;
@@ -45,6 +47,10 @@ struct manifest {
   /// Names that share the tensor of another: alias -> the name that is stored.
   std::map<std::string, std::string> aliases{};
   std::vector<checkpoint_file> files{};
+
+  /// The first tensor that is not finite, so that a run should not go on from
+  /// here; empty: all are.
+  std::string not_finite() const;
 
   friend bool operator==(const manifest&, const manifest&) = default;
 };

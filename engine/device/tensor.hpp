@@ -32,6 +32,12 @@ std::string describe(const tensor_list& tensors);
 /// and they follow each other. The order within an instance does not matter.
 bool lies_by_instances(const at::Tensor& tensor);
 
+/// Whether a tensor holds neither NaN nor infinity: one pass over its memory,
+/// for which a device is waited for.
+bool is_finite(const at::Tensor& tensor);
+/// The name of the first tensor that is not finite; empty: all are.
+std::string first_not_finite(const parameter_list& tensors);
+
 /// A hash of a tensor's bytes: equal values give equal hashes.
 std::uint64_t content_hash(const at::Tensor& tensor);
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <stdexcept>
 #include <string>
@@ -29,7 +30,8 @@ struct monitor_limits {
   /// `dropped_event` reports it.
   std::size_t waiting_events = 4096;
   /// Bytes of waiting events, or of tensors that it still holds when a step is
-  /// over; beyond, the monitor is detached.
+  /// over, with those that it keeps for itself; beyond, the monitor is
+  /// detached.
   std::int64_t held_bytes = std::int64_t{1} << 30;
   /// A call that takes longer counts as stuck: the monitor is detached and its
   /// thread abandoned.
@@ -51,6 +53,11 @@ struct monitor {
   /// and gets no further events. Runs on a thread of the run's: it must not
   /// wait.
   std::function<void(const std::string& reason)> given_up = {};
+  /// Gets warnings about it in place of the log; any thread, and must not wait.
+  std::function<void(const std::string& text)> warn = {};
+  /// Bytes that it keeps for itself, without tensors' memory; called where
+  /// `see` is, after a step.
+  std::function<std::int64_t()> kept_bytes = {};
   monitor_limits limits = {};
 };
 

@@ -11,11 +11,13 @@
 #include <set>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/log_text.hpp"
 #include "troupe/base/names.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/launch/clock_difference.hpp"
 #include "troupe/engine/launch/meeting_point.hpp"
+#include "troupe/engine/launch/newcomers.hpp"
 #include "troupe/engine/launch/rendezvous_stream.hpp"
 #include "troupe/engine/launch/tensor_lines.hpp"
 
@@ -109,6 +111,9 @@ class meeting {
 
   asio::awaitable<void> lead() {
     members_[0] = own_request();
+    // Those of one job are alike.
+    const auto own = to_frame(*members_[0]).head.size();
+    request_limit_ = static_cast<std::uint32_t>(2 * own + (64U << 10U));
     public_ = std::make_unique<acceptor>(
       here_.get_executor(), parse_endpoint(point_.where), options_.shown,
       acceptor::events{
@@ -124,7 +129,8 @@ class meeting {
   }
 
   asio::awaitable<void> admit(std::shared_ptr<awaited_stream> peer) {
-    const auto who = co_await hear_first<join_request>(*peer);
+    const auto who =
+      co_await newcomers_.hear_first<join_request>(peer, request_limit_);
     if (!who)
       co_return;
     const auto trouble = objection_to(*who, members_, options_.description);
@@ -227,7 +233,7 @@ class meeting {
   asio::awaitable<Message> hear_leader() {
     const auto said = co_await hear_from(0);
     if (const auto* refusal = std::get_if<join_refusal>(&said))
-      fail(error_code::mismatch, "{}", refusal->reason);
+      fail(error_code::mismatch, "{}", log_text(refusal->reason));
     if (!std::holds_alternative<Message>(said))
       refuse_message(0);
     co_return std::get<Message>(said);
@@ -338,6 +344,8 @@ class meeting {
   const meeting_point point_;
   std::vector<std::optional<join_request>> members_;  // used by process 0
   std::map<std::int32_t, std::shared_ptr<awaited_stream>> controls_;
+  newcomers newcomers_{most_newcomers(place_)};
+  std::uint32_t request_limit_ = 0;  // bytes
   std::set<std::int32_t> were_ready_;
   std::string turned_away_;  // the last one refused for lack of trust
   std::uint64_t run_ = 0;

@@ -13,6 +13,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -129,8 +130,9 @@ std::vector<std::string> inherited_environment() {
     const std::string_view text(*each);
     const auto name = text.substr(0, text.find('='));
     constexpr std::array replaced{
-      "RANK",       "WORLD_SIZE",          "LOCAL_RANK",  "LOCAL_WORLD_SIZE",
-      "TROUPE_JOB", "TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"};
+      "RANK",        "WORLD_SIZE",          "LOCAL_RANK",  "LOCAL_WORLD_SIZE",
+      "TROUPE_JOB",  "TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT",
+      "TROUPE_GRACE"};
     if (std::ranges::find(replaced, name) == replaced.end())
       kept.emplace_back(text);
   }
@@ -151,7 +153,7 @@ class launcher {
   launcher(const launcher&) = delete;
   launcher& operator=(const launcher&) = delete;
   ~launcher() {
-    tell_all(SIGKILL);
+    signal_groups(SIGKILL);
     for (const auto& each : children_)
       ::waitpid(each.pid, nullptr, 0);
   }
@@ -161,7 +163,7 @@ class launcher {
     for (std::int32_t p = 0; p < what_.processes; ++p)
       start(p, job);
     while (is_busy()) {
-      hand_on_signal();
+      forward_signals();
       reap();
       insist();
       hear();
@@ -169,7 +171,9 @@ class launcher {
     for (auto& each : children_)
       for (const bool is_error : {false, true})
         drain(each, is_error);
-    return outcome_of(failed_);
+    auto outcome = outcome_of(failed_);
+    outcome.overdue = std::move(overdue_);
+    return outcome;
   }
 
  private:
@@ -182,6 +186,7 @@ class launcher {
     variables.push_back(fmt::format("WORLD_SIZE={}", what_.processes));
     variables.push_back(fmt::format("LOCAL_WORLD_SIZE={}", what_.processes));
     variables.push_back("TROUPE_JOB=" + job);
+    std::ranges::copy(what_.environment, std::back_inserter(variables));
     std::vector<std::string> words{what_.program};
     std::ranges::copy(what_.arguments, std::back_inserter(words));
     const auto arguments = pointers_to(words);
@@ -252,7 +257,8 @@ class launcher {
     auto& source = subject.outputs.at(is_error);
     constexpr int patience_ms = 20;
     const auto is_signalled = [&] {
-      return what_.signal && what_.signal->load() != 0;
+      forward_signals();
+      return told_since_.has_value();
     };
     for (auto left = source.pending(); left > 0;)
       if (takes(is_error))
@@ -284,10 +290,29 @@ class launcher {
         from->outputs.at(is_error).read(printer(*from, is_error));
   }
 
-  void hand_on_signal() {
-    const auto number = what_.signal ? what_.signal->load() : 0;
-    if (number != 0 && !std::exchange(handed_on_, true))
-      tell_to_end(number);
+  void forward_signals() {
+    while (const auto signal =
+             what_.next_signal ? what_.next_signal() : std::nullopt) {
+      if (signal->kills)
+        signal_groups(SIGKILL);
+      else if (signal->number == SIGTSTP)
+        suspend();
+      else if (signal->number == SIGUSR1 || signal->number == SIGUSR2)
+        signal_processes(signal->number);
+      else if (!std::exchange(ends_, true))
+        signal_end(signal->number);
+    }
+  }
+
+  /// SIGSTOP, as the groups of a background job may ignore SIGTSTP.
+  void suspend() {
+    const auto begin = clock::now();
+    signal_groups(SIGSTOP);
+    ::kill(::getpid(), SIGSTOP);  // returns when this process goes on
+    signal_groups(SIGCONT);
+    for (auto* since : {&told_since_, &fails_since_})
+      if (*since)
+        **since += clock::now() - begin;
   }
 
   /// Detects ended processes without reaping them, so that their group ids
@@ -314,23 +339,37 @@ class launcher {
   }
 
   /// Ends processes that don't end by themselves. After one signal they get
-  /// time to write files: a second SIGTERM would end them at once.
+  /// time to write files.
   void insist() {
     const auto now = clock::now();
     if (told_since_ && now - *told_since_ >= what_.last_grace)
-      tell_all(SIGKILL);
+      kill_overdue();
     else if (!told_since_ && fails_since_ && now - *fails_since_ >= what_.grace)
-      tell_to_end(SIGTERM);
+      signal_end(SIGTERM);
   }
 
-  void tell_to_end(int number) {
-    tell_all(number);
+  void kill_overdue() {
+    if (overdue_.empty())
+      for (const auto& each : children_)
+        if (!each.has_ended)
+          overdue_.push_back(each.process);
+    signal_groups(SIGKILL);
+  }
+
+  void signal_end(int number) {
+    signal_groups(number);
     told_since_ = clock::now();
   }
 
-  void tell_all(int number) const {
+  void signal_groups(int number) const {
     for (const auto& each : children_)
       ::kill(-each.pid, number);
+  }
+
+  /// A process that was not reaped keeps its id.
+  void signal_processes(int number) const {
+    for (const auto& each : children_)
+      ::kill(each.pid, number);
   }
 
   const local_launch& what_;
@@ -338,7 +377,8 @@ class launcher {
   std::vector<failed_child> failed_;  // in the order in which they ended
   clock::time_point last_ended_;
   std::optional<clock::time_point> fails_since_, told_since_;
-  bool handed_on_ = false;
+  bool ends_ = false;                  // by a signal
+  std::vector<std::int32_t> overdue_;  // killed
 };
 
 }  // namespace

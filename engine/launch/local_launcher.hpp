@@ -1,14 +1,21 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace troupe {
+
+/// A signal that the launcher received.
+struct launcher_signal {
+  int number = 0;
+  /// The processes are killed instead of receiving it.
+  bool kills = false;
+};
 
 struct local_launch {
   std::int32_t processes = 1;
@@ -23,15 +30,19 @@ struct local_launch {
   /// Whether `output` can take some 4 KiB without blocking; processes' output
   /// stays in their pipes while it can't. Empty: always.
   std::function<bool(bool is_error)> takes_output{};
-  /// A signal to forward once to all processes; 0: none yet. Any thread may set
-  /// it.
-  const std::atomic<int>* signal = nullptr;
+  /// The next signal that was received, if any; called by the calling thread,
+  /// every 20 ms. SIGINT, SIGTERM and SIGHUP go to the processes' groups, once,
+  /// SIGUSR1 and SIGUSR2 to the processes alone; SIGTSTP stops the groups, then
+  /// this process, and lets the groups go on when this process does.
+  std::function<std::optional<launcher_signal>()> next_signal{};
   /// How long the others may take to end by themselves once one has failed;
   /// then they get SIGTERM.
   std::chrono::milliseconds grace = std::chrono::seconds(2);
   /// How long processes may take to end after a signal, as they write files;
   /// then they are killed.
   std::chrono::milliseconds last_grace = std::chrono::seconds(30);
+  /// More variables of the processes' environment: "NAME=VALUE".
+  std::vector<std::string> environment{};
 };
 
 struct launch_outcome {
@@ -40,6 +51,8 @@ struct launch_outcome {
   /// send; else the first that failed.
   std::int32_t first_to_fail = -1;
   std::string how{};  // "exit code 1", "killed by signal 9"
+  /// Processes that this launcher killed, as they did not end in time.
+  std::vector<std::int32_t> overdue{};
 };
 
 /// Runs processes of one program on this machine, with RANK, WORLD_SIZE,

@@ -5,6 +5,8 @@
 
 #include <map>
 
+#include "troupe/base/log_text.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/engine/transport/wire.hpp"
 
 namespace troupe {
@@ -21,7 +23,7 @@ const std::string& way_to(const process_address& there,
 
 std::string in_words(const join_request& who) {
   return fmt::format("process {} (pid {} on {})", who.process, who.pid,
-                     who.host);
+                     printable(who.host));
 }
 
 std::string missing_of(const std::vector<std::optional<join_request>>& known) {
@@ -77,8 +79,9 @@ std::string difference(const job_description& leader,
   for (const auto* either : {&here, &there})
     for (const auto& [name, ignored] : *either)
       if (value(here, name) != value(there, name))
-        return fmt::format("{} is {} there, but {} in process 0", name,
-                           value(there, name), value(here, name));
+        return fmt::format("{} is {} there, but {} in process 0",
+                           printable(name), log_text(value(there, name)),
+                           value(here, name));
   return {};
 }
 

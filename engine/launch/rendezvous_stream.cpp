@@ -1,7 +1,7 @@
 #include "troupe/engine/launch/rendezvous_stream.hpp"
 
+#include <algorithm>
 #include <boost/asio/use_awaitable.hpp>
-
 #include <string>
 
 #include "troupe/base/error.hpp"
@@ -41,8 +41,13 @@ asio::awaitable<rendezvous_message> hear(awaited_stream& from,
   co_await fill(start);
   const auto header =
     read_frame_header(start, {.head_bytes = most_bytes, .tensor_bytes = 0});
-  std::string rest(header.head_bytes, '\0');
-  co_await fill(rest);
+  constexpr std::size_t piece_bytes = 16 * 1024;
+  std::string rest, piece;
+  while (rest.size() < header.head_bytes) {
+    piece.resize(std::min(piece_bytes, header.head_bytes - rest.size()));
+    co_await fill(piece);
+    rest += piece;
+  }
   auto head = read_frame_head(header, rest);
   const frame whole{header.type, std::move(head.head), allocate(head.tensors)};
   co_return read_rendezvous(whole);

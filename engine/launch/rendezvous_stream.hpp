@@ -2,9 +2,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <optional>
-#include <utility>
-#include <variant>
 
 #include "troupe/engine/launch/job.hpp"
 #include "troupe/engine/launch/rendezvous_messages.hpp"
@@ -21,23 +18,10 @@ boost::asio::awaitable<stream_pointer> reach(
 /// Throws `transport` if the other side has ended.
 boost::asio::awaitable<void> say(awaited_stream& to, rendezvous_message what);
 
-/// The next message, whose head has at most so many bytes. Reads no byte after
-/// it. Throws `transport` if the other side ends or sends anything else.
+/// The next message, whose head has at most so many bytes; takes no more memory
+/// than what has come of it. Reads no byte after it. Throws `transport` if the
+/// other side ends or sends anything else.
 boost::asio::awaitable<rendezvous_message> hear(
   awaited_stream& from, std::uint32_t most_bytes = frame_limits{}.head_bytes);
-
-/// The first message of a process that is authenticated, but not identified:
-/// none if it leaves or sends another one.
-template <class Message>
-boost::asio::awaitable<std::optional<Message>> hear_first(
-  awaited_stream& from) {
-  constexpr std::uint32_t most_bytes = 1U << 20;
-  try {
-    auto said = co_await hear(from, most_bytes);
-    co_return std::get<Message>(std::move(said));
-  } catch (const std::exception&) {
-    co_return std::nullopt;
-  }
-}
 
 }  // namespace troupe

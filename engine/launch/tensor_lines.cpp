@@ -20,7 +20,8 @@ tensor_lines::tensor_lines(const asio::any_io_executor& on,
   : on_(on),
     options_(options),
     complete_(std::move(complete)),
-    acceptor_(accept_at(parse_endpoint(point.own_lines), options.shown)),
+    newcomers_(most_newcomers(options.place)),
+    acceptor_(accept_at(parse_endpoint(point.own_lines))),
     own_{point.announced.empty() ? to_text(acceptor_->where())
                                  : point.announced} {
   if (!acceptor_->where().is_unix)
@@ -40,7 +41,7 @@ void tensor_lines::listen_near() {
     const auto point = near_point_of(options_);
     if (!point)
       return;
-    near_acceptor_ = accept_at(parse_endpoint(point->where), shown_near());
+    near_acceptor_ = accept_at(parse_endpoint(point->where));
     own_.machine = point->machine;
     own_.near = point->where;
   } catch (const error& reason) {
@@ -50,20 +51,13 @@ void tensor_lines::listen_near() {
   }
 }
 
-/// Certificates apply to TCP; a token beside them may be this process's own.
-credentials tensor_lines::shown_near() const {
-  auto shown = options_.shown;
-  if (!shown.certificates.empty())
-    shown.token.clear();
-  return shown;
-}
-
-std::unique_ptr<acceptor> tensor_lines::accept_at(const endpoint& address,
-                                                  const credentials& shown) {
+std::unique_ptr<acceptor> tensor_lines::accept_at(const endpoint& address) {
   return std::make_unique<acceptor>(
-    on_, address, shown,
+    on_, address, options_.shown,
     acceptor::events{[this, is_unix = address.is_unix](stream_pointer stream) {
-      take(std::make_shared<awaited_stream>(on_, std::move(stream)), is_unix);
+      const auto from =
+        std::make_shared<awaited_stream>(on_, std::move(stream));
+      spawn(on_, [this, from, is_unix] { return identify(from, is_unix); });
     }});
 }
 
@@ -75,49 +69,50 @@ void tensor_lines::begin(std::uint64_t run,
     if (p == options_.place.process)
       continue;
     const auto& there = all.at(static_cast<std::size_t>(p));
-    const auto& way = way_to(there, own_);
-    const auto address = parse_endpoint(way);
+    const auto address = parse_endpoint(way_to(there, own_));
     may_share |= address.is_unix;
-    spawn(on_, [this, p, address,
-                shown = way == there.near ? shown_near() : options_.shown] {
-      return go_to(p, address, shown);
-    });
+    spawn(on_, [this, p, address] { return go_to(p, address); });
   }
   if (!may_share && options_.lines == line_kind::shared_memory
       && tells_for_machine())
     options_.news(
       "--link shared has no effect here: this process is connected to all "
       "others over TCP");
-  for (const auto& [from, is_unix] : std::exchange(early_, {}))
-    take(from, is_unix);
+  for (const auto& each : std::exchange(early_, {}))
+    spawn(on_, [this, each] { return take(each); });
 }
 
 asio::awaitable<void> tensor_lines::go_to(std::int32_t process,
-                                          endpoint address, credentials shown) {
-  auto stream = co_await reach(process, address, shown, options_.patience);
+                                          endpoint address) {
+  auto stream =
+    co_await reach(process, address, options_.shown, options_.patience);
   awaited_stream to(on_, std::move(stream));
   co_await say(to, line_hello{run_, options_.place.process});
   co_await add(process, line::outgoing, to.take(), address.is_unix);
 }
 
-void tensor_lines::take(const std::shared_ptr<awaited_stream>& from,
-                        bool is_unix) {
-  if (run_ == 0)
-    early_.emplace_back(from, is_unix);
-  else
-    spawn(on_, [this, from, is_unix] { return identify(from, is_unix); });
-}
-
 asio::awaitable<void> tensor_lines::identify(
   std::shared_ptr<awaited_stream> from, bool is_unix) {
-  const auto hello = co_await hear_first<line_hello>(*from);
+  constexpr std::uint32_t most_bytes = 1024;
+  const auto hello =
+    co_await newcomers_.hear_first<line_hello>(from, most_bytes);
+  if (!hello)
+    co_return;
+  if (run_ != 0)
+    co_return co_await take({*hello, from, is_unix});
+  if (early_.size() >= most_newcomers(options_.place))
+    early_.pop_front();
+  early_.push_back({*hello, from, is_unix});
+}
+
+asio::awaitable<void> tensor_lines::take(identified_line which) {
   const auto& place = options_.place;
-  const bool expected = hello && hello->run == run_ && hello->process >= 0
-                        && hello->process < place.processes
-                        && hello->process != place.process
-                        && came_in_.insert(hello->process).second;
+  const auto process = which.hello.process;
+  const bool expected = which.hello.run == run_ && process >= 0
+                        && process < place.processes && process != place.process
+                        && came_in_.insert(process).second;
   if (expected)
-    co_await add(hello->process, line::incoming, from->take(), is_unix);
+    co_await add(process, line::incoming, which.from->take(), which.is_unix);
 }
 
 asio::awaitable<void> tensor_lines::add(std::int32_t process, line purpose,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <set>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "troupe/engine/launch/meeting_point.hpp"
+#include "troupe/engine/launch/newcomers.hpp"
 #include "troupe/engine/launch/rendezvous_messages.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 #include "troupe/engine/transport/stream/acceptor.hpp"
@@ -49,15 +51,17 @@ class tensor_lines {
  private:
   bool tells_for_machine() const;
   void listen_near();
-  std::unique_ptr<acceptor> accept_at(const endpoint& address,
-                                      const credentials& shown);
-  credentials shown_near() const;
-  boost::asio::awaitable<void> go_to(std::int32_t process, endpoint address,
-                                     credentials shown);
-  /// Reads the hello of a connection once the run is known.
-  void take(const std::shared_ptr<awaited_stream>& from, bool is_unix);
+  std::unique_ptr<acceptor> accept_at(const endpoint& address);
+  boost::asio::awaitable<void> go_to(std::int32_t process, endpoint address);
+  struct identified_line {
+    line_hello hello;
+    std::shared_ptr<awaited_stream> from;
+    bool is_unix;
+  };
   boost::asio::awaitable<void> identify(std::shared_ptr<awaited_stream> from,
                                         bool is_unix);
+  /// Once the run is known.
+  boost::asio::awaitable<void> take(identified_line which);
   boost::asio::awaitable<void> add(std::int32_t process, line purpose,
                                    stream_pointer stream, bool is_unix);
 
@@ -66,7 +70,8 @@ class tensor_lines {
   std::function<boost::asio::awaitable<void>()> complete_;
   std::uint64_t run_ = 0;
   std::set<std::int32_t> came_in_;
-  std::vector<std::pair<std::shared_ptr<awaited_stream>, bool>> early_;
+  newcomers newcomers_;
+  std::deque<identified_line> early_;  // before the run is known
   std::vector<tensor_line> lines_;
   // These may use the members above, so they come last.
   std::unique_ptr<acceptor> acceptor_, near_acceptor_;

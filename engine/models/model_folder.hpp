@@ -79,10 +79,6 @@ class model_folder {
 /// in the part that the index says.
 safetensors_files open_weights(const std::string& folder);
 
-/// Throws `io` for a file that `model_folder::save` copies, if it can't be
-/// read.
-void require_copyable(const std::string& folder);
-
 /// Whether a path is a folder with a config.json.
 bool is_model_folder(const std::string& path);
 /// The model of a config.json alone, without values: for parameters that are

@@ -5,12 +5,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <system_error>
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/base/input_file.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/engine/models/companion_files.hpp"
 #include "troupe/engine/models/fresh_folder.hpp"
 #include "troupe/engine/models/model_folder.hpp"
 
@@ -19,57 +18,6 @@ namespace troupe {
 namespace fs = std::filesystem;
 
 namespace {
-
-/// What a copy does not take over as it is: weights, also in the formats of
-/// other programs, and what describes those of an adapter.
-bool is_replaced(const std::string& name) {
-  if (name == "config.json" || name == "adapter_config.json")
-    return true;
-  for (const auto* end : {".safetensors", ".safetensors.index.json", ".bin",
-                          ".bin.index.json", ".pt", ".pth", ".ckpt", ".ot",
-                          ".msgpack", ".h5", ".gguf", ".onnx", ".tflite"})
-    if (name.ends_with(end))
-      return true;
-  return false;
-}
-
-/// Of a tokenizer with several templates.
-constexpr auto template_folder = "additional_chat_templates";
-
-/// The paths within a folder of the files that a copy takes over as they are:
-/// of a tokenizer, of generation settings, licences. Throws `io`.
-std::vector<fs::path> others_in(const fs::path& folder) {
-  std::vector<fs::path> found;
-  const auto add_files = [&](const fs::path& inner, auto is_wanted) {
-    std::error_code trouble, unknown;
-    for (fs::directory_iterator at(folder / inner, trouble), end;
-         !trouble && at != end; at.increment(trouble)) {
-      const auto name = at->path().filename();
-      if (is_wanted(name.string()) && at->is_regular_file(unknown))
-        found.push_back(inner / name);
-    }
-    if (trouble)
-      fail_io(printable((folder / inner).string()), "read", trouble.message());
-  };
-  add_files("", [](const std::string& name) {
-    return !name.starts_with('.') && !is_replaced(name);
-  });
-  std::error_code unknown;
-  if (fs::is_directory(folder / template_folder, unknown))
-    add_files(template_folder, [](const std::string&) { return true; });
-  return found;
-}
-
-void copy_others(const fs::path& from, const fs::path& to) {
-  for (const auto& file : others_in(from)) {
-    std::error_code trouble;
-    fs::create_directories((to / file).parent_path(), trouble);
-    if (!trouble)
-      fs::copy_file(from / file, to / file, trouble);
-    if (trouble)
-      fail_io(printable((from / file).string()), "copied", trouble.message());
-  }
-}
 
 /// Which tensors go into which file: in order, as many as fit.
 std::vector<parameter_list> parts_of(const parameter_list& tensors,
@@ -171,11 +119,6 @@ parameter_list model_folder::stored(const parameter_list& parameters,
   return tensors;
 }
 
-void require_copyable(const std::string& folder) {
-  for (const auto& file : others_in(folder))
-    input_file((fs::path(folder) / file).string());
-}
-
 void model_folder::save(const std::string& path,
                         const parameter_list& parameters,
                         const lora_options& lora,
@@ -193,7 +136,7 @@ void model_folder::save(const std::string& path,
   // The weights are worth more than what lies beside them.
   std::string problem;
   try {
-    copy_others(path_, made.file(""));
+    copy_companions(path_, made.file(""));
   } catch (const error& reason) {
     problem = reason.what();
   }

@@ -223,8 +223,13 @@ plain_loop::result plain_loop::step(const data_function& load) {
   const auto group = every == 0 ? m : every;
   if (every > 0)
     versions_ = {copies_of(values_)};
-  for (std::int32_t first = 0; first < m; first += group)
-    accumulate_update(load, first, std::min(first + group, m), outcome);
+  try {
+    for (std::int32_t first = 0; first < m; first += group)
+      accumulate_update(load, first, std::min(first + group, m), outcome);
+  } catch (...) {
+    --step_;
+    throw;
+  }
   versions_.clear();
   scale_.update(std::isfinite(outcome.gradient_norm));
   outcome.loss = take_losses();

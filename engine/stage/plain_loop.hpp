@@ -69,7 +69,8 @@ class plain_loop {
   using data_function = std::function<microbatch_data(std::int64_t index)>;
 
   /// Makes one update; `load(k)` gives global microbatch k of this step, in
-  /// host memory.
+  /// host memory. A step that `load` ends by an exception does not count; the
+  /// parameters are those from before it, unless it updates within the step.
   result step(const data_function& load);
   /// Mean loss over `count` microbatches, as in a step, without gradients;
   /// rounded to fp32, as `trainer::evaluate` does.

@@ -4,12 +4,10 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -18,6 +16,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/engine/transport/own_folder.hpp"
 #include "troupe/engine/transport/stream/listener.hpp"
 
 namespace troupe {
@@ -55,19 +54,6 @@ endpoint parse_unix(const std::string& text, const std::string& path) {
   return {true, path, {}, 0};
 }
 
-std::string own_folder() {
-  const auto* run = std::getenv("XDG_RUNTIME_DIR");
-  if (run != nullptr && *run == '/' && ::access(run, W_OK | X_OK) == 0)
-    return fmt::format("{}/troupe", run);
-  return fmt::format("/tmp/troupe-{}", ::getuid());
-}
-
-bool is_own_folder(const std::string& folder) {
-  struct stat found {};
-  return ::lstat(folder.c_str(), &found) == 0 && S_ISDIR(found.st_mode)
-         && found.st_uid == ::getuid() && (found.st_mode & 077U) == 0;
-}
-
 /// The address of a unix socket; the path's length must be valid.
 socket_address unix_address(const std::string& path) {
   socket_address made;
@@ -97,11 +83,7 @@ std::string to_text(const endpoint& what) {
 }
 
 std::string own_socket(const std::string& name) {
-  const auto folder = own_folder();
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
-    fail(error_code::io, "{}: can't be made: {}", folder, std::strerror(errno));
-  if (!is_own_folder(folder))
-    fail(error_code::io, "{}: must be your own folder with mode 700", folder);
+  const auto folder = find_own_folder().path;
   remove_dead_sockets(folder);
   return fmt::format("unix:{}/{}.sock", folder, name);
 }
@@ -109,18 +91,16 @@ std::string own_socket(const std::string& name) {
 std::vector<std::string> own_endpoints() {
   std::map<std::int64_t, std::string> found;
   std::error_code trouble;
-  const std::filesystem::path folder = own_folder();
-  if (!is_own_folder(folder.string()))
-    return {};
-  for (const auto& entry :
-       std::filesystem::directory_iterator(folder, trouble)) {
-    const auto& path = entry.path();
-    const auto process = parse_number<pid_t>(path.stem().string());
-    const bool lives =
-      process && *process > 0 && (::kill(*process, 0) == 0 || errno == EPERM);
-    if (lives && path.extension() == ".sock" && entry.is_socket(trouble))
-      found.emplace(*process, "unix:" + path.string());
-  }
+  for (const auto& folder : own_folders())
+    for (const auto& entry :
+         std::filesystem::directory_iterator(folder, trouble)) {
+      const auto& path = entry.path();
+      const auto process = parse_number<pid_t>(path.stem().string());
+      const bool lives =
+        process && *process > 0 && (::kill(*process, 0) == 0 || errno == EPERM);
+      if (lives && path.extension() == ".sock" && entry.is_socket(trouble))
+        found.emplace(*process, "unix:" + path.string());
+    }
   std::vector<std::string> all;
   for (const auto& [process, where] : found)
     all.push_back(where);

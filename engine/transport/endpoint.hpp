@@ -23,10 +23,9 @@ struct endpoint {
 endpoint parse_endpoint(const std::string& text);
 std::string to_text(const endpoint& what);
 
-/// `unix:` and a socket of that name in $XDG_RUNTIME_DIR/troupe, or else
-/// /tmp/troupe-UID: a folder that is made if missing, and that only its owner
-/// may enter. Removes sockets that killed jobs left there. Throws `io` if the
-/// folder belongs to another user or is open to others.
+/// `unix:` and a socket of that name in the user's own folder (own_folder.hpp).
+/// Removes sockets that killed jobs left there. Throws `io` if there is no such
+/// folder, and none can be made.
 std::string own_socket(const std::string& name);
 /// The sockets there that are named by their process's id, of this user's live
 /// processes, ordered by it. Makes nothing; empty if the user has no folder.

@@ -1,10 +1,15 @@
 #include "troupe/monitors/dashboard/dashboard.hpp"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <optional>
 #include <thread>
 #include <utility>
 
+#include "troupe/base/atomic_file.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/base/json.hpp"
 #include "troupe/base/parse_number.hpp"
 
@@ -15,19 +20,41 @@ namespace {
 using clock = std::chrono::steady_clock;
 
 // A page asks each second, and gives up after some that failed.
-constexpr auto page_is_open = std::chrono::seconds(3);
-constexpr auto patience = std::chrono::milliseconds(1500);
+constexpr auto page_is_open = std::chrono::seconds(5);
+constexpr auto patience = std::chrono::seconds(3);
+constexpr std::size_t most_pages = 256;
 
-/// `/state` or `/state/117`.
-std::optional<std::int64_t> revision_in(const std::string& path) {
+struct state_request {
+  std::int64_t revision = 0;
+  std::string page{};
+};
+
+/// `/state`, `/state/117` or `/state/117/NAME`.
+std::optional<state_request> state_request_in(const std::string& path) {
   constexpr std::string_view state = "/state";
   if (path == state)
-    return 0;
+    return state_request{};
   if (!path.starts_with("/state/"))
     return {};
-  const auto revision =
-    parse_number<std::int64_t>(std::string_view(path).substr(state.size() + 1));
-  return revision && *revision >= 0 ? revision : std::nullopt;
+  const auto text = std::string_view(path).substr(state.size() + 1);
+  const auto slash = std::min(text.find('/'), text.size());
+  const auto revision = parse_number<std::int64_t>(text.substr(0, slash));
+  if (!revision || *revision < 0)
+    return {};
+  return state_request{*revision, std::string(text.substr(slash))};
+}
+
+/// The page as a file, with its state inside; no text in it can end the
+/// element.
+std::string page_with(const nlohmann::json& state) {
+  std::string text;
+  for (const auto c : json_text(state))
+    text += c == '<' ? std::string("\\u003c") : std::string(1, c);
+  std::string page(dashboard_page());
+  const auto at = page.find("<noscript>");
+  page.insert(at, "<script type=\"application/json\" id=\"saved-state\">" + text
+                    + "</script>\n");
+  return page;
 }
 
 }  // namespace
@@ -36,6 +63,7 @@ dashboard::dashboard(dashboard_subject subject,
                      const dashboard_options& options)
   : statistics_every_(subject.statistics_every),
     data_(std::make_shared<dashboard_data>(std::move(subject))),
+    save_(options.save),
     server_({.address = options.address,
              .token = options.token,
              .for_browsers = true},
@@ -43,28 +71,49 @@ dashboard::dashboard(dashboard_subject subject,
 
 dashboard::~dashboard() {
   data_->end();
+  save();
   const auto until = clock::now() + patience;
   std::unique_lock lock(mutex_);
-  if (!asked_ || clock::now() - *asked_ > page_is_open)
+  if (!changed_.wait_until(lock, until, [&] { return all_know_the_end(); })
+      || pages_.empty())
     return;
-  changed_.wait_until(lock, until, [&] { return told_the_end_; });
   lock.unlock();
   while (server_.connections() > 0 && clock::now() < until)
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
 }
 
+void dashboard::save() const {
+  if (save_.empty())
+    return;
+  try {
+    write_file_atomically(save_, page_with(data_->since(0)));
+  } catch (const error& reason) {
+    spdlog::error("the dashboard's page is not saved: {}", reason.what());
+  }
+}
+
+bool dashboard::all_know_the_end() const {
+  return std::ranges::all_of(pages_, [now = clock::now()](const auto& each) {
+    return each.second.knows_the_end || now - each.second.asked > page_is_open;
+  });
+}
+
+void dashboard::note(const std::string& page, bool is_over) {
+  const std::scoped_lock lock(mutex_);
+  if (pages_.size() >= most_pages && !pages_.contains(page))
+    pages_.erase(std::ranges::min_element(
+      pages_, {}, [](const auto& each) { return each.second.asked; }));
+  pages_[page] = {clock::now(), is_over};
+}
+
 http_response dashboard::answer(const std::string& path) {
   if (path == "/")
     return page_response(dashboard_page());
-  const auto revision = revision_in(path);
-  if (!revision)
+  const auto request = state_request_in(path);
+  if (!request)
     return {404, "text/plain", "the page is at /\n"};
-  const auto state = data_->since(*revision);
-  {
-    const std::scoped_lock lock(mutex_);
-    asked_ = clock::now();
-    told_the_end_ = told_the_end_ || state.at("over").get<bool>();
-  }
+  const auto state = data_->since(request->revision);
+  note(request->page, state.at("over").get<bool>());
   changed_.notify_all();
   return {200, "application/json", json_text(state)};
 }
@@ -88,6 +137,10 @@ std::vector<monitor> dashboard::monitors() const {
 sink_pointer dashboard::sink() const {
   const auto add = [data = data_](const auto& what) { data->add(what); };
   return callback_sink(add, add);
+}
+
+void dashboard::add_warning(const char* kind, const std::string& text) {
+  data_->add_warning(kind, text);
 }
 
 std::string dashboard::url() const {

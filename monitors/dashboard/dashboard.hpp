@@ -2,9 +2,9 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,11 +20,15 @@ struct dashboard_options {
   std::string address = "127.0.0.1:0";  // see http_options
   /// If not empty, asked for; a browser takes it as a password, of any user.
   std::string token{};
+  /// If not empty, a file for the page as it is when the run ends: HTML that
+  /// shows it without the run.
+  std::string save{};
 };
 
-/// Serves a run as a page: `/` is the page, which asks `/state/REVISION` each
-/// second for what is new since then (`/state`: for all). It has a thread of
-/// its own, and nobody who asks delays a monitor, let alone a step.
+/// Serves a run as a page: `/` is the page, which asks
+/// `/state/REVISION/NAME` each second for what is new since then, under a name
+/// that tells open pages apart (`/state`: for all). It has a thread of its own,
+/// and no request delays a monitor, let alone a step.
 ///
 ///     dashboard shown({.plan = run.shared_plan(),
 ///                      .health = [&] { return run.health(); }}, {});
@@ -36,7 +40,8 @@ struct dashboard_options {
 class dashboard {
  public:
   dashboard(dashboard_subject subject, const dashboard_options& options);
-  /// Lets a page that is open learn that the run is over, for 1.5 s at most.
+  /// Saves the page, if wanted; an error is logged. Lets all open pages learn
+  /// that the run is over, for 3 s at most.
   ~dashboard();
   dashboard(const dashboard&) = delete;
   dashboard& operator=(const dashboard&) = delete;
@@ -46,19 +51,31 @@ class dashboard {
   std::vector<monitor> monitors() const;
   /// Where alerts and metrics of other monitors may be written to.
   sink_pointer sink() const;
+  /// Shows a warning or an error ("error") of the program among the alerts; any
+  /// thread.
+  void add_warning(const char* kind, const std::string& text);
   std::string url() const;  // http://127.0.0.1:43211/
   /// Open ones; any thread.
   std::size_t connections() const { return server_.connections(); }
 
  private:
+  /// A page that has asked for the state.
+  struct open_page {
+    std::chrono::steady_clock::time_point asked{};
+    bool knows_the_end = false;
+  };
+
   http_response answer(const std::string& path);
+  void note(const std::string& page, bool is_over);
+  bool all_know_the_end() const;
+  void save() const;
 
   std::int64_t statistics_every_;
   std::shared_ptr<dashboard_data> data_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::optional<std::chrono::steady_clock::time_point> asked_;
-  bool told_the_end_ = false;
+  std::map<std::string, open_page> pages_;  // by the name that each chose
+  const std::string save_;
   http_server server_;  // the last: its thread uses the others
 };
 

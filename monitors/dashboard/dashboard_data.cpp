@@ -45,11 +45,16 @@ json json_of(const curve::part& part) {
 }
 
 /// {"step", "columns", "cut", "activation": [[max|x|, l2, mean, not finite]],
-/// "gradient"}; null for a cell that nothing was seen of.
+/// "gradient"}; null for a cell that nothing was seen of, NaN where no value is
+/// finite.
 json json_of(const heat_map& map) {
   const auto cell = [](const heat_cell& each) -> json {
     if (!each.seen)
       return nullptr;
+    if (each.finite == 0 && each.not_finite > 0) {
+      const auto nan = json_number(std::nan(""));
+      return {nan, nan, nan, each.not_finite};
+    }
     const auto mean =
       each.finite > 0 ? each.sum / static_cast<double>(each.finite) : 0;
     return {json_number(each.max_abs), json_number(std::sqrt(each.squares)),
@@ -104,6 +109,15 @@ json json_of(const run_health& health) {
   return {{"in_step", health.in_step},
           {"ranks", rows(health.ranks, rank)},
           {"monitors", rows(health.monitors, monitor)}};
+}
+
+/// {"why": "asked", "failed" or "success", "reason"}; null before.
+json json_of(const std::optional<run_end>& end) {
+  constexpr std::array kinds{"asked", "failed", "success"};
+  if (!end)
+    return nullptr;
+  return {{"why", kinds.at(static_cast<std::size_t>(end->why))},
+          {"reason", end->reason}};
 }
 
 /// A step's numbers.
@@ -187,6 +201,8 @@ void dashboard_data::see(const event& what) {
                           slow->seconds));
   } else if (const auto* failure = std::get_if<failure_event>(&what)) {
     kept_.failure = failure->reason;
+    kept_.failed_at = failure->source;
+    kept_.failed_op = failure->op;
     add_alert(failure->source, "failure",
               failure->op.empty() ? "coordinator" : failure->op,
               failure->reason);
@@ -261,6 +277,12 @@ void dashboard_data::add(const alert& what) {
   add_alert(what.source, "alert", what.monitor, what.text);
 }
 
+void dashboard_data::add_warning(const char* kind, const std::string& text) {
+  const std::scoped_lock lock(mutex_);
+  add_alert(kept_.last_step ? kept_.last_step->source : event_source{}, kind,
+            "troupe", text);
+}
+
 void dashboard_data::add_alert(const event_source& source, const char* kind,
                                std::string start, std::string text) {
   text.resize(std::min(text.size(), alert_bytes));
@@ -317,6 +339,7 @@ json dashboard_data::since(std::int64_t revision) const {
                {"over", now.over},
                {"interrupted", now.health.interrupted},
                {"failure", now.failure},
+               {"ended", json_of(now.health.end)},
                {"statistics_every", subject_.statistics_every},
                {"facts", facts_json(*now.plan, subject_.data_parallel)},
                {"actors", json_of(now.health)},
@@ -325,6 +348,10 @@ json dashboard_data::since(std::int64_t revision) const {
                {"alerts", json::array()},
                {"metrics", json::array()}};
   made["actors"]["slow_loads"] = now.slow_loads;
+  if (!now.failed_op.empty())
+    made["culprit"] = {{"replica", now.failed_at.data_rank},
+                       {"rank", now.failed_at.rank},
+                       {"op", now.failed_op}};
   if (now.last_step && now.last_step->end > 0)
     made["age"] = static_cast<double>(now_ns() - now.last_step->end) * 1e-9;
   if (now.stepped > revision) {

@@ -42,6 +42,8 @@ class dashboard_data {
   void see_tensors(const event& what);
   void add(const alert& what);
   void add(const metrics_record& record);
+  /// Of the program's log: kind "warning" or "error".
+  void add_warning(const char* kind, const std::string& text);
 
   /// The run is over: what the actors did last stays, and `health` is asked no
   /// more.
@@ -80,6 +82,8 @@ class dashboard_data {
     std::int64_t unkept_metrics = 0;
     std::vector<std::int64_t> slow_loads;  // by replica
     std::string failure;
+    event_source failed_at;  // rank: none for a failure of no op
+    std::string failed_op;
     bool over = false;
     run_health health;  // once it is over
   };

@@ -1,6 +1,6 @@
 #include "troupe/monitors/live/attached_monitors.hpp"
 
-#include <spdlog/spdlog.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -31,29 +31,41 @@ json answer_of(const Make& make) {
   }
 }
 
+/// One after the other, each for as long as a trial: who asks keeps a place.
+constexpr int most_replans = 8;
+/// Bytes that a monitor of a client that only watches may hold.
+constexpr auto held_by_watchers = std::int64_t{64} << 20;
+
 }  // namespace
 
-request_reply attached_monitors::answer(std::int64_t client,
-                                        const outbox_pointer& outbox,
+attached_monitors::attached_monitors(job_operations operations,
+                                     const std::string& folder)
+  : operations_(std::make_shared<const job_operations>(std::move(operations))),
+    folder_(folder.empty() ? nullptr
+                           : std::make_shared<const attach_folder>(folder)),
+    log_(std::make_shared<limited_log>()),
+    replans_(std::make_shared<std::atomic<int>>(0)) {}
+
+request_reply attached_monitors::answer(const requesting_client& who,
                                         const json& request) {
   auto tidy = take_where([](const entry& each) { return each.ended->load(); });
   request_reply made;
   made.answer = answer_of([&]() -> json {
     const auto wanted = field<std::string>(request, "do");
     if (wanted == "attach")
-      return attach(client, outbox, request);
+      return attach(who, request);
     if (wanted == "events")
-      return watch(client, outbox, request);
+      return watch(who, request);
     if (wanted == "list")
-      return list(client);
+      return list(who.id);
     if (wanted == "info")
       return operations_->info();
     if (wanted == "plan")
       return plan();
     if (wanted == "detach")
-      made = detach(request);
+      made = detach(who, request);
     else if (wanted == "replan")
-      made = replan(request);
+      made = replan(who, request);
     else
       fail(error_code::invalid_argument,
            "unknown request '{}'; known requests are attach, detach, list, "
@@ -65,12 +77,17 @@ request_reply attached_monitors::answer(std::int64_t client,
   return made;
 }
 
-request_reply attached_monitors::detach(const json& request) {
+request_reply attached_monitors::detach(const requesting_client& who,
+                                        const json& request) {
   const auto id = field<std::int64_t>(request, "id");
-  const auto found = entries_.extract(id);
-  if (found.empty())
+  const auto known = entries_.find(id);
+  if (known == entries_.end())
     fail(error_code::invalid_argument,
          "no monitor {} is attached over this endpoint", id);
+  if (known->second.client != who.id)
+    require_right(who.right, access_right::control,
+                  "to detach another client's monitor");
+  const auto found = entries_.extract(known);
   request_reply made;
   made.slow = [operations = operations_, as = found.mapped().attached_as] {
     return answer_of([&] {
@@ -82,48 +99,92 @@ request_reply attached_monitors::detach(const json& request) {
 }
 
 /// A search may take its time.
-request_reply attached_monitors::replan(const json& request) const {
+request_reply attached_monitors::replan(const requesting_client& who,
+                                        const json& request) const {
+  require_right(who.right, access_right::control, "to replan it");
   if (!operations_->replan)
     throw error(error_code::invalid_argument,
                 "this job does not support replanning");
+  if (*replans_ >= most_replans)
+    fail(error_code::transport,
+         "{} requests to replan the job wait already; try again later",
+         most_replans);
+  // Counts until it was answered, or is dropped.
+  const std::shared_ptr<void> counted(nullptr,
+                                      [count = replans_](void*) { --*count; });
+  ++*replans_;
   request_reply made;
   made.searches = true;
-  made.slow = [operations = operations_, request] {
+  made.slow = [operations = operations_, request, counted] {
     return answer_of([&] { return operations->replan(request); });
   };
   return made;
 }
 
-json attached_monitors::attach(std::int64_t client,
-                               const outbox_pointer& outbox,
+json attached_monitors::attach(const requesting_client& who,
                                const json& request) {
   const auto spec = field<std::string>(request, "spec");
   const bool keep = has_flag(request, "keep");
   if (spec.size() > longest_spec)
     fail(error_code::invalid_argument, "a spec has at most {} bytes",
          longest_spec);
-  return add({.client = client, .spec = spec, .keep = keep}, outbox,
-             [&](const monitor_client& to) {
-               return operations_->make(spec, told_sink(to, keep),
-                                        told_print(to, keep));
-             });
+  if (keep)
+    require_right(who.right, access_right::control,
+                  "to leave a monitor in it (--keep)");
+  std::string written;
+  auto answer = add(who, {.client = who.id, .spec = spec, .keep = keep},
+                    [&](const monitor_client& to) {
+                      const auto folder = [&] {
+                        written = folder_for(who, to.id, spec);
+                        return folder_->path_of(written);
+                      };
+                      return operations_->make({.spec = spec,
+                                                .sink = told_sink(to, keep),
+                                                .print = told_print(to, keep),
+                                                .right = who.right,
+                                                .folder = folder});
+                    });
+  if (!written.empty())
+    answer["folder"] = folder_->shown(written);
+  return answer;
 }
 
-json attached_monitors::watch(std::int64_t client, const outbox_pointer& outbox,
+std::string attached_monitors::folder_for(const requesting_client& who,
+                                          std::int64_t id,
+                                          const std::string& spec) const {
+  require_right(who.right, access_right::control,
+                "to attach a monitor that writes files");
+  if (!folder_)
+    fail(error_code::invalid_argument,
+         "monitor {} writes files, and this job was given no folder for those "
+         "of attached monitors; start it with --attach-folder FOLDER",
+         printable(spec.substr(0, spec.find(':'))));
+  return folder_->make(
+    fmt::format("{}-{}", spec.substr(0, spec.find(':')), id));
+}
+
+json attached_monitors::watch(const requesting_client& who,
                               const json& request) {
   const auto wants = subscription_of(field_of(request, "subscription"));
-  return add({.client = client, .spec = "events"}, outbox,
+  return add(who, {.client = who.id, .spec = "events"},
              [&](const monitor_client& to) { return event_stream(to, wants); });
 }
 
 json attached_monitors::add(
-  entry made, const outbox_pointer& outbox,
+  const requesting_client& who, entry made,
   const std::function<monitor(const monitor_client&)>& make) {
   require_room(made.client);
-  const monitor_client to{++next_, outbox};
+  const monitor_client to{++next_, who.outbox, log_};
   made.ended = std::make_shared<std::atomic<bool>>(false);
-  made.attached_as =
-    operations_->attach(told_monitor(to, make(to), made.ended));
+  const bool may_stop = includes(who.right, access_right::control);
+  auto told = told_monitor(to, make(to), made.ended, may_stop);
+  if (!may_stop)
+    told.limits.held_bytes = std::min(told.limits.held_bytes, held_by_watchers);
+  // It writes by the folder's descriptor, also once the endpoint is gone.
+  told.finish = [folder = folder_, finish = std::move(told.finish)] {
+    finish();
+  };
+  made.attached_as = operations_->attach(std::move(told));
   entries_.emplace(to.id, std::move(made));
   return {{"id", to.id}};
 }
@@ -165,15 +226,15 @@ std::function<void()> attached_monitors::take_where(
   });
   if (taken.empty())
     return {};
-  return [operations = operations_, taken = std::move(taken)] {
+  return [operations = operations_, log = log_, taken = std::move(taken)] {
     for (const auto& [id, each] : taken) {
       const bool was_told = each.ended->load();  // the client
       try {
         operations->detach(each.attached_as);
       } catch (...) {
         if (!was_told)
-          spdlog::warn("detaching monitor {} of the endpoint: {}", id,
-                       thrown_text());
+          log->warn(fmt::format("detaching monitor {} of the endpoint: {}", id,
+                                thrown_text()));
       }
     }
   };

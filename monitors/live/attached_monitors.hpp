@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -7,21 +8,31 @@
 #include <string>
 
 #include "troupe/engine/events/monitor.hpp"
+#include "troupe/engine/transport/trust/access.hpp"
+#include "troupe/monitors/live/attach_folder.hpp"
 #include "troupe/monitors/live/told_monitor.hpp"
 #include "troupe/monitors/sink.hpp"
 
 namespace troupe {
 
+/// A monitor that a client wants.
+struct wanted_monitor {
+  std::string spec;  // such as `gap:interval=10`
+  sink_pointer sink;
+  std::function<void(const std::string&)> print;
+  access_right right = access_right::watch;  // the client's
+  /// A new folder for its files. Throws `invalid_argument` where the client may
+  /// only watch, or the job has no folder for such files.
+  std::function<std::string()> folder;
+};
+
 /// The operations that clients may do on a live job. Called by threads that are
 /// none of the job's own: `detach` by any, the others by one at a time. They
 /// may throw, and `detach` may wait.
 struct job_operations {
-  using printer = std::function<void(const std::string&)>;
-
   std::function<std::int64_t(monitor)> attach;
   std::function<void(std::int64_t)> detach;
-  /// Makes a monitor of a spec such as `gap:interval=10`.
-  std::function<monitor(const std::string& spec, sink_pointer, printer)> make;
+  std::function<monitor(const wanted_monitor&)> make;
   /// Anything that describes the job: an object.
   std::function<nlohmann::json()> info;
   /// The plan's text form; may be empty.
@@ -43,20 +54,30 @@ struct request_reply {
   std::function<void()> tidy;
 };
 
+/// Who asks, and where the answers' streams go.
+struct requesting_client {
+  std::int64_t id = 0;
+  access_right right = access_right::watch;
+  outbox_pointer outbox;
+};
+
 /// The monitors attached over an endpoint, by client. Answers requests; one
 /// thread at a time. A client attaches at most 16 monitors, all of them 64.
+/// What monitors cause to be logged is limited: 32 lines, and one more in each
+/// 10 s.
 class attached_monitors {
  public:
-  explicit attached_monitors(job_operations operations)
-    : operations_(
-      std::make_shared<const job_operations>(std::move(operations))) {}
+  /// `folder`: for the monitors' files; empty: none. Throws as `attach_folder`
+  /// does.
+  attached_monitors(job_operations operations, const std::string& folder);
 
-  /// `{"do": "attach", "spec", "keep"}` -> `{"id"}`, `{"do": "detach", "id"}`,
+  /// `{"do": "attach", "spec", "keep"}` -> `{"id"}`, and `"folder"` where it
+  /// writes files; `{"do": "detach", "id"}`,
   /// `{"do": "list"}` -> `{"monitors": [...]}`, `{"do": "events",
   /// "subscription"}` -> `{"id"}`, `{"do": "info"}`, `{"do": "plan"}` ->
   /// `{"plan"}`, `{"do": "replan", ...}` -> what the job answers;
   /// `{"error", "usage"}` where that fails.
-  request_reply answer(std::int64_t client, const outbox_pointer& outbox,
+  request_reply answer(const requesting_client& who,
                        const nlohmann::json& request);
   /// Forgets what the client attached, but for what is to be kept. What it
   /// returns detaches that: for any thread; empty where there is nothing to do.
@@ -72,24 +93,32 @@ class attached_monitors {
     ended_flag ended{};
   };
 
-  nlohmann::json attach(std::int64_t client, const outbox_pointer& outbox,
+  nlohmann::json attach(const requesting_client& who,
                         const nlohmann::json& request);
-  nlohmann::json watch(std::int64_t client, const outbox_pointer& outbox,
+  nlohmann::json watch(const requesting_client& who,
                        const nlohmann::json& request);
   /// Attaches what `make` makes, and answers with its id.
-  nlohmann::json add(entry made, const outbox_pointer& outbox,
+  nlohmann::json add(const requesting_client& who, entry made,
                      const std::function<monitor(const monitor_client&)>& make);
+  /// A new folder's name in the folder.
+  std::string folder_for(const requesting_client& who, std::int64_t id,
+                         const std::string& spec) const;
   nlohmann::json plan() const;
   nlohmann::json list(std::int64_t client) const;
   void require_room(std::int64_t client) const;
-  request_reply detach(const nlohmann::json& request);
-  request_reply replan(const nlohmann::json& request) const;
+  request_reply detach(const requesting_client& who,
+                       const nlohmann::json& request);
+  request_reply replan(const requesting_client& who,
+                       const nlohmann::json& request) const;
   /// Removes such entries; what it returns detaches the monitors: empty where
   /// there are none.
   std::function<void()> take_where(
     const std::function<bool(const entry&)>& which);
 
   const std::shared_ptr<const job_operations> operations_;
+  const std::shared_ptr<const attach_folder> folder_;  // null: none
+  const std::shared_ptr<limited_log> log_;
+  const std::shared_ptr<std::atomic<int>> replans_;  // asked for, not answered
   std::map<std::int64_t, entry> entries_;
   std::int64_t next_ = 0;
 };

@@ -80,7 +80,7 @@ class workers {
 struct endpoint_server::impl {
   impl(const std::string& address, endpoint_options given)
     : clients_allowed(given.clients),
-      host{live_trust(parse_endpoint(address), given.token), given,
+      host{trust_of_job(parse_endpoint(address), given.tokens), given,
            [this](session& who) { admit(who); },
            [this](session_pointer who, json request) {
              return answer(std::move(who), std::move(request));
@@ -88,7 +88,7 @@ struct endpoint_server::impl {
            [this](session& who) { left(who); }},
       listening(std::make_unique<listener>(parse_endpoint(address))),
       where(listening->where()),
-      attached(std::move(given.operations)) {
+      attached(std::move(given.operations), given.attach_folder) {
     acceptor.assign(stream_protocol(listening->family(), 0),
                     ::dup(listening->handle()));
     asio::co_spawn(io, accept(), asio::detached);
@@ -125,7 +125,11 @@ struct endpoint_server::impl {
   void admit(session& who) {
     if (closing)
       fail(error_code::transport, "the run is over");
-    if (clients.size() >= clients_allowed)
+    // Some places are left for those who may detach the others' monitors.
+    const auto allowed = who.right() == access_right::control
+                           ? clients_allowed
+                           : clients_allowed - clients_allowed / 4;
+    if (clients.size() >= allowed)
       fail(error_code::transport, "there are already {} clients",
            clients.size());
     const auto own = who.shared_from_this();
@@ -145,7 +149,8 @@ struct endpoint_server::impl {
   /// the answer is there: once the pools are joined, every request has its
   /// answer.
   asio::awaitable<json> serve(session_pointer who, json request) {
-    auto reply = attached.answer(who->id(), who->out(), request);
+    auto reply =
+      attached.answer({who->id(), who->right(), who->out()}, request);
     end(std::move(reply.tidy));
     if (!reply.slow)
       co_return std::move(reply.answer);

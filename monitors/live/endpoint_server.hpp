@@ -3,15 +3,18 @@
 #include <memory>
 #include <string>
 
+#include "troupe/engine/transport/trust/access.hpp"
 #include "troupe/monitors/live/attached_monitors.hpp"
 
 namespace troupe {
 
 struct endpoint_options {
   job_operations operations{};
-  /// The shared secret; required for tcp, of 16 characters or more. Never sent
-  /// over the connection.
-  std::string token{};
+  /// Without any, whoever is the job's own user may control it, at a unix
+  /// socket. At least one is required for tcp; none is ever sent.
+  access_tokens tokens{};
+  /// Where monitors that clients attach write their files; empty: nowhere.
+  std::string attach_folder{};
   double hello_seconds = 5;     // until a client must have said hello
   double stalled_seconds = 30;  // a client may take nothing for so long
   std::size_t clients = 64;
@@ -28,7 +31,8 @@ struct endpoint_options {
 class endpoint_server {
  public:
   /// Throws `invalid_argument` for an endpoint that is none, and as
-  /// `live_trust` does; `io` and `transport` if it can't listen there.
+  /// `trust_of_job` and `attach_folder` do; `io` and `transport` if it can't
+  /// listen there.
   endpoint_server(const std::string& address, endpoint_options options);
   /// Closes.
   ~endpoint_server();

@@ -34,8 +34,10 @@ stream_socket::stream_socket(const endpoint& address, const deadline& until,
          "no answer at {}: {}; is the job still running?", to_text(address),
          std::strerror(errno));
   stream_ = stream_over(handle_, trusted, link_side::client);
-  if (introduces(trusted))
+  if (trusted.tls)
     introduce(address, trusted, until);
+  else
+    require_own_user(*stream_);
 }
 
 void stream_socket::introduce(const endpoint& address, const trust& trusted,
@@ -163,7 +165,7 @@ live_client::live_client(const std::string& endpoint, const std::string& token,
     patience_(patience),
     until_(patience),
     socket_(parse_endpoint(endpoint), until_,
-            live_trust(parse_endpoint(endpoint), token)),
+            trust_of_client(parse_endpoint(endpoint), token)),
     parser_(welcome_limit) {
   try {
     socket_.write(frame_bytes(live_type::hello, "{}"), until_);
@@ -186,10 +188,13 @@ json live_client::request(const json& what) {
   return answer;
 }
 
-std::int64_t live_client::attach(const std::string& spec, bool keep) {
+live_client::attached_monitor live_client::attach(const std::string& spec,
+                                                  bool keep) {
   const auto answer =
     request({{"do", "attach"}, {"spec", spec}, {"keep", keep}});
-  return field<std::int64_t>(answer, "id");
+  return {field<std::int64_t>(answer, "id"),
+          answer.contains("folder") ? field<std::string>(answer, "folder")
+                                    : std::string{}};
 }
 
 std::int64_t live_client::watch(const subscription& wants) {
@@ -226,7 +231,11 @@ live_frame live_client::read_answer(live_type wanted) {
     keep(*frame);
   }
   if (ended_)
-    fail(error_code::transport, "{}: the job closed the connection", endpoint_);
+    fail(error_code::transport, "{}: the job closed the connection{}",
+         endpoint_,
+         welcomed_ ? ""
+                   : " before it had said anything; if it was given tokens, "
+                     "name the file of one (--token-file)");
   fail(error_code::transport, "{}: the job did not answer within {:g} s",
        endpoint_, patience_);
 }

@@ -66,8 +66,14 @@ class live_client {
   /// `transport` as the job answers, `transport` if it does not within the
   /// patience, `interrupted`.
   nlohmann::json request(const nlohmann::json& what);
-  /// Ids of monitors.
-  std::int64_t attach(const std::string& spec, bool keep = false);
+  /// A monitor, by its id, and the folder on the job's machine that it writes
+  /// in; empty: it writes no files.
+  struct attached_monitor {
+    std::int64_t id = 0;
+    std::string folder{};
+    operator std::int64_t() const { return id; }  // NOLINT: converts
+  };
+  attached_monitor attach(const std::string& spec, bool keep = false);
   std::int64_t watch(const subscription& wants);
   void detach(std::int64_t id);
 

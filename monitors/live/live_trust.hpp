@@ -1,37 +1,66 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/trust/access.hpp"
+#include "troupe/engine/transport/trust/authenticate.hpp"
 #include "troupe/engine/transport/trust/tls_context.hpp"
 #include "troupe/engine/transport/trust/trust.hpp"
 
 namespace troupe {
 
-/// How a live job and its clients make sure of each other; the token itself
-/// never travels. TCP: TLS 1.3 by a key made of the token. A unix socket: a
-/// proof of the token if there is one, else by the rights of its file. Unlike
-/// the ends of a job's links, the two may know the host by different names, so
-/// it plays no part. Throws `invalid_argument` for tcp with less than 16
-/// characters.
-inline trust live_trust(const endpoint& address, const std::string& token) {
-  if (address.is_unix)
-    return token.empty() ? trust{} : trust{trust_kind::token, token};
-  // A recorded handshake allows offline guessing of short tokens.
-  constexpr std::size_t shortest_token = 16;
-  if (token.size() < shortest_token)
+// How a live job and its clients make sure of each other; a token itself never
+// travels. With tokens: TLS 1.3 by keys made of them, at a unix socket too.
+// Without, at unix sockets only: both ends are the same user's.
+
+/// Throws `invalid_argument` for tcp without a token, and for tokens that are
+/// short or equal.
+inline trust trust_of_job(const endpoint& address,
+                          const access_tokens& tokens) {
+  require_legal(tokens);
+  if (tokens.empty() && !address.is_unix)
     fail(error_code::invalid_argument,
-         "{}: a TCP endpoint needs a token of at least {} characters, because "
-         "anyone could attach; give the job's (--endpoint-token-file, and "
-         "--token-file to attach), or use unix:/path",
-         to_text(address), shortest_token);
-  return {trust_kind::pre_shared_key, {}, tls_context::of_token(token)};
+         "{}: a TCP endpoint needs a token, because anyone could attach; give "
+         "--endpoint-token-file or --endpoint-control-token-file, or use "
+         "unix:/path",
+         to_text(address));
+  if (tokens.empty())
+    return {};
+  std::vector<std::string> all;
+  for (auto& [right, token] : tokens.all())
+    all.push_back(std::move(token));
+  return {trust_kind::pre_shared_key, tls_context::of_tokens(all)};
 }
 
-/// Whether both ends show something before the first frame.
-inline bool introduces(const trust& trusted) {
-  return trusted.kind != trust_kind::none;
+/// Throws `invalid_argument` for tcp without a token.
+inline trust trust_of_client(const endpoint& address,
+                             const std::string& token) {
+  if (token.empty() && !address.is_unix)
+    fail(error_code::invalid_argument,
+         "{}: a TCP endpoint needs a token; give the file that has it with "
+         "--token-file",
+         to_text(address));
+  if (token.empty())
+    return {};
+  return {trust_kind::pre_shared_key, tls_context::of_token(token)};
+}
+
+/// The right of a client whose first bytes have come. Whoever is the job's own
+/// user could do anything to it without the endpoint, too.
+inline access_right right_of_client(const byte_stream& client,
+                                    const access_tokens& tokens) {
+  return tokens.empty() ? access_right::control
+                        : tokens.all().at(client.proven_token()).first;
+}
+
+/// Throws `transport` where the other end of a unix socket is another user's.
+inline void require_own_user(byte_stream& over) {
+  if (const auto why = refused_user(over.tcp_socket()))
+    fail(error_code::transport, "{}", why->reason);
 }
 
 }  // namespace troupe

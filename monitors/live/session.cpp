@@ -107,24 +107,24 @@ asio::awaitable<void> session::read() {
   host_.left(*this);
 }
 
-/// A client that fails to prove its token gets a refusal in plain text; within
-/// TLS, the handshake has refused it already.
+/// Within TLS, the handshake refuses who has no token.
 asio::awaitable<void> session::introduce() {
-  const auto& means = host_.trusted;
   const auto let_write = [this] {
     may_write_ = true;
     run(&session::write);
   };
-  if (means.kind != trust_kind::pre_shared_key)
+  const auto& tokens = host_.options.tokens;
+  if (!host_.trusted.tls) {
     let_write();
-  if (!introduces(means))
-    co_return;
-  const auto why =
-    co_await troupe::introduce(stream_, link_side::server, means);
-  if (why)
-    fail(error_code::transport, "{}", why->reason);
-  if (!may_write_)
+    require_own_user(stream_.bytes());
+  } else {
+    const auto why =
+      co_await troupe::introduce(stream_, link_side::server, host_.trusted);
+    if (why)
+      fail(error_code::transport, "{}", why->reason);
     let_write();
+  }
+  right_ = right_of_client(stream_.bytes(), tokens);
 }
 
 asio::awaitable<void> session::serve() {

@@ -21,7 +21,7 @@ using session_pointer = std::shared_ptr<session>;
 
 /// A session's view of its server; called on the server's thread.
 struct session_host {
-  trust trusted;  // none: whoever can connect is let in
+  trust trusted;
   endpoint_options options;
   /// A client said hello rightly. Throws the `error` to refuse it with.
   std::function<void(session&)> admit;
@@ -47,6 +47,8 @@ class session : public std::enable_shared_from_this<session> {
   void close();
 
   std::int64_t id() const { return id_; }
+  /// Known once it was admitted.
+  access_right right() const { return right_; }
   const outbox_pointer& out() const { return out_; }
 
  private:
@@ -73,6 +75,7 @@ class session : public std::enable_shared_from_this<session> {
   std::string chunk_;
   boost::asio::steady_timer wake_, watchdog_, room_;
   clock::time_point end_by_, write_by_ = clock::time_point::max();
+  access_right right_ = access_right::watch;
   bool leaving_ = false;
   bool may_write_ = false;  // frames, to this client
 };

@@ -1,7 +1,6 @@
 #include "troupe/monitors/live/told_monitor.hpp"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -123,6 +122,7 @@ std::vector<std::string> metrics_frames(std::int64_t id,
 struct last_word {
   monitor_client to;
   ended_flag ended;
+  bool may_stop;
 
   void tell(const std::string& reason, bool stops) const {
     if (!ended->exchange(true))
@@ -130,13 +130,22 @@ struct last_word {
         live_type::ended, to.id,
         {{"reason", reason.substr(0, text_of_a_frame)}, {"stops_run", stops}}));
   }
+  /// For a client that may not stop the run.
+  [[noreturn]] void end_itself(const std::string& reason) const {
+    tell(reason, false);
+    throw std::runtime_error(reason);
+  }
   /// Runs a part of the monitor, and tells the client if it fails.
   void guard(const std::function<void()>& part) const {
     try {
       part();
-    } catch (const end_training&) {
+    } catch (const end_training& reason) {
+      if (!may_stop)
+        end_itself(reason.what());
       throw;  // the monitor sees the run's end
     } catch (const stop_training& reason) {
+      if (!may_stop)
+        end_itself(reason.what());
       tell(reason.what(), true);
       throw;
     } catch (const std::exception& reason) {
@@ -154,9 +163,11 @@ monitor event_stream(const monitor_client& to, const subscription& wants) {
   return made;
 }
 
-monitor told_monitor(const monitor_client& to, monitor what, ended_flag ended) {
-  const last_word end{to, std::move(ended)};
+monitor told_monitor(const monitor_client& to, monitor what, ended_flag ended,
+                     bool may_stop) {
+  const last_word end{to, std::move(ended), may_stop};
   auto wrapped = what;
+  wrapped.warn = [log = to.log](const std::string& text) { log->warn(text); };
   wrapped.see = [end, see = std::move(what.see)](const event& seen) {
     end.guard([&] { see(seen); });
   };
@@ -185,7 +196,7 @@ sink_pointer told_sink(const monitor_client& to, bool keep) {
     },
     [to, keep, found](alert what) {
       if (keep && !to.outbox->is_open())
-        spdlog::warn("monitor {}: {}", what.monitor, what.text);
+        to.log->warn(fmt::format("monitor {}: {}", what.monitor, what.text));
       what.text = what.text.substr(0, text_of_a_frame);
       found->offer({frame_of(live_type::alert, to.id, json_of(what))});
     });
@@ -196,7 +207,7 @@ std::function<void(const std::string&)> told_print(const monitor_client& to,
   return [to, keep,
           found = std::make_shared<findings>(to)](const std::string& text) {
     if (keep && !to.outbox->is_open())
-      spdlog::info("monitor {} prints:\n{}", to.id, text);
+      to.log->info(fmt::format("monitor {} prints:\n{}", to.id, text));
     std::vector<std::string> frames;
     for (std::size_t start = 0; start < text.size(); start += text_of_a_frame)
       frames.push_back(

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "troupe/engine/events/monitor.hpp"
+#include "troupe/monitors/live/limited_log.hpp"
 #include "troupe/monitors/sink.hpp"
 
 namespace troupe {
@@ -81,10 +82,12 @@ class outbox {
 };
 using outbox_pointer = std::shared_ptr<outbox>;
 
-/// Whom a monitor tells: the client that attached it, by the id it got.
+/// Whom a monitor tells: the client that attached it, by the id it got, and the
+/// job's log.
 struct monitor_client {
   std::int64_t id = 0;
   outbox_pointer outbox;
+  std::shared_ptr<limited_log> log;
 };
 
 /// Streams the events that a client asked for to it; what it is too slow for
@@ -94,8 +97,10 @@ monitor event_stream(const monitor_client& to, const subscription& wants);
 /// Set once a monitor has ended, of itself or as the run gave it up.
 using ended_flag = std::shared_ptr<std::atomic<bool>>;
 
-/// The monitor itself, but the client is told when and why it ended.
-monitor told_monitor(const monitor_client& to, monitor what, ended_flag ended);
+/// The monitor itself, but the client is told when and why it ended, and unless
+/// it `may_stop` the run, it only ends itself where it wants to.
+monitor told_monitor(const monitor_client& to, monitor what, ended_flag ended,
+                     bool may_stop);
 
 /// Sends a monitor's findings and prints to the client. Once the client has
 /// left, alerts and prints go to the log if `keep`.

@@ -14,27 +14,39 @@ namespace troupe {
 
 namespace {
 
-/// Before the colon of the port, or all; without brackets.
-std::string host_of(const std::string& text) {
-  if (text.starts_with('['))
-    return text.substr(1, text.find(']') - 1);
-  return text.substr(0, text.find(':'));
-}
+using boost::asio::ip::address;
 
-std::optional<boost::asio::ip::address> address_of(const std::string& host) {
+struct host_and_port {
+  address host;
+  std::optional<std::uint16_t> port;
+};
+
+std::optional<address> address_of(std::string_view host, bool in_brackets) {
   boost::system::error_code problem;
-  const auto address = boost::asio::ip::make_address(
-    host == "localhost" ? "127.0.0.1" : host, problem);
-  return problem ? std::nullopt : std::optional(address);
+  const auto found = boost::asio::ip::make_address(
+    host == "localhost" && !in_brackets ? std::string_view("127.0.0.1") : host,
+    problem);
+  return problem || found.is_v6() != in_brackets ? std::nullopt
+                                                 : std::optional(found);
 }
 
-/// The host must be followed by ":PORT" and nothing else.
-std::optional<std::uint16_t> port_of(const std::string& text) {
-  const auto brackets = text.starts_with('[') ? 2 : 0;
-  const auto rest = std::string_view(text).substr(
-    std::min(text.size(), host_of(text).size() + brackets));
-  return rest.starts_with(':') ? parse_number<std::uint16_t>(rest.substr(1))
-                               : std::nullopt;
+/// A number or `localhost`, IPv6 in brackets, and then nothing or `:PORT`; none
+/// for any other text.
+std::optional<host_and_port> parse(std::string_view text) {
+  const bool in_brackets = text.starts_with('[');
+  const auto end = std::min(text.find(in_brackets ? ']' : ':'), text.size());
+  const auto host = in_brackets ? address_of(text.substr(1, end - 1), true)
+                                : address_of(text.substr(0, end), false);
+  const auto rest =
+    text.substr(std::min(text.size(), end + (in_brackets ? 1 : 0)));
+  if (!host || (in_brackets && end == text.size()))
+    return std::nullopt;
+  if (rest.empty())
+    return host_and_port{*host, {}};
+  const auto port = rest.starts_with(':')
+                      ? parse_number<std::uint16_t>(rest.substr(1))
+                      : std::nullopt;
+  return port ? std::optional(host_and_port{*host, port}) : std::nullopt;
 }
 
 /// Empty where the text is no base64.
@@ -52,14 +64,13 @@ std::string from_base64(const std::string& text) {
 }  // namespace
 
 http_address parse_http_address(const std::string& text) {
-  const auto address = address_of(host_of(text));
-  const auto port = port_of(text);
-  if (!address || !port)
+  const auto found = parse(text);
+  if (!found || !found->port)
     fail(error_code::invalid_argument,
          "'{}' is not an address to listen at; write NUMBER:PORT or "
          "localhost:PORT, such as 127.0.0.1:9464; port 0 takes a free one",
          text);
-  return {address->to_string(), *port, address->is_loopback()};
+  return {found->host.to_string(), *found->port, found->host.is_loopback()};
 }
 
 void require_servable(const std::string& address, const std::string& token) {
@@ -71,7 +82,7 @@ void require_servable(const std::string& address, const std::string& token) {
 }
 
 bool is_plain_host(const std::string& host) {
-  return address_of(host_of(host)).has_value();
+  return parse(host).has_value();
 }
 
 std::string password_of(const std::string& authorization) {

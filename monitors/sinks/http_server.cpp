@@ -43,6 +43,9 @@ using http_answer = http::response<http::string_body>;
 
 constexpr auto with_error = asio::as_tuple(asio::use_awaitable);
 constexpr auto pause_before_retry = std::chrono::milliseconds(10);
+/// For this long a client may take its answer, or send what nobody reads, while
+/// others wait.
+constexpr auto fair_share = std::chrono::seconds(1);
 
 tcp::acceptor listen(asio::io_context& context, const http_options& options) {
   require_servable(options.address, options.token);
@@ -82,6 +85,8 @@ http_response refusal(const http_request& request,
             .headers = {{"WWW-Authenticate", options.for_browsers
                                                ? "Basic realm=\"troupe\""
                                                : "Bearer"}}};
+  if (request.count(http::field::host) > 1)
+    return {400, "text/plain", "send one Host\n"};
   if (token.empty() && request.count(http::field::host) > 0
       && !is_plain_host(request[http::field::host]))
     return {403, "text/plain",
@@ -184,30 +189,56 @@ class http_server::loop {
         co_await wait(pause);  // out of file descriptors, for example
         continue;
       }
-      while (connections_ >= options_.connections) {
-        if (drop_oldest())
+      while (open_.size() >= options_.connections) {
+        if (drop_one())
           co_await asio::post(context_, asio::use_awaitable);
         else
           co_await wait(pause);
       }
-      asio::co_spawn(context_,
-                     serve(take_place(), beast::tcp_stream(std::move(socket))),
+      asio::co_spawn(context_, serve(beast::tcp_stream(std::move(socket))),
                      asio::detached);
     }
   }
 
-  /// One of the open connections, as long as it lives.
-  std::shared_ptr<void> take_place() {
-    ++connections_;
-    return {nullptr, [this](void*) { --connections_; }};
-  }
+  /// What an open connection does, those first that are dropped first.
+  enum class stage : std::uint8_t { lingers, asks, takes_answer };
+  struct open_connection {
+    beast::tcp_stream stream;
+    stage now = stage::asks;
+    std::chrono::steady_clock::time_point since{};  // it takes its answer
+  };
 
-  /// Drops the oldest connection without a request, to make room for others.
-  bool drop_oldest() {
-    if (silent_.empty())
+  /// Counts an open connection as long as it lives.
+  class place {
+   public:
+    place(loop& of, open_connection& taken) : loop_(of), taken_(taken) {
+      loop_.open_.push_back(&taken_);
+      loop_.connections_ = loop_.open_.size();
+    }
+    ~place() {
+      std::erase(loop_.open_, &taken_);
+      loop_.connections_ = loop_.open_.size();
+    }
+    place(const place&) = delete;
+    place& operator=(const place&) = delete;
+
+   private:
+    loop& loop_;
+    open_connection& taken_;
+  };
+
+  /// Makes room: the oldest of those that only linger, else of those that have
+  /// not sent their request yet, else of those that are slow to take their
+  /// answer.
+  bool drop_one() {
+    const auto oldest = std::ranges::min_element(
+      open_, {}, [](const open_connection* each) { return each->now; });
+    const auto& found = **oldest;
+    if (found.now == stage::takes_answer
+        && std::chrono::steady_clock::now() - found.since < fair_share)
       return false;
-    silent_.front()->close();
-    silent_.pop_front();
+    (*oldest)->stream.close();
+    open_.erase(oldest);
     return true;
   }
 
@@ -216,20 +247,23 @@ class http_server::loop {
     co_await pause.async_wait(with_error);
   }
 
-  asio::awaitable<void> serve(std::shared_ptr<void>, beast::tcp_stream stream) {
+  asio::awaitable<void> serve(beast::tcp_stream given) {
+    open_connection own{std::move(given)};
+    const place taken(*this, own);
+    auto& stream = own.stream;
     beast::flat_buffer buffer(options_.request_bytes);
     http::request_parser<http::string_body> parser;
     parser.body_limit(options_.body_bytes);
     parser.header_limit(static_cast<std::uint32_t>(options_.request_bytes));
     stream.expires_after(options_.timeout);
-    silent_.push_back(&stream);
     const auto [no_request, read] =
       co_await http::async_read(stream, buffer, parser, with_error);
-    std::erase(silent_, &stream);
     const bool too_long =
       options_.post && no_request == http::error::body_limit;
     if (no_request && !too_long)
       co_return;
+    own.now = stage::takes_answer;
+    own.since = std::chrono::steady_clock::now();
     const auto& request = parser.get();
     const auto said =
       answer(request, too_long ? too_long_body(options_)
@@ -238,6 +272,7 @@ class http_server::loop {
     co_await http::async_write(stream, said, with_error);
     beast::error_code ignored;
     stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    own.now = stage::lingers;
     if (too_long)
       co_await discard_rest(stream);
   }
@@ -246,6 +281,7 @@ class http_server::loop {
   /// it.
   asio::awaitable<void> discard_rest(beast::tcp_stream& stream) {
     std::array<char, 4096> unread{};
+    stream.expires_after(fair_share);
     for (std::size_t left = 64 * options_.body_bytes; left > 0;) {
       const auto [problem, count] =
         co_await stream.async_read_some(asio::buffer(unread), with_error);
@@ -257,8 +293,8 @@ class http_server::loop {
 
   http_options options_;
   http_handler handler_;
-  std::atomic<std::size_t> connections_ = 0;
-  std::deque<beast::tcp_stream*> silent_;  // the oldest first
+  std::atomic<std::size_t> connections_ = 0;  // of `open_`, for other threads
+  std::deque<open_connection*> open_;         // the oldest first
   asio::io_context context_{1};
   tcp::acceptor acceptor_;
   tcp::endpoint endpoint_;

@@ -34,12 +34,14 @@ struct http_options {
   /// Lets browsers ask a person for the token, and send it with everything:
   /// it may also come as the password of `Authorization: Basic`, of any user.
   bool for_browsers = false;
-  /// Beyond, the oldest that has not sent its request yet is dropped; if all
-  /// have, further ones wait for their turn.
+  /// Beyond, one is dropped: the oldest whose answer is out, else that has not
+  /// sent its request yet, else that has been taking its answer for more than
+  /// a second; otherwise further ones wait for their turn.
   std::size_t connections = 64;
   std::size_t request_bytes = 8192;  // larger ones, without body, are dropped
-  /// If given, takes a POST of application/json, of at most so many bytes,
-  /// unless it comes from a page of another host (by its `Origin`).
+  /// If given, takes a POST of application/json, of at most so many bytes
+  /// (one that announces more is refused before they come), unless it comes
+  /// from a page of another host (by its `Origin`).
   http_post_handler post{};
   std::size_t body_bytes = 0;
   /// For a whole request to arrive, and for a whole response to be taken.

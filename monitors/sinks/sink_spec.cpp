@@ -34,7 +34,7 @@ terminal_options terminal_of(const std::string& text) {
   return options;
 }
 
-sink_pointer make_terminal(const std::string& text) {
+sink_pointer make_terminal(const std::string& text, std::int64_t) {
   return terminal_sink(terminal_of(text));
 }
 
@@ -73,7 +73,7 @@ struct sink_kind {
   const char* form;
   const char* help;
   bool needs_more;
-  sink_pointer (*make)(const std::string&);
+  sink_pointer (*make)(const std::string&, std::int64_t resumed);
   void (*require)(const std::string&);
 };
 
@@ -81,7 +81,7 @@ constexpr std::array kinds{
   sink_kind{"terminal", "terminal[:match=GLOBS,top=N]",
             "alerts, and of matching metrics the N largest (10)", false,
             make_terminal,
-            [](const std::string& text) { make_terminal(text); }},
+            [](const std::string& text) { make_terminal(text, 0); }},
   sink_kind{"json", "json:FILE", "JSON lines of metrics and alerts", true,
             json_lines_sink, require_writable},
   sink_kind{"csv", "csv:FILE", "metrics as step,phase,name,value", true,
@@ -90,7 +90,7 @@ constexpr std::array kinds{
             tensorboard_sink, require_folder},
   sink_kind{"prometheus", "prometheus:HOST:PORT[,token_file=FILE]",
             "the latest values and counts of alerts at /metrics", true,
-            [](const std::string& text) {
+            [](const std::string& text, std::int64_t) {
               return prometheus_sink(prometheus_of(text));
             },
             [](const std::string& text) {
@@ -118,9 +118,9 @@ chosen_sink chosen(const std::string& spec) {
 
 }  // namespace
 
-sink_pointer make_sink(const std::string& spec) {
+sink_pointer make_sink(const std::string& spec, std::int64_t resumed) {
   const auto [kind, more] = chosen(spec);
-  return kind->make(more);
+  return kind->make(more, resumed);
 }
 
 void require_sink(const std::string& spec) {

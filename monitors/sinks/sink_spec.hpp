@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "troupe/monitors/sink.hpp"
@@ -9,9 +10,10 @@ namespace troupe {
 /// Makes a sink of a text: `terminal`, `terminal:match=gap/*,top=10`,
 /// `json:FILE`, `csv:FILE`, `tensorboard:FOLDER`, `prometheus:HOST:PORT` or
 /// `prometheus:HOST:PORT,token_file=FILE`. A part of settings without `=`
-/// belongs to the value before it: `match=gap/*,spike/*`. Throws
-/// `invalid_argument` with what there is, and `io`.
-sink_pointer make_sink(const std::string& spec);
+/// belongs to the value before it: `match=gap/*,spike/*`. Where the run has
+/// resumed from step `resumed`, files go on behind it; 0: they are replaced.
+/// Throws `invalid_argument` with what there is, and `io`.
+sink_pointer make_sink(const std::string& spec, std::int64_t resumed = 0);
 
 /// Throws what `make_sink` would throw for this text, and makes nothing: for a
 /// look before any work.

@@ -128,6 +128,17 @@ std::string version_event(double wall_time) {
   return event;
 }
 
+std::string session_event(double wall_time, std::int64_t first_step) {
+  std::string session;
+  constexpr int start = 1;  // of SessionLog.SessionStatus
+  put_integer(session, 1, start);
+  std::string event;
+  put_double(event, 1, wall_time);
+  put_integer(event, 2, first_step);
+  put_bytes(event, 7, session);
+  return event;
+}
+
 std::string summary_event(double wall_time, const metrics_record& record) {
   const auto phase = record.source.phase;
   std::string summary;
@@ -164,9 +175,11 @@ std::string new_file(const std::string& folder) {
 
 }  // namespace
 
-sink_pointer tensorboard_sink(const std::string& folder) {
+sink_pointer tensorboard_sink(const std::string& folder, std::int64_t resumed) {
   const auto file = std::make_shared<append_file>(new_file(folder));
   file->write(framed(version_event(wall_seconds())));
+  if (resumed > 0)
+    file->write(framed(session_event(wall_seconds(), resumed + 1)));
   return callback_sink([file](const metrics_record& record) {
     file->write(framed(summary_event(wall_seconds(), record)));
   });

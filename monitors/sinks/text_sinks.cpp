@@ -66,9 +66,11 @@ json line_at(const event_source& source) {
 
 }  // namespace
 
-sink_pointer csv_sink(const std::string& path) {
-  const auto file = std::make_shared<append_file>(path);
-  file->write("step,phase,name,value\r\n");
+sink_pointer csv_sink(const std::string& path, std::int64_t resumed) {
+  const auto file =
+    std::make_shared<append_file>(path, lines_with_step(resumed, ""));
+  if (file->is_empty())
+    file->write("step,phase,name,value\r\n");
   return callback_sink([file](const metrics_record& record) {
     std::string rows;
     for (const auto& each : record.values)
@@ -79,8 +81,9 @@ sink_pointer csv_sink(const std::string& path) {
   });
 }
 
-sink_pointer json_lines_sink(const std::string& path) {
-  const auto put = [file = std::make_shared<append_file>(path)](
+sink_pointer json_lines_sink(const std::string& path, std::int64_t resumed) {
+  const auto put = [file = std::make_shared<append_file>(
+                      path, lines_with_step(resumed, "\"step\":"))](
                      const json& line) { file->write(json_text(line) + "\n"); };
   return callback_sink(
     [put](const metrics_record& record) {

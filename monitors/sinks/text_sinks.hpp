@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -9,13 +10,16 @@
 
 namespace troupe {
 
-/// Replaces the file by CSV (RFC 4180) with the header `step,phase,name,value`
+// A file is replaced, but where the run has resumed from step `resumed`: then
+// the lines up to that step stay.
+
+/// CSV (RFC 4180) with the header `step,phase,name,value`
 /// and a row a metric. A record's rows come whole. Values are the shortest
 /// decimals that read back the same, or nan, inf, -inf. Alerts and histograms
 /// are left out. Throws `io`.
-sink_pointer csv_sink(const std::string& path);
+sink_pointer csv_sink(const std::string& path, std::int64_t resumed = 0);
 
-/// Replaces the file by JSON lines, each whole when written:
+/// JSON lines, each whole when written:
 /// `{"step":1,"phase":"training","metrics":{NAME:VALUE,..}}`, where there are
 /// histograms `"histograms":{NAME:{"zeros":N,"bins":{"-3":N,..}}}` (bin e
 /// counts 2^e <= |x| < 2^(e+1)), and for alerts
@@ -23,7 +27,7 @@ sink_pointer csv_sink(const std::string& path);
 /// not finite are the strings "NaN", "Infinity" and "-Infinity", which JSON's
 /// numbers lack; float(x) of Python and Number(x) of JavaScript read them.
 /// Throws `io`.
-sink_pointer json_lines_sink(const std::string& path);
+sink_pointer json_lines_sink(const std::string& path, std::int64_t resumed = 0);
 
 struct terminal_options {
   std::string match{};   // globs over metrics, joined by commas; empty: none

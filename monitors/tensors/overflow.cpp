@@ -56,6 +56,12 @@ class overflow_state {
     conclude(failure.source, ending::failed);
   }
   void see(const dropped_event&) { ops_.clear(); }
+  std::int64_t kept_bytes() const {
+    std::int64_t bytes = 0;
+    for (const auto& op : before_)
+      bytes += static_cast<std::int64_t>(sizeof(op)) + op.held_bytes();
+    return bytes;
+  }
 
  private:
   enum class ending : std::uint8_t { whole, overflowed, failed };
@@ -222,9 +228,11 @@ class overflow_state {
 };
 
 void require_legal(const overflow_options& options) {
-  if (options.frames < 1)
-    throw error(error_code::invalid_argument,
-                "overflow: frames is 0; use 1 or more");
+  // All of them are looked through after each step.
+  constexpr std::size_t most_frames = 1000;
+  if (options.frames < 1 || options.frames > most_frames)
+    fail(error_code::invalid_argument, "overflow: frames is {}; use 1 to {}",
+         options.frames, most_frames);
   require_steps("overflow: every", options.every);
   if (options.abort_after < -1)
     fail(error_code::invalid_argument,

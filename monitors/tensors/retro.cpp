@@ -48,6 +48,7 @@ json line_of(const tensors_event& op, const tensor_record& record) {
 struct kept_step {
   std::vector<tensors_event> ops;
   double loss = 0;
+  std::int64_t bytes = 0;
 };
 
 class retro_state {
@@ -67,6 +68,7 @@ class retro_state {
   void see(const failure_event& failure) {
     dump(failure.source, "the run failed: " + failure.reason);
   }
+  std::int64_t kept_bytes() const { return bytes_; }
   /// The rest of a step was dropped; what had fired in it is kept.
   void see(const dropped_event& dropped) {
     auto source = dropped.source;
@@ -116,10 +118,15 @@ class retro_state {
     for (auto& op : now_.ops)
       for (auto& record : op.tensors)
         record.tensor = at::Tensor{};
+    for (const auto& op : now_.ops)
+      now_.bytes += static_cast<std::int64_t>(sizeof(op)) + op.held_bytes();
+    bytes_ += now_.bytes;
     ring_.push_back(std::move(now_));
     now_ = {};
-    if (static_cast<std::int64_t>(ring_.size()) > options_.steps)
+    if (static_cast<std::int64_t>(ring_.size()) > options_.steps) {
+      bytes_ -= ring_.front().bytes;
       ring_.pop_front();
+    }
   }
 
   void dump(const event_source& source, const std::string& rule) {
@@ -175,6 +182,7 @@ class retro_state {
   kept_step now_;
   std::deque<kept_step> ring_;
   std::optional<std::string> fired_;
+  std::int64_t bytes_ = 0;  // of all that is in it
   std::int64_t dumped_ = 0;
 };
 

@@ -236,6 +236,14 @@ struct timeline_state {
       steps.pop_front();
   }
 
+  std::int64_t kept_bytes() const {
+    std::size_t bytes = 0;
+    for (const auto& step : steps)
+      for (const auto& rank : step.ops)
+        bytes += sizeof(rank) + rank.ops.size() * sizeof(rank.ops.front());
+    return static_cast<std::int64_t>(bytes);
+  }
+
   static const std::shared_ptr<const plan>& plan_of(
     const std::vector<ops_event>& ops) {
     return ops.front().plan;

@@ -137,6 +137,48 @@ TEST_CASE("a step that lasts too long for a stop is interrupted") {
   *stuck = false;
 }
 
+TEST_CASE("an interrupted step leaves the parameters of the step before") {
+  auto options = options_for({});
+  options.execution.limits.finish = 0.1;
+  trainer run(model_for({}), options);
+  for (const auto& step : run.train(small_text(), 2))
+    CHECK(step.updated);
+  CHECK(run.keeps_last_step({}));
+  const auto stuck = std::make_shared<std::atomic<bool>>(true);
+  const auto source = make_source([stuck](std::int64_t index) {
+    while (*stuck)
+      std::this_thread::yield();
+    return small_text()->at(index);
+  });
+  run.stop("enough");
+  CHECK_THROWS_AS(run.step(source), error);
+  CHECK(run.keeps_last_step({}));
+  *stuck = false;
+  CHECK(run.progress().step == 2);
+  CHECK(first_difference(run.parameters(), after(2)) == "");
+}
+
+TEST_CASE("all processes of a job are asked to save after the same step") {
+  for (const std::int32_t asker : {0, 1}) {
+    joined_meshes meshes(2);
+    std::array<std::vector<std::int64_t>, 2> saved;
+    for (const auto& problem : in_all(meshes, [&](const auto& job) {
+           const auto here = job->place().process;
+           auto run = trainer_for({}, job);
+           for (const auto& step : run.train(small_text(), 12)) {
+             if (step.source.step == 3 && here == asker)
+               run.request_save();
+             if (run.take_save_request())
+               saved.at(static_cast<std::size_t>(here))
+                 .push_back(step.source.step);
+           }
+         }))
+      CHECK(problem == "");
+    CHECK(saved[0].size() == 1);
+    CHECK(saved[0] == saved[1]);
+  }
+}
+
 TEST_CASE("all processes of a job end with the same step") {
   for (const std::int32_t stopper : {0, 1}) {
     joined_meshes meshes(2);

@@ -129,6 +129,7 @@ TEST_CASE("messages with disturbed fields are read whole or refused") {
     report(),
     remote_outcome{4, {}, "why", run_end{}},
     op_failure{{.rank = 3}, "1F2", "why"},
+    save_run{5},
     finish_run{{run_end::kind::success, "why"}}};
   for (auto& each : testing::sample_events(random))
     if (!std::holds_alternative<tensors_event>(each))

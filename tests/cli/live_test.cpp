@@ -204,7 +204,7 @@ TEST_CASE("tcp with a token") {
         == 0);
 }
 
-TEST_CASE("the default endpoint is the user's alone, or is done without") {
+TEST_CASE("the default endpoint is the user's alone, or elsewhere") {
   const temporary_folder folder;
   const auto own = folder / "run";
   std::filesystem::create_directory(own);
@@ -221,7 +221,8 @@ TEST_CASE("the default endpoint is the user's alone, or is done without") {
   run = train();
   CHECK(run.exit_code == 0);
   CHECK_THAT(run.output,
-             ContainsSubstring("clients cannot attach to this run"));
+             ContainsSubstring("the endpoint is in /tmp/troupe-")
+               && ContainsSubstring(own + "/troupe is open to other users"));
 }
 
 TEST_CASE("wrong endpoints are wrong usage, or fail") {

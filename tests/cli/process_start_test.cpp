@@ -239,8 +239,9 @@ TEST_CASE("an empty value is refused, whatever the flag") {
   for (const auto* flag :
        {"--initial", "--save-parameters", "--save-initial", "--log-json",
         "--trace", "--timeline", "--dashboard", "--dashboard-token-file",
-        "--endpoint", "--endpoint-token-file", "--job-token-file",
-        "--rendezvous", "--monitor", "--sink", "--schedule", "--text"}) {
+        "--endpoint", "--endpoint-token-file", "--endpoint-control-token-file",
+        "--attach-folder", "--job-token-file", "--rendezvous", "--monitor",
+        "--sink", "--schedule", "--text"}) {
     const auto run =
       run_program(at.with(fmt::format("--steps 1 {} \"\"", flag)));
     INFO(flag << "\n" << run.output);

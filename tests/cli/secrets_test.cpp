@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "../files.hpp"
+#include "../free_address.hpp"
 #include "../temporary_folder.hpp"
 #include "background_program.hpp"
 #include "troupe_program.hpp"
@@ -98,12 +99,12 @@ TEST_CASE("secrets are in no error, setting or file of a job that fails") {
                run_troupe("", at.training("1") + " --print-config").output);
   // The other process has another token, and other settings.
   const auto wrong = at.write("wrong", "another-secret-altogether");
+  const auto meeting = free_address();
   const auto start = [&](int process, const std::string& token_file) {
     return fmt::format(
       "WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 RANK={} {} {} --patience 3 "
-      "--rendezvous unix:{}",
-      process, TROUPE_PROGRAM, at.training("2", token_file),
-      at.folder / "meet");
+      "--rendezvous {}",
+      process, TROUPE_PROGRAM, at.training("2", token_file), meeting);
   };
   const auto run = run_program(
     fmt::format("( {} & {}; wait )", start(0, at.job), start(1, wrong)));

@@ -90,7 +90,9 @@ TEST_CASE("a non-finite loss is reported at once and at the end") {
                                 "--save-parameters "
                               + (at.folder / "saved"));
     INFO(run.output);
-    CHECK(run.exit_code == 0);
+    CHECK(run.exit_code == 1);
+    CHECK_THAT(run.output,
+               ContainsSubstring("the trained parameters are not finite"));
     const auto warning = run.output.find("; the run continues; --halt-on-nan");
     const auto last = run.output.find("the loss was not finite in ");
     REQUIRE(warning != std::string::npos);

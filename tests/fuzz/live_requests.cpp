@@ -26,8 +26,7 @@ job_operations operations() {
   job_operations made;
   made.attach = attach;
   made.detach = [](std::int64_t) {};
-  made.make = [](const std::string& spec, const sink_pointer&,
-                 const job_operations::printer&) { return named(spec); };
+  made.make = [](const wanted_monitor& wanted) { return named(wanted.spec); };
   made.info = [] { return nlohmann::json::object(); };
   return made;
 }
@@ -39,13 +38,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
   return testing::parse(data, size, [](std::string_view text) {
     const auto request = parse_json(text);
     const auto to = std::make_shared<outbox>(1 << 16, [] {});
-    attached_monitors attached(operations());
+    attached_monitors attached(operations(), {});
     const auto run = [](const std::function<void()>& detach) {
       if (detach)
         detach();
     };
     for (int times = 0; times < 2; ++times) {
-      const auto reply = attached.answer(1, to, request);
+      const auto reply =
+        attached.answer({1, access_right::control, to}, request);
       json_text(reply.slow ? reply.slow() : reply.answer);
       run(reply.tidy);
     }

@@ -21,7 +21,6 @@
 #include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/engine/transport/process_group.hpp"
 #include "troupe/engine/transport/trust/certificates.hpp"
-#include "troupe/engine/transport/trust/token_proof.hpp"
 #include "troupe/engine/transport/wire.hpp"
 #include "troupe/monitors/live/event_json.hpp"
 #include "troupe/monitors/live/frame.hpp"
@@ -56,17 +55,6 @@ void add_frames(seed_list& to) {
   for (const int piece : {0, 255})
     to.emplace_back("frames",
                     with_choice(piece, bytes_of(tensors) + bytes_of(goodbye)));
-}
-
-void add_proofs(seed_list& to) {
-  const std::string token = "a-token-of-the-fuzzer-51b2";
-  const auto hello = token_hello(link_side::client);
-  const auto answer = token_hello(link_side::server);
-  to.emplace_back(
-    "token_proofs",
-    with_choice(0,
-                hello + token_proof(token, link_side::client, hello, answer)));
-  to.emplace_back("token_proofs", with_choice(1, answer + answer));
 }
 
 void add_rendezvous(seed_list& to) {
@@ -105,7 +93,7 @@ void add_job_messages(seed_list& to) {
   for (const control_message& each : std::vector<control_message>{
          begin, stage_powers{1, 0, {2.5}}, norm_known{1, 2}, report(),
          remote_outcome{}, op_failure{{}, "0F1", "why"}, interrupt_run{"why"},
-         chosen_tokens{1, 0, {2, 1}, 3, {4, 5}}})
+         save_run{3}, chosen_tokens{1, 0, {2, 1}, 3, {4, 5}}})
     add(0, to_frame(each));
   std::mt19937_64 random(3);
   for (const auto& each : sample_events(random))
@@ -376,9 +364,9 @@ void add_megatron_index(seed_list& to) {
 std::vector<std::pair<std::string, std::string>> seeds() {
   seed_list all;
   for (const auto add :
-       {add_frames, add_proofs, add_rendezvous, add_job_messages, add_lists,
-        add_rings, add_live, add_addresses, add_schedules, add_token_files,
-        add_files, add_texts, add_manifests, add_megatron_index})
+       {add_frames, add_rendezvous, add_job_messages, add_lists, add_rings,
+        add_live, add_addresses, add_schedules, add_token_files, add_files,
+        add_texts, add_manifests, add_megatron_index})
     add(all);
   return all;
 }

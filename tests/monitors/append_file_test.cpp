@@ -122,3 +122,23 @@ TEST_CASE("a file that another one writes is refused, and keeps its lines") {
   const append_file second(path);
   CHECK(content(path).empty());
 }
+
+TEST_CASE("a continued file keeps whole lines up to a step") {
+  const temporary_folder folder;
+  const auto kept = [&](const std::string& text, std::int64_t step) {
+    const auto path = folder.write("lines", text);
+    append_file(path, lines_with_step(step, "")).write("new\n");
+    return content(path);
+  };
+  const std::string head = "step,name\n", one = "1,a\n", two = "2,b\n2,c\n";
+  CHECK(kept(head + one + two, 2) == head + one + two + "new\n");
+  CHECK(kept(head + one + two, 1) == head + one + "new\n");
+  CHECK(kept(head + one + "2,", 2) == head + one + "new\n");
+  CHECK(kept(head + one + two, 0) == "new\n");
+  CHECK(kept("", 3) == "new\n");
+  // Longer than what is read at once, and a later step within.
+  const std::string long_line = "1," + std::string(200'000, 'x') + "\n";
+  CHECK(kept(long_line + long_line + two, 1)
+        == long_line + long_line + "new\n");
+  CHECK(kept(long_line + two + one, 1) == long_line + "new\n");
+}

@@ -57,6 +57,7 @@ TEST_CASE("a spec that can't be meant says what is wrong and what there is") {
   refused("overflow:trace=1,x", "trace=x is not whole numbers");
   refused("timeline", "svg=FILE");
   refused("timeline:trace=x,steps=0", "steps is 0; use 1 or more");
+  refused("overflow:frames=1001", "frames is 1001; use 1 to 1000");
   refused("gap:match=true", "is its value missing?");
   refused("budget:share=nan", "share");
   refused("", "unknown monitor ''");

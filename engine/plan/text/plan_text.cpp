@@ -18,6 +18,7 @@
 #include "troupe/engine/plan/part.hpp"
 #include "troupe/engine/plan/values.hpp"
 #include "troupe/schedules/cell.hpp"
+#include "troupe/schedules/schedule_name.hpp"
 #include "troupe/schedules/text_form.hpp"
 
 namespace troupe {
@@ -206,7 +207,7 @@ plan plan_from_text(std::string_view text, std::string_view source) {
   if (lines.next_line() != heading)
     lines.refuse(fmt::format("expected '{}'", heading));
   plan result;
-  result.schedule_name = lines.expect("name");
+  result.schedule_name = schedule_name(lines.expect("name"));
   result.microbatches = lines.expect_number("microbatches", 1, 1 << 28);
   result.slices = lines.expect_number("slices", 1, INT16_MAX);
   result.global_norm = lines.expect_number("global_norm", 0, 1) == 1;

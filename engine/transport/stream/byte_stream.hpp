@@ -47,6 +47,13 @@ class byte_stream {
   /// The underlying socket, which may be TCP; -1 if there is none.
   virtual int tcp_socket() const { return -1; }
   virtual bool is_full_duplex() const { return true; }
+
+  /// Which of a server's tokens the other side has proven, by their order, once
+  /// bytes have moved; 0 where no choice was given.
+  std::size_t proven_token() const { return proven_token_; }
+
+ protected:
+  std::size_t proven_token_ = 0;
 };
 using stream_pointer = std::unique_ptr<byte_stream>;
 

@@ -3,7 +3,7 @@
 #include <cstddef>
 
 #include "troupe/engine/transport/stream/byte_stream.hpp"
-#include "troupe/engine/transport/trust/token_proof.hpp"
+#include "troupe/engine/transport/trust/link_side.hpp"
 
 namespace troupe {
 

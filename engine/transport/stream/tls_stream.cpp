@@ -243,7 +243,7 @@ class tls_bytes final : public byte_stream {
     const auto code = ::SSL_read_ex(session_, buffer, size, &got);
     if (code != 1)
       return explain(code);
-    shaken_ = true;
+    shake();
     return {state::moved, got};
   }
 
@@ -265,7 +265,7 @@ class tls_bytes final : public byte_stream {
         break;
       if (code != 1)
         return explain_write(code);
-      shaken_ = true;
+      shake();
       total += sent;
       source.advance(sent);
     }
@@ -307,6 +307,11 @@ class tls_bytes final : public byte_stream {
       fail(error_code::transport, "the connection has already failed");
     ::ERR_clear_error();
     errno = 0;
+  }
+
+  void shake() {
+    if (!std::exchange(shaken_, true))
+      proven_token_ = tls_context::proven_token(session_);
   }
 
   bool heard_nothing() const {

@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "troupe/engine/transport/stream/byte_stream.hpp"
+#include "troupe/engine/transport/trust/link_side.hpp"
 #include "troupe/engine/transport/trust/tls_context.hpp"
-#include "troupe/engine/transport/trust/token_proof.hpp"
 
 namespace troupe {
 

@@ -14,34 +14,12 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/transport/stream/tls_stream.hpp"
-#include "troupe/engine/transport/trust/secret_file.hpp"
 
 namespace troupe {
 
 namespace {
 
 namespace asio = boost::asio;
-
-bool is_unix(int socket) {
-  int domain = 0;
-  socklen_t size = sizeof(domain);
-  ::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &size);
-  return domain == AF_UNIX;
-}
-
-/// For a unix socket without a token: allows only the same user or root.
-std::optional<refusal> refused_user(int socket) {
-  ucred peer{};
-  socklen_t size = sizeof(peer);
-  if (!is_unix(socket)
-      || ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0
-      || peer.uid == 0 || peer.uid == ::geteuid())
-    return std::nullopt;  // also TCP, insecure
-  return refusal{
-    fmt::format("the other side is user {}'s, this one user {}'s: run both as "
-                "one user, or give both a token",
-                peer.uid, ::geteuid())};
-}
 
 /// A satisfied server's first message within TLS: only then does a client know
 /// that its certificate was accepted.
@@ -56,8 +34,10 @@ class introduction {
   introduction(awaited_stream& over, link_side own) : over_(over), own_(own) {}
 
   asio::awaitable<void> run(const trust& trusted) {
-    if (trusted.kind == trust_kind::token)
-      co_await prove(trusted.token);
+    if (const auto why = refused_user(over_.bytes().tcp_socket())) {
+      answered_ = true;  // trying again is useless
+      fail(error_code::transport, "{}", why->reason);
+    }
     if (trusted.kind == trust_kind::none)
       co_await say(plain_hello);
     if (trusted.kind == trust_kind::none)
@@ -73,29 +53,6 @@ class introduction {
   bool has_ended() const { return has_ended_; }
 
  private:
-  asio::awaitable<void> prove(const std::string& token) {
-    const bool is_client = own_ == link_side::client;
-    const auto from = other(own_);
-    const auto hello = token_hello(own_);
-    if (is_client)
-      co_await say(hello);
-    const auto answer = co_await hear(
-      token_hello_bytes,
-      [from](std::string_view begun) { require_token_hello(begun, from); });
-    const auto& of_client = is_client ? hello : answer;
-    const auto& of_server = is_client ? answer : hello;
-    const auto proof = token_proof(token, own_, of_client, of_server);
-    const auto wanted = token_proof(token, from, of_client, of_server);
-    co_await say(is_client ? proof : hello);
-    const auto found = co_await hear(token_proof_bytes, {});
-    if (!same_secret(found, wanted))
-      fail(error_code::transport,
-           "the other side has another token; give all processes of the job "
-           "the same one");
-    if (!is_client)
-      co_await say(proof);
-  }
-
   asio::awaitable<void> hear_text(const std::string& expected) {
     co_await hear(expected.size(), [&expected](std::string_view begun) {
       if (!expected.starts_with(begun))
@@ -133,9 +90,8 @@ class introduction {
     has_ended_ = true;
     fail(error_code::transport, "{}",
          answered_
-           ? "the other side closed the connection instead of proving its "
-             "token: it probably has another token; give all processes of the "
-             "job the same one"
+           ? "the other side closed the connection before it had introduced "
+             "itself"
            : "the other side closed the connection before sending anything: it "
              "is not a process of this job, or has other credentials");
   }
@@ -145,7 +101,29 @@ class introduction {
   bool answered_ = false, has_ended_ = false;
 };
 
+bool is_unix(int socket) {
+  int domain = 0;
+  socklen_t size = sizeof(domain);
+  ::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &size);
+  return domain == AF_UNIX;
+}
+
 }  // namespace
+
+std::optional<refusal> refused_user(int socket) {
+  if (!is_unix(socket))
+    return std::nullopt;
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+    return refusal{"the system does not say whose the other side is"};
+  if (peer.uid == 0 || peer.uid == ::geteuid())
+    return std::nullopt;
+  return refusal{
+    fmt::format("the other side is user {}'s, this one user {}'s: run both as "
+                "one user, or connect them by TCP with a token",
+                peer.uid, ::geteuid())};
+}
 
 stream_pointer stream_over(int socket, const trust& trusted, link_side own) {
   return trusted.tls ? tls_stream(socket, trusted.tls, own)
@@ -170,19 +148,14 @@ asio::awaitable<std::optional<refusal>> authenticate(
   std::chrono::milliseconds within) {
   using namespace asio::experimental::awaitable_operators;
   asio::steady_timer timer(co_await asio::this_coro::executor, within);
-  std::optional<refusal> why;
-  if (trusted.kind == trust_kind::none)
-    why = refused_user(over.bytes().tcp_socket());
-  if (!why) {
-    const auto first =
-      co_await (introduce(over, own, trusted)
-                || timer.async_wait(asio::as_tuple(asio::use_awaitable)));
-    why =
-      first.index() == 0
-        ? std::get<0>(first)
-        : refusal{fmt::format("the other side did not authenticate within {} s",
-                              static_cast<double>(within.count()) / 1000)};
-  }
+  const auto first =
+    co_await (introduce(over, own, trusted)
+              || timer.async_wait(asio::as_tuple(asio::use_awaitable)));
+  const auto why =
+    first.index() == 0
+      ? std::get<0>(first)
+      : refusal{fmt::format("the other side did not authenticate within {} s",
+                            static_cast<double>(within.count()) / 1000)};
   if (why)
     over.close_gently();
   co_return why;

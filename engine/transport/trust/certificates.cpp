@@ -16,6 +16,7 @@
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/base/private_file.hpp"
 #include "troupe/engine/transport/trust/keys.hpp"
 
 namespace troupe {
@@ -133,22 +134,30 @@ std::string pem_of(const key_pointer& what) {
   });
 }
 
-memory_pointer open(const std::string& path) {
-  memory_pointer file(::BIO_new_file(path.c_str(), "r"));
-  if (!file)
-    fail(error_code::io,
-         "{}: can't be read; give a folder created with --keep-authority-key",
-         path);
-  return file;
-}
+/// The content of one of an authority's files, for OpenSSL to read.
+struct readable_file {
+  readable_file(const std::string& path, bool is_secret) try {
+    input_file file(path);
+    is_secret ? require_private(file) : require_trustworthy(file);
+    bytes = file.read(std::size_t{1} << 20);
+    reader.reset(
+      ::BIO_new_mem_buf(bytes.data(), static_cast<int>(bytes.size())));
+  } catch (const error& reason) {
+    fail(error_code::io, "{}; give a folder created with --keep-authority-key",
+         reason.what());
+  }
+
+  std::string bytes;
+  memory_pointer reader;
+};
 
 member read_authority(const std::string& folder) {
   const auto no_phrase = [](char*, int, int, void*) { return -1; };
-  const auto certificate = open(folder + "/authority.pem");
-  const auto key = open(folder + "/authority.key");
+  const readable_file certificate(folder + "/authority.pem", false);
+  const readable_file key(folder + "/authority.key", true);
   member found{certificate_pointer(::PEM_read_bio_X509(
-                 certificate.get(), nullptr, no_phrase, nullptr)),
-               key_pointer(::PEM_read_bio_PrivateKey(key.get(), nullptr,
+                 certificate.reader.get(), nullptr, no_phrase, nullptr)),
+               key_pointer(::PEM_read_bio_PrivateKey(key.reader.get(), nullptr,
                                                      no_phrase, nullptr))};
   if (!found.certificate || !found.key
       || ::X509_check_private_key(found.certificate.get(), found.key.get())

@@ -3,15 +3,15 @@
 #include <openssl/crypto.h>
 
 #include "troupe/base/error.hpp"
-#include "troupe/base/input_file.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/base/private_file.hpp"
+#include "troupe/engine/transport/trust/trust.hpp"
 
 namespace troupe {
 
 namespace {
 
-// A recorded handshake allows offline guessing of short tokens.
-constexpr std::size_t shortest = 16, longest = 4096;
+constexpr std::size_t longest = 4096;
 constexpr auto* white_space = " \t\r\n\v\f";
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
@@ -22,9 +22,7 @@ constexpr auto* white_space = " \t\r\n\v\f";
 std::string bytes_of(const std::string& path) {
   try {
     input_file file(path);
-    if ((file.mode() & 077U) != 0)
-      file.refuse(
-        "other users can read or write this secret; run chmod 600 on it");
+    require_private(file);
     return file.read(longest + 1);
   } catch (const error& reason) {
     fail(error_code::invalid_argument, "the token: {}", reason.what());
@@ -49,11 +47,11 @@ std::string read_secret(const std::string& path) {
     refuse(path,
            fmt::format("holds more than {} bytes; is it a token?", longest));
   auto token = without_white_space(bytes);
-  if (token.size() < shortest)
+  if (token.size() < shortest_token)
     refuse(path,
            fmt::format("has {} characters; a token has at least {} characters: "
                        "`head -c 32 /dev/urandom | base64` writes one",
-                       token.size(), shortest));
+                       token.size(), shortest_token));
   if (token.find_first_of(white_space) != std::string::npos
       || token.find('\0') != std::string::npos)
     refuse(path, "holds more than one word; write only the token");

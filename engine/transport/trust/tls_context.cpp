@@ -1,19 +1,22 @@
 #include "troupe/engine/transport/trust/tls_context.hpp"
 
+#include <fmt/format.h>
 #include <openssl/err.h>
+#include <openssl/pem.h>
 #include <openssl/ssl.h>
 
-#include <cstring>
+#include <algorithm>
 #include <memory>
+#include <string_view>
 
 #include "troupe/base/error.hpp"
-#include "troupe/base/input_file.hpp"
+#include "troupe/base/private_file.hpp"
 
 namespace troupe {
 
 namespace {
 
-constexpr std::string_view identity = "troupe job";
+constexpr std::string_view key_names = "troupe ";
 constexpr const char* suite = "TLS_AES_128_GCM_SHA256";
 
 using session_pointer =
@@ -25,10 +28,9 @@ const tls_context& context_of(const ::SSL* session) {
 }
 
 /// The key as an earlier session, the form that OpenSSL requires.
-session_pointer session_of_key(::SSL* session) {
+session_pointer session_of_key(::SSL* session, const secret_key& key) {
   constexpr unsigned char suite_bytes[] = {0x13, 0x01};
   session_pointer made(::SSL_SESSION_new(), &::SSL_SESSION_free);
-  const auto& key = context_of(session).key();
   const auto* cipher = ::SSL_CIPHER_find(session, suite_bytes);
   if (!made || cipher == nullptr
       || !::SSL_SESSION_set1_master_key(made.get(), key.data(), key.size())
@@ -38,20 +40,40 @@ session_pointer session_of_key(::SSL* session) {
   return made;
 }
 
+/// The client's only key.
 int use_key(::SSL* session, const ::EVP_MD*, const unsigned char** name,
             std::size_t* size, ::SSL_SESSION** result) {
-  *name = reinterpret_cast<const unsigned char*>(identity.data());
-  *size = identity.size();
-  *result = session_of_key(session).release();
+  const auto& own = context_of(session).keys().front();
+  *name = reinterpret_cast<const unsigned char*>(own.name.data());
+  *size = own.name.size();
+  *result = session_of_key(session, own.key).release();
   return *result == nullptr ? 0 : 1;
 }
 
+/// The server's key of that name. For another token's name it takes a key all
+/// the same, which the client's proof does not fit: OpenSSL's error then says
+/// so, while it would miss a certificate otherwise.
 int find_key(::SSL* session, const unsigned char* name, std::size_t size,
              ::SSL_SESSION** result) {
   *result = nullptr;  // continues without the key, so it fails
-  if (size == identity.size() && std::memcmp(name, identity.data(), size) == 0)
-    *result = session_of_key(session).release();
+  const std::string_view wanted(reinterpret_cast<const char*>(name), size);
+  if (!wanted.starts_with(key_names))
+    return 1;
+  const auto& keys = context_of(session).keys();
+  auto found = std::ranges::find(keys, wanted, &tls_context::token_key::name);
+  if (found == keys.end())
+    found = keys.begin();
+  SSL_set_app_data(session, const_cast<tls_context::token_key*>(&*found));
+  *result = session_of_key(session, found->key).release();
   return 1;
+}
+
+tls_context::token_key key_of(const std::string& token) {
+  const auto name = derive_key(token, "troupe", "name of the key of TLS 1");
+  std::string text(key_names);
+  for (std::size_t i = 0; i < 8; ++i)
+    text += fmt::format("{:02x}", name.at(i));
+  return {text, derive_key(token, "troupe", "pre-shared key of TLS 1")};
 }
 
 [[noreturn]] void refuse(const std::string& path) {
@@ -63,16 +85,47 @@ int find_key(::SSL* session, const unsigned char* name, std::size_t size,
        path, why == nullptr ? "OpenSSL reports no reason" : why);
 }
 
-void require_file(const std::string& path, bool is_secret) {
+using bio_pointer = std::unique_ptr<::BIO, decltype(&::BIO_free)>;
+using certificate_pointer = std::unique_ptr<::X509, decltype(&::X509_free)>;
+using key_pointer = std::unique_ptr<::EVP_PKEY, decltype(&::EVP_PKEY_free)>;
+
+/// What was checked is what is read: the path is not looked up again.
+std::string bytes_of(const std::string& path, bool is_secret) {
   try {
-    const input_file file(path);
-    if (is_secret && (file.mode() & 077U) != 0)
-      file.refuse(
-        "other users can read or write this key; run chmod 600 on it");
+    input_file file(path);
+    is_secret ? require_private(file) : require_trustworthy(file);
+    return file.read(std::size_t{1} << 20);
   } catch (const error& reason) {
     fail(error_code::io, "{}; `troupe certificates FOLDER` makes a new set",
          reason.what());
   }
+}
+
+bio_pointer reader_of(const std::string& bytes) {
+  return {::BIO_new_mem_buf(bytes.data(), static_cast<int>(bytes.size())),
+          &::BIO_free};
+}
+
+certificate_pointer certificate_of(const std::string& path) {
+  const auto bytes = bytes_of(path, false);
+  certificate_pointer made(
+    ::PEM_read_bio_X509(reader_of(bytes).get(), nullptr, nullptr, nullptr),
+    &::X509_free);
+  if (!made)
+    refuse(path);
+  return made;
+}
+
+/// Refuses a key with a passphrase instead of asking for it.
+int no_passphrase(char*, int, int, void*) {
+  return -1;
+}
+
+key_pointer key_of_file(const std::string& path) {
+  const auto bytes = bytes_of(path, true);
+  return {::PEM_read_bio_PrivateKey(reader_of(bytes).get(), nullptr,
+                                    &no_passphrase, nullptr),
+          &::EVP_PKEY_free};
 }
 
 }  // namespace
@@ -84,9 +137,6 @@ tls_context::tls_context() : context_(::SSL_CTX_new(::TLS_method())) {
   ::SSL_CTX_set_min_proto_version(context_, TLS1_3_VERSION);
   ::SSL_CTX_set_max_proto_version(context_, TLS1_3_VERSION);
   ::SSL_CTX_set_ciphersuites(context_, suite);
-  // Refuses a key with a passphrase instead of asking for it.
-  ::SSL_CTX_set_default_passwd_cb(context_,
-                                  [](char*, int, int, void*) { return -1; });
   // Streams live as long as the job, so no session is ever resumed.
   ::SSL_CTX_set_num_tickets(context_, 0);
   ::SSL_CTX_set_session_cache_mode(context_, SSL_SESS_CACHE_OFF);
@@ -106,27 +156,39 @@ std::shared_ptr<tls_context> tls_context::of_certificates(
   const auto authority = folder + "/authority.pem";
   const auto certificate = folder + "/member.pem";
   const auto key = folder + "/member.key";
-  require_file(authority, false);
-  require_file(certificate, false);
-  require_file(key, true);
   ::ERR_clear_error();
-  if (!::SSL_CTX_load_verify_file(context, authority.c_str()))
+  const auto trusted = certificate_of(authority);
+  if (!::X509_STORE_add_cert(::SSL_CTX_get_cert_store(context), trusted.get()))
     refuse(authority);
-  if (!::SSL_CTX_use_certificate_file(context, certificate.c_str(),
-                                      SSL_FILETYPE_PEM))
+  const auto own = certificate_of(certificate);
+  if (!::SSL_CTX_use_certificate(context, own.get()))
     refuse(certificate);
-  if (!::SSL_CTX_use_PrivateKey_file(context, key.c_str(), SSL_FILETYPE_PEM)
+  const auto secret = key_of_file(key);
+  if (!secret || !::SSL_CTX_use_PrivateKey(context, secret.get())
       || !::SSL_CTX_check_private_key(context))
     refuse(key);
   return made;
 }
 
 std::shared_ptr<tls_context> tls_context::of_token(const std::string& token) {
+  return of_tokens({token});
+}
+
+std::shared_ptr<tls_context> tls_context::of_tokens(
+  const std::vector<std::string>& tokens) {
   std::shared_ptr<tls_context> made(new tls_context);
-  made->key_ = derive_key(token, "troupe", "pre-shared key of TLS 1");
+  for (const auto& each : tokens)
+    made->keys_.push_back(key_of(each));
   ::SSL_CTX_set_psk_use_session_callback(made->context_, &use_key);
   ::SSL_CTX_set_psk_find_session_callback(made->context_, &find_key);
   return made;
+}
+
+std::size_t tls_context::proven_token(const ::SSL* session) {
+  const auto* found = static_cast<const token_key*>(SSL_get_app_data(session));
+  return found == nullptr ? 0
+                          : static_cast<std::size_t>(
+                            found - context_of(session).keys().data());
 }
 
 ssl_st* tls_context::make_session(bool is_server) const {

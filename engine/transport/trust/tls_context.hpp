@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "troupe/engine/transport/trust/keys.hpp"
 
@@ -15,12 +17,16 @@ class tls_context {
  public:
   /// Uses a folder made by `troupe certificates`: both sides must present a
   /// certificate of its authority; names don't matter. Throws `io` if a file is
-  /// missing or invalid, or if others can read the key.
+  /// missing or invalid, or if another user owns it or has too many rights to
+  /// it.
   static std::shared_ptr<tls_context> of_certificates(
     const std::string& folder);
   /// Uses a key derived from the job's token, with a fresh exchange each time:
   /// the token, if revealed later, doesn't decrypt earlier traffic.
   static std::shared_ptr<tls_context> of_token(const std::string& token);
+  /// The same for a server that lets in whoever has one of several tokens.
+  static std::shared_ptr<tls_context> of_tokens(
+    const std::vector<std::string>& tokens);
 
   tls_context(const tls_context&) = delete;
   tls_context& operator=(const tls_context&) = delete;
@@ -29,14 +35,22 @@ class tls_context {
   /// A new session, not yet bound to a socket; free it with `SSL_free`.
   ssl_st* make_session(bool is_server) const;
   bool has_certificates() const { return has_certificates_; }
-  const secret_key& key() const { return key_; }
+
+  struct token_key {
+    std::string name;  // sent in the clear; tells nothing about the token
+    secret_key key;
+  };
+  const std::vector<token_key>& keys() const { return keys_; }
+  /// Which of the tokens the other side of a server's session has, by their
+  /// order; known once the handshake is complete.
+  static std::size_t proven_token(const ssl_st* session);
 
  private:
   tls_context();
 
   ssl_ctx_st* context_;
   bool has_certificates_ = false;
-  secret_key key_{};  // unused with certificates
+  std::vector<token_key> keys_;  // empty with certificates
 };
 
 }  // namespace troupe

@@ -10,9 +10,14 @@ const node_of = (name, state, doing) => {
 const rank_doing = rank => rank.doing === "running" ? "runs " + rank.op
   : rank.doing === "waiting" ? `waits at ${rank.op} for ${rank.for}` : rank.doing === "elsewhere" ? "in another process" : "idle";
 
+const is_culprit = (rank, culprit) =>
+  culprit && rank.rank === culprit.rank && rank.replica === culprit.replica;
+
 const rank_node = (rank, state, dense) => {
-  const over = state.over ? "ended" : "";
-  const node = node_of(`rank ${rank.rank}`, over || rank.doing, over || rank_doing(rank));
+  const failed = is_culprit(rank, state.culprit) && "failed";
+  const over = failed || (state.over ? "ended" : "");
+  const node = node_of(`rank ${rank.rank}`, over || rank.doing,
+    failed ? "failed at " + state.culprit.op : over || rank_doing(rank));
   if (dense && !over && rank.doing === "waiting")
     node.querySelector(".doing").textContent = "waits at " + rank.op;
   if (dense) return node;

@@ -1,4 +1,5 @@
 // Asks each second what is new, and draws it.
+const page_name = Math.random().toString(36).slice(2);
 const shown = {revision: 0, run: null, curves: new Map(), timeline: [], heat: null,
   alerts: [], metrics: new Map(), summary: null, state: null};
 
@@ -43,18 +44,32 @@ const draw_facts = ({facts}) => {
     ([name, value]) => make("span", "", name + " ", make("b", "", value))));
 };
 
+// The state's name for the style, a short text, and all that is to be said.
+const ended_text = (state, how, reason) =>
+  ["ended", `${how} at ${state.step}` + (state.steps ? ` of ${state.steps}` : ""), reason];
+
+const loss_trouble = state => {
+  const bad = shown.summary?.losses.find(([, value]) => !Number.isFinite(Number(value)));
+  return bad && ["trouble", `${state.over ? "ended" : "running"}, but the ${bad[0]} is ${short(bad[1])}`];
+};
+
 const state_text = state => {
-  if (state.failure) return [state.interrupted ? "ended" : "failed", state.failure];
+  if (state.failure)
+    return state.interrupted ? ended_text(state, "interrupted", state.failure) : ["failed", state.failure];
+  if (state.ended?.why === "failed") return ["failed", state.ended.reason];
+  if (state.ended) return ended_text(state,
+    state.ended.why === "asked" ? "interrupted" : "ended early", state.ended.reason);
+  if (loss_trouble(state)) return loss_trouble(state);
   if (state.over) return ["ended", "the job has ended"];
   if (!state.step) return ["quiet", "waiting for the first step"];
   if (state.age > 30) return ["quiet", `no step for ${duration_text(state.age)}`];
   return ["running", "running"];
 };
 
-const draw_state = ([name, text]) => {
+const draw_state = ([name, text, more]) => {
   document.body.dataset.state = name;
   by_id("state").textContent = text;
-  by_id("state").title = text;
+  by_id("state").title = more ?? text;
 };
 
 const tile = (name, value, unit, more, is_bad) => make("div", "card tile" + (is_bad ? " bad" : ""),
@@ -136,7 +151,7 @@ const draw = () => {
 
 const ask = async () => {
   // From the origin, as an address with a password in it can't be fetched.
-  const from = location.origin + "/state/" + shown.revision;
+  const from = location.origin + "/state/" + shown.revision + "/" + page_name;
   const response = await fetch(from, {cache: "no-store"});
   if (!response.ok) throw new Error("status " + response.status);
   const state = await response.json();
@@ -172,4 +187,10 @@ for (const id of ["timeline-steps", "heat-kind", "heat-statistic"])
 addEventListener("resize", draw);
 prefers_dark.addEventListener("change", () => { set_theme("auto"); draw(); });
 draw_actor_legend();
-poll();
+const saved = by_id("saved-state");  // this is a file, which no run answers
+if (saved) {
+  take(JSON.parse(saved.textContent));
+  draw();
+} else {
+  poll();
+}

@@ -1,13 +1,17 @@
 // Folders of checkpoints: complete or not there, checked when read.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <catch2/catch_test_macros.hpp>
 
 #include <fmt/format.h>
 #include <sys/fsuid.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
+#include <limits>
 #include <thread>
 
 #include "../../files.hpp"
@@ -125,6 +129,36 @@ TEST_CASE("later checkpoints are set aside, and outlive none of the new ones") {
   CHECK(folder.steps() == std::vector<std::int64_t>{3});
   for (const auto* aside : {".damaged", ".damaged-2"})
     stored_checkpoint(folder.path_of(4) + aside).verify();
+}
+
+TEST_CASE("the last finite checkpoint outlives later ones that are not") {
+  const prepared_folder made;
+  const auto& [at, folder] = made;
+  const auto save_bad = [&](std::int64_t step, double value) {
+    folder.write_part(step, 0, {{"ids", at::ones({2}, at::kLong)}});
+    folder.write_part(step, 1,
+                      {{"a", at::ones({2})}, {"b", at::full({3}, value)}});
+    auto about = manifest_of(step);
+    about.aliases.clear();
+    folder.complete(about, 2, {.last = 1});
+  };
+  save(folder, 2);
+  save(folder, 4);
+  save_bad(6, std::nan(""));
+  save_bad(8, std::numeric_limits<double>::infinity());
+  CHECK(folder.steps() == std::vector<std::int64_t>{8, 4});
+  CHECK(stored_checkpoint(folder.path_of(8)).about().not_finite() == "b");
+  CHECK(stored_checkpoint(folder.path_of(4)).about().not_finite() == "");
+  std::vector<std::string> refused;
+  CHECK(folder.last_valid([&](const std::string& sentence) {
+    refused.push_back(sentence);
+  }) == folder.path_of(4));
+  REQUIRE(refused.size() == 1);
+  CHECK(refused[0].ends_with("is intact, but 'b' holds a NaN or an infinity"));
+  folder.set_aside_after(4);
+  CHECK(std::filesystem::exists(folder.path_of(8) + ".not-finite"));
+  save(folder, 9, {.last = 1});
+  CHECK(folder.steps() == std::vector<std::int64_t>{9});
 }
 
 TEST_CASE("a folder is one job's until its lock goes") {

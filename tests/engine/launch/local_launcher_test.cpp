@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <optional>
 #include <tuple>
+#include <utility>
 
 #include "../../temporary_folder.hpp"
 
@@ -25,11 +27,11 @@ struct scripts {
     what.processes = processes;
     what.program = "/bin/sh";
     what.arguments = {"-c", script};
-    what.signal = &signal;
+    what.next_signal = [this] { return std::exchange(signal, std::nullopt); };
     what.output = [this](std::int32_t, std::string_view line, bool) {
       lines.emplace_back(line);
       if (line == "signal")
-        signal = SIGTERM;
+        signal = launcher_signal{SIGTERM};
     };
   }
 
@@ -39,7 +41,7 @@ struct scripts {
   }
 
   local_launch what;
-  std::atomic<int> signal = 0;
+  std::optional<launcher_signal> signal{};
   std::vector<std::string> lines;
 };
 

@@ -38,22 +38,22 @@ std::vector<job_options> on_machines(const std::vector<std::string>& names,
 namespace {
 
 /// While it lives, the user's own folder is in this one, which is made.
-class own_folder {
+class folder_of_user {
  public:
-  explicit own_folder(const std::string& within) {
+  explicit folder_of_user(const std::string& within) {
     std::filesystem::create_directories(within);
     if (const auto* was = std::getenv("XDG_RUNTIME_DIR"))
       before_ = was;
     ::setenv("XDG_RUNTIME_DIR", within.c_str(), 1);
   }
-  ~own_folder() {
+  ~folder_of_user() {
     if (before_)
       ::setenv("XDG_RUNTIME_DIR", before_->c_str(), 1);
     else
       ::unsetenv("XDG_RUNTIME_DIR");
   }
-  own_folder(const own_folder&) = delete;
-  own_folder& operator=(const own_folder&) = delete;
+  folder_of_user(const folder_of_user&) = delete;
+  folder_of_user& operator=(const folder_of_user&) = delete;
 
  private:
   std::optional<std::string> before_;
@@ -63,7 +63,7 @@ class own_folder {
 
 TEST_CASE("processes of one machine of several are joined within it") {
   const temporary_folder folder;
-  const own_folder here(folder / "own");
+  const folder_of_user here(folder / "own");
   for (const auto lines : {line_kind::socket, line_kind::shared_memory}) {
     auto made = join_all(on_machines({"a", "b", "b", "a"}, lines));
     REQUIRE(made.errors == std::vector<std::string>(4));
@@ -73,7 +73,7 @@ TEST_CASE("processes of one machine of several are joined within it") {
 
 TEST_CASE("no TCP is needed within a machine of several") {
   const temporary_folder folder;
-  const own_folder here(folder / "own");
+  const folder_of_user here(folder / "own");
   auto all = on_machines({"", "", ""}, line_kind::socket);
   for (auto& each : all)
     each.announced = "127.0.0.1:1";  // nobody listens there
@@ -84,28 +84,24 @@ TEST_CASE("no TCP is needed within a machine of several") {
 
 TEST_CASE("processes that have no folder in common are joined by TCP") {
   const temporary_folder folder;
-  for (const std::string& name :
-       {std::string("taken"), "long" + std::string(80, 'g')}) {
-    const own_folder here(folder / name);
-    folder.write("taken/troupe", "a file");
-    std::mutex mutex;
-    std::string news;
-    auto all = on_machines({"", "", ""}, line_kind::socket);
-    for (auto& each : all)
-      each.news = [&](const std::string& text) {
-        const std::scoped_lock lock(mutex);
-        news += text;
-      };
-    auto made = join_all(all);
-    REQUIRE(made.errors == std::vector<std::string>(3));
-    CHECK_THAT(news, ContainsSubstring("are joined by TCP"));
-    check_talk(std::move(made.meshes));
-  }
+  const folder_of_user here(folder / ("long" + std::string(80, 'g')));
+  std::mutex mutex;
+  std::string news;
+  auto all = on_machines({"", "", ""}, line_kind::socket);
+  for (auto& each : all)
+    each.news = [&](const std::string& text) {
+      const std::scoped_lock lock(mutex);
+      news += text;
+    };
+  auto made = join_all(all);
+  REQUIRE(made.errors == std::vector<std::string>(3));
+  CHECK_THAT(news, ContainsSubstring("are joined by TCP"));
+  check_talk(std::move(made.meshes));
 }
 
 TEST_CASE("a token beside certificates is not asked for within a machine") {
   const temporary_folder folder;
-  const own_folder here(folder / "own");
+  const folder_of_user here(folder / "own");
   const auto certificates = folder / "certificates";
   make_certificates(certificates);
   auto all = on_machines({"", "", ""}, line_kind::socket);

@@ -16,6 +16,7 @@
 #include "../../says.hpp"
 #include "../../temporary_folder.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/engine/models/companion_files.hpp"
 #include "troupe/engine/models/fresh_folder.hpp"
 #include "troupe/engine/models/model_folder.hpp"
 #include "troupe/engine/stage/model.hpp"
@@ -129,7 +130,7 @@ TEST_CASE("an adapter is merged with the precision of what is saved") {
           .equal(saved.to(at::kBFloat16)));
 }
 
-TEST_CASE("other files are copied, but not weights in other formats") {
+TEST_CASE("files of known names are copied, and links within the folder") {
   const temporary_folder at;
   at.write("config.json", small_gpt2);
   for (const auto* name :
@@ -137,12 +138,14 @@ TEST_CASE("other files are copied, but not weights in other formats") {
         "rust_model.ot", "adapter_config.json", "adapter_model.safetensors",
         "64.tflite", "model.ckpt", "pytorch_model.bin", "tf_model.h5"})
     at.write(name, name);
-  std::filesystem::create_symlink("nowhere", at / "dangling.txt");
+  at.write("LICENSE.txt", "a licence");
+  at.write("passwords.txt", "of somebody");
+  std::filesystem::create_symlink("nowhere", at / "NOTICE");
   for (const auto* folder : {"additional_chat_templates", "onnx"}) {
     std::filesystem::create_directory(at / folder);
     at.write(std::string(folder) + "/tool.jinja", folder);
   }
-  std::filesystem::create_symlink("merges.txt", at / "link.txt");
+  std::filesystem::create_symlink("merges.txt", at / "vocab.bpe");
   std::filesystem::create_symlink("nowhere",
                                   at / "additional_chat_templates/gone.jinja");
   require_copyable(at / "");
@@ -154,12 +157,52 @@ TEST_CASE("other files are copied, but not weights in other formats") {
     names.push_back(each.path().filename());
   std::ranges::sort(names);
   CHECK(names
-        == std::vector<std::string>{
-          "additional_chat_templates", "chat_template.jinja", "config.json",
-          "link.txt", "merges.txt", "model.safetensors", "tokenizer.model"});
-  CHECK(content(at / "out/link.txt") == "merges.txt");
+        == std::vector<std::string>{"LICENSE.txt", "additional_chat_templates",
+                                    "chat_template.jinja", "config.json",
+                                    "merges.txt", "model.safetensors",
+                                    "tokenizer.model", "vocab.bpe"});
+  CHECK(content(at / "out/vocab.bpe") == "merges.txt");
   CHECK(content(at / "out/additional_chat_templates/tool.jinja")
         == "additional_chat_templates");
+}
+
+TEST_CASE("a link out of a model's folder is not followed") {
+  for (const std::string name :
+       {"chat_template.jinja", "LICENSE", "NOTICE", "tokenizer.json",
+        "additional_chat_templates/tool.jinja"}) {
+    const temporary_folder at;
+    at.write("secret", "of somebody else");
+    std::filesystem::create_directories(at / "model/additional_chat_templates");
+    at.write("model/config.json", small_gpt2);
+    std::filesystem::create_symlink(at / "secret", at / ("model/" + name));
+    const auto says_out = says(name + ": is a link out of the model's folder");
+    CHECK_THROWS_MATCHES(require_copyable(at / "model"), error, says_out);
+    const model_folder fresh(at / "model", folder_use::from_scratch);
+    plain_loop loop(fresh.build(at::kFloat, 1).layers, {});
+    CHECK_THROWS_MATCHES(
+      fresh.save(at / "out", loop.parameters(), {}, {}, 1 << 20), error,
+      says("holds the weights, but not all other files"));
+    CHECK_FALSE(std::filesystem::exists(at / ("out/" + name)));
+  }
+}
+
+TEST_CASE("links of Hugging Face's cache to its blobs are followed") {
+  const temporary_folder at;
+  const std::string snapshot = "models--a--b/snapshots/0123";
+  std::filesystem::create_directories(at / snapshot);
+  std::filesystem::create_directories(at / "models--a--b/blobs");
+  std::filesystem::create_directories(at / "models--c--d/blobs");
+  at.write("models--a--b/blobs/77", "a licence");
+  at.write("models--c--d/blobs/78", "another model's");
+  std::filesystem::create_symlink("../../blobs/77",
+                                  at / (snapshot + "/LICENSE"));
+  std::filesystem::create_directory(at / "out");
+  copy_companions(at / snapshot, at / "out");
+  CHECK(content(at / "out/LICENSE") == "a licence");
+  std::filesystem::create_symlink("../../../models--c--d/blobs/78",
+                                  at / (snapshot + "/NOTICE"));
+  CHECK_THROWS_MATCHES(require_copyable(at / snapshot), error,
+                       says("NOTICE: is a link out of"));
 }
 
 TEST_CASE(

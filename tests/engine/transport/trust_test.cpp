@@ -27,29 +27,22 @@ trust_kind choice(const std::string& at, const credentials& shown) {
 
 }  // namespace
 
-TEST_CASE("a unix socket needs no token, and takes one") {
+TEST_CASE("a unix socket needs no token, as its ends check their users") {
   CHECK(choice("unix:/x", {}) == trust_kind::none);
-  CHECK(choice("unix:/x", {.token = "t"}) == trust_kind::token);
+  CHECK(choice("unix:/x", {.token = long_token}) == trust_kind::none);
 }
 
-TEST_CASE("loopback needs a token") {
-  for (const auto* at : {"tcp:127.0.0.1:1", "tcp:127.9.9.9:1", "tcp:[::1]:1"}) {
-    CHECK(choice(at, {.token = "t"}) == trust_kind::token);
-    CHECK(choice(at, {.insecure = true}) == trust_kind::none);
-    check_refused(at, {}, "give the job a token");
-  }
-  CHECK(choice("tcp:127.0.0.1:1", {.token = "t", .certificates = "x"})
-        == trust_kind::certificates);
-}
-
-TEST_CASE("off loopback nothing goes in plain text unless that is asked for") {
-  for (const auto* at : {"tcp:10.0.0.1:1", "tcp:0.0.0.0:1", "tcp:[::]:1"}) {
+TEST_CASE("nothing goes over TCP in plain text unless that is asked for") {
+  for (const auto* at : {"tcp:127.0.0.1:1", "tcp:127.9.9.9:1", "tcp:[::1]:1",
+                         "tcp:10.0.0.1:1", "tcp:0.0.0.0:1", "tcp:[::]:1"}) {
     CHECK(choice(at, {.token = long_token}) == trust_kind::pre_shared_key);
     CHECK(choice(at, {.token = long_token, .insecure = true})
           == trust_kind::pre_shared_key);
+    CHECK(choice(at, {.token = long_token, .certificates = "x"})
+          == trust_kind::certificates);
     CHECK(choice(at, {.certificates = "x"}) == trust_kind::certificates);
     CHECK(choice(at, {.insecure = true}) == trust_kind::none);
-    check_refused(at, {}, "certificates");
+    check_refused(at, {}, "token");
     check_refused(at, {.token = "short"}, "16 characters");
   }
 }

@@ -1,9 +1,12 @@
 #include "troupe/monitors/dashboard/dashboard.hpp"
 
+#include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <thread>
 
+#include "../../files.hpp"
+#include "../../temporary_folder.hpp"
 #include "../fixture_g.hpp"
 #include "../sinks/http_client.hpp"
 #include "troupe/base/error.hpp"
@@ -69,8 +72,9 @@ TEST_CASE("the page may run only what it brought along") {
   CHECK_THAT(page, ContainsSubstring("<script nonce=\"" + nonce + "\">")
                      && ContainsSubstring("<style nonce=\"" + nonce + "\">"));
   CHECK_THAT(get(at, "/"), !ContainsSubstring(nonce));
-  for (const auto* path : {"/x", "/state/x", "/state/", "/state/1x", "/states",
-                           "//", "/state/99999999999999999999"})
+  for (const auto* path :
+       {"/x", "/state/x", "/state//a", "/state/", "/state/1x", "/states", "//",
+        "/state/99999999999999999999"})
     CHECK_THAT(get(at, path), StartsWith("HTTP/1.1 404"));
 }
 
@@ -107,6 +111,44 @@ TEST_CASE("other monitors' alerts and metrics are shown") {
   const auto state = state_of(address_of(shown));
   CHECK(state["alerts"][0]["text"] == "a spike");
   CHECK(state["metrics"][0][0] == "spike/score");
+}
+
+TEST_CASE("each of several open pages learns that the run is over") {
+  const auto plan = trainer(model_g(), options_g(2, 2)).shared_plan();
+  auto shown = std::make_unique<dashboard>(dashboard_subject{.plan = plan},
+                                           dashboard_options{});
+  const auto at = address_of(*shown);
+  CHECK(state_of(at, "/state/0/a")["over"] == false);
+  CHECK(state_of(at, "/state/0/b")["over"] == false);
+  std::atomic<bool> ended = false;
+  std::thread end([&] {
+    shown.reset();
+    ended = true;
+  });
+  CHECK(soon([&] { return state_of(at, "/state/0/a")["over"] == true; }));
+  CHECK_FALSE(ended);
+  CHECK(state_of(at, "/state/0/b")["over"] == true);
+  end.join();
+}
+
+TEST_CASE("a page is saved with the state that it shows") {
+  const temporary_folder folder;
+  const auto path = folder / "run.html";
+  {
+    dashboard shown({.plan = trainer(model_g(), options_g(2, 2)).shared_plan()},
+                    {.save = path});
+    shown.add_warning("warning", "beware of </script>");
+  }
+  const auto page = content(path);
+  const std::string open = "id=\"saved-state\">", close = "</script>";
+  const auto begin = page.find(open);
+  REQUIRE(begin != std::string::npos);
+  const auto end = page.find(close, begin);
+  const auto state =
+    json::parse(page.substr(begin + open.size(), end - begin - open.size()));
+  CHECK(state["over"] == true);
+  CHECK(state["alerts"][0]["kind"] == "warning");
+  CHECK(state["alerts"][0]["text"] == "beware of </script>");
 }
 
 TEST_CASE("an open page learns that the run is over") {

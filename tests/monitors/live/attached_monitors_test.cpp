@@ -20,8 +20,7 @@ struct throwing_endpoint {
   explicit throwing_endpoint(const std::string& reason) {
     endpoint_options options;
     options.operations = job.operations();
-    options.operations.make = [reason](const std::string&, const sink_pointer&,
-                                       const job_operations::printer&) {
+    options.operations.make = [reason](const wanted_monitor&) {
       monitor made;
       made.see = [reason](const event&) { throw Thrown(reason); };
       return made;
@@ -111,8 +110,7 @@ struct slow_endpoint {
   slow_endpoint() {
     endpoint_options options;
     options.operations = job.operations();
-    options.operations.make = [this](const std::string&, const sink_pointer&,
-                                     const job_operations::printer&) {
+    options.operations.make = [this](const wanted_monitor&) {
       monitor made;
       made.finish = [this] {
         ++ending;

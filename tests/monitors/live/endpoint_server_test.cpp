@@ -207,10 +207,9 @@ TEST_CASE("a report too long for any outbox is reported") {
   endpoint_options options;
   options.queue_bytes = 20'000;
   options.operations = job.operations();
-  options.operations.make = [](const std::string&, const sink_pointer& sink,
-                               const job_operations::printer& print) {
+  options.operations.make = [](const wanted_monitor& wanted) {
     monitor made;
-    made.see = [=](const event& what) {
+    made.see = [sink = wanted.sink, print = wanted.print](const event& what) {
       print(std::string(100'000, 'x'));
       sink->write(alert{source_of(what), "", std::string(100'000, 'x')});
       print("short");

@@ -52,13 +52,13 @@ class faked_job {
   }
 
   /// `echo` tells of each step in all ways that there are.
-  static monitor make(const std::string& spec, const sink_pointer& sink,
-                      const job_operations::printer& print) {
-    if (spec != "echo")
-      fail(error_code::invalid_argument, "no monitor is called {}", spec);
+  static monitor make(const wanted_monitor& wanted) {
+    if (wanted.spec != "echo")
+      fail(error_code::invalid_argument, "no monitor is called {}",
+           wanted.spec);
     monitor made;
-    made.name = spec;
-    made.see = [=](const event& what) {
+    made.name = wanted.spec;
+    made.see = [sink = wanted.sink, print = wanted.print](const event& what) {
       const auto& source = source_of(what);
       sink->write(metrics_record{source, {{"x", 0.1}}, {}});
       sink->write(alert{source, "echo", "look"});

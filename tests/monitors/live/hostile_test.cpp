@@ -16,10 +16,9 @@ using namespace troupe::testing;
 
 namespace {
 
-monitor make_any(const std::string& spec, const sink_pointer& sink,
-                 const job_operations::printer& print) {
-  return spec == "stability" ? stability_monitor({}, sink)
-                             : faked_job::make(spec, sink, print);
+monitor make_any(const wanted_monitor& wanted) {
+  return wanted.spec == "stability" ? stability_monitor({}, wanted.sink)
+                                    : faked_job::make(wanted);
 }
 
 /// A run, served, that goes on until the test has what it wants.
@@ -199,14 +198,12 @@ TEST_CASE("stop_training of a monitor attached by spec stops the run") {
   temporary_folder folder;
   attacked_run at;
   endpoint_options options;
-  options.operations =
-    operations_of(at.run, [](const std::string&, const sink_pointer&,
-                             const job_operations::printer&) {
-      monitor made;
-      made.name = "stopper";
-      made.see = [](const event&) { throw stop_training("a bad tensor"); };
-      return made;
-    });
+  options.operations = operations_of(at.run, [](const wanted_monitor&) {
+    monitor made;
+    made.name = "stopper";
+    made.see = [](const event&) { throw stop_training("a bad tensor"); };
+    return made;
+  });
   endpoint_server server("unix:" + (folder / "s"), std::move(options));
   live_client client(server.where());
   client.attach("any");

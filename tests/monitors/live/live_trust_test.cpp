@@ -30,7 +30,7 @@ TEST_CASE("tcp needs a token, and clients need to know it") {
   const auto options = [&](const std::string& token) {
     endpoint_options made;
     made.operations = job.operations();
-    made.token = token;
+    made.tokens.watch = token;
     return made;
   };
   CHECK_THROWS_MATCHES(endpoint_server("tcp:127.0.0.1:0", options("")), error,
@@ -48,12 +48,13 @@ TEST_CASE("tcp needs a token, and clients need to know it") {
 
 TEST_CASE("a unix socket may have a token, too") {
   const served_job open;
-  const served_job at(endpoint_options{.token = secret});
+  const served_job at(endpoint_options{.tokens = {.watch = secret}});
   live_client client(at.where(), secret);
   CHECK(client.request({{"do", "info"}}).is_object());
-  CHECK_THROWS_MATCHES(live_client(at.where()), error, says("has no token"));
+  CHECK_THROWS_MATCHES(live_client(at.where()), error,
+                       says("if it was given tokens"));
   CHECK_THROWS_MATCHES(live_client(at.where(), secret + "?"), error,
-                       says("another token"));
+                       says("do not have the same token"));
   CHECK_THROWS_MATCHES(live_client(open.where(), secret), error,
                        says("do not have the same token"));
 }
@@ -121,7 +122,7 @@ TEST_CASE("over tcp neither the token nor anything else travels in the clear") {
   faked_job job;
   endpoint_options options;
   options.operations = job.operations();
-  options.token = secret;
+  options.tokens.watch = secret;
   const endpoint_server server("tcp:127.0.0.1:0", std::move(options));
   eavesdropper between(server.where());
   {

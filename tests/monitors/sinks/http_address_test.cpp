@@ -25,11 +25,15 @@ TEST_CASE("addresses are numbers or localhost, with a port") {
 }
 
 TEST_CASE("a plain host is a number or localhost") {
-  for (const auto* plain :
-       {"localhost", "localhost:80", "127.0.0.1", "127.0.0.1:1", "[::1]:80"})
+  for (const auto* plain : {"localhost", "localhost:80", "127.0.0.1",
+                            "127.0.0.1:1", "[::1]:80", "[::1]"})
     CHECK(is_plain_host(plain));
-  for (const auto* other : {"", "evil.example", "localhost.evil.example:80",
-                            "127.0.0.1.evil.example", "["})
+  for (const auto* other :
+       {"", "evil.example", "localhost.evil.example:80",
+        "127.0.0.1.evil.example", "[", "[]", "[::1",
+        "127.0.0.1:80@evil.example", "[::1]evil.example",
+        "[::1]:80@evil.example", "127.0.0.1:", "127.0.0.1:x", "localhost:80:80",
+        "[127.0.0.1]", "[localhost]", "::1", "127.0.0.1 ", " 127.0.0.1"})
     CHECK_FALSE(is_plain_host(other));
 }
 

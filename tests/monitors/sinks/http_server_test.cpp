@@ -262,3 +262,42 @@ TEST_CASE("a body that is too large is refused") {
     post(server, std::string(100001, 'x'), of_json),
     StartsWith("HTTP/1.1 413") && EndsWith("send at most 100000 bytes\n"));
 }
+
+TEST_CASE("announced bodies are refused at once, and keep no place") {
+  auto options = with_post();
+  options.connections = 4;
+  options.timeout = 60s;
+  const http_server server(options, say);
+  const auto announced = fmt::format(
+    "POST /a HTTP/1.1\r\nHost: {}\r\n{}Content-Length: "
+    "100000000\r\n\r\n",
+    server.address(), of_json);
+  std::vector<std::unique_ptr<http_client>> rude;
+  for (int i = 0; i < 40; ++i) {
+    rude.push_back(std::make_unique<http_client>(server.address()));
+    rude.back()->send(announced);
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  CHECK_THAT(get(server.address(), "/"), StartsWith(ok));
+  CHECK(std::chrono::steady_clock::now() - begin < 1s);
+  CHECK_THAT(ask(server.address(), announced), StartsWith("HTTP/1.1 413"));
+}
+
+TEST_CASE("clients that don't take their answers make room for others") {
+  const http_server server({.connections = 4, .timeout = 60s}, say);
+  std::vector<std::unique_ptr<http_client>> slow;
+  for (int i = 0; i < 4; ++i) {
+    slow.push_back(std::make_unique<http_client>(server.address(), 4096));
+    slow.back()->send("GET /much HTTP/1.1\r\n\r\n");
+    REQUIRE(slow.back()->can_read(10s));
+  }
+  CHECK_THAT(get(server.address(), "/"), StartsWith(ok));
+}
+
+TEST_CASE("two hosts in one request are refused") {
+  const http_server server({}, say);
+  CHECK_THAT(ask(server.address(),
+                 "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+                 "Host: evil.example\r\n\r\n"),
+             StartsWith("HTTP/1.1 400"));
+}

@@ -46,6 +46,19 @@ std::string python() {
   return chosen ? chosen : "PYTHONPATH=" TROUPE_READERS "/python python3";
 }
 
+void require_tensorboard() {
+  const auto probe = python() + " -c 'import tensorboard'";
+  if (run_program(probe).exit_code != 0)
+    SKIP("no tensorboard; TROUPE_PYTHON names a python that has it");
+}
+
+program_result read_by_tensorboard(const std::string& folder) {
+  return run_program(python()
+                     + " " TROUPE_SOURCE_DIR
+                       "/tests/monitors/sinks/read_tensorboard.py "
+                     + folder);
+}
+
 }  // namespace
 
 TEST_CASE("an event file has records, check sums and fields to the byte") {
@@ -120,15 +133,10 @@ TEST_CASE("two sinks of one folder have a file each; other troubles are io") {
 }
 
 TEST_CASE("TensorBoard itself reads it") {
-  const auto probe = python() + " -c 'import tensorboard'";
-  if (run_program(probe).exit_code != 0)
-    SKIP("no tensorboard; TROUPE_PYTHON names a python that has it");
+  require_tensorboard();
   const temporary_folder folder;
   write_run(folder / "runs/a");
-  const auto read = run_program(python()
-                                + " " TROUPE_SOURCE_DIR
-                                  "/tests/monitors/sinks/read_tensorboard.py "
-                                + folder / "runs/a");
+  const auto read = read_by_tensorboard(folder / "runs/a");
   CHECK(read.exit_code == 0);
   CHECK(read.output
         == "big 2 inf\n"
@@ -139,4 +147,18 @@ TEST_CASE("TensorBoard itself reads it") {
            "gap/grads/fc 1 num=6 min=0 max=8 sum=-5.5 [0,1):2 [1,2):2 [2,4):1 "
            "[4,8):0 [8,16):1\n"
            "validation/zeros 3 num=2 min=0 max=0 sum=0 [0,0):2\n");
+}
+
+TEST_CASE("TensorBoard shows the steps of a resumed run once") {
+  require_tensorboard();
+  const temporary_folder folder;
+  const auto record = [&](std::int64_t resumed, int first, int last) {
+    const auto sink = tensorboard_sink(folder / "runs", resumed);
+    for (int step = first; step <= last; ++step)
+      sink->write(record_of(step, {{"loss", step + 0.5 * (resumed > 0)}}));
+  };
+  record(0, 1, 4);
+  record(2, 3, 5);
+  CHECK(read_by_tensorboard(folder / "runs").output
+        == "loss 1 1.0\nloss 2 2.0\nloss 3 3.5\nloss 4 4.5\nloss 5 5.5\n");
 }

@@ -1,0 +1,60 @@
+#include "troupe/monitors/live/attach_folder.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "troupe/base/atomic_file.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// Of one monitor's name and number, from earlier runs.
+constexpr int most_tries = 100'000;
+
+}  // namespace
+
+attach_folder::attach_folder(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+    fail_io(printable(path), "made", std::strerror(errno));
+  folder_ =
+    owned_descriptor(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  struct stat found {};
+  if (folder_.get() < 0 || ::fstat(folder_.get(), &found) != 0)
+    fail_io(printable(path), "opened", std::strerror(errno));
+  if (found.st_uid != ::geteuid() || (found.st_mode & 022U) != 0)
+    fail(error_code::io,
+         "--attach-folder {}: must be your own folder, in which nobody else "
+         "can write; run chmod go-w on it, or give another one",
+         printable(path));
+  path_ = std::filesystem::absolute(path).string();
+}
+
+std::string attach_folder::make(const std::string& begin) const {
+  for (int i = 1; i < most_tries; ++i) {
+    const auto name = fmt::format("{}-{}", begin, i);
+    if (::mkdirat(folder_.get(), name.c_str(), 0700) == 0)
+      return name;
+    if (errno != EEXIST)
+      fail_io(printable(shown(name)), "made", std::strerror(errno));
+  }
+  fail_io(printable(shown(begin)), "made", "there are too many of that name");
+}
+
+std::string attach_folder::path_of(const std::string& name) const {
+  return fmt::format("/proc/self/fd/{}/{}", folder_.get(), name);
+}
+
+std::string attach_folder::shown(const std::string& name) const {
+  return (std::filesystem::path(path_) / name).string();
+}
+
+}  // namespace troupe

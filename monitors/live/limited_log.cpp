@@ -1,0 +1,48 @@
+#include "troupe/monitors/live/limited_log.hpp"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include "troupe/base/log_text.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::size_t longest_text = std::size_t{8} << 10;
+
+std::string missing_text(std::int64_t count) {
+  return fmt::format(
+    "{} further messages of attached monitors were not logged, as there were "
+    "too many",
+    count);
+}
+
+}  // namespace
+
+limited_log::~limited_log() {
+  if (limit_.suppressed() > 0)
+    spdlog::warn("{}", missing_text(limit_.suppressed()));
+}
+
+std::string limited_log::passed(const std::string& text) {
+  const std::scoped_lock lock(mutex_);
+  const auto missing = limit_.pass();
+  if (!missing)
+    return {};
+  const auto shown = log_text(text, longest_text);
+  return *missing > 0 ? fmt::format("{}\n    {}", shown, missing_text(*missing))
+                      : shown;
+}
+
+void limited_log::info(const std::string& text) {
+  if (const auto shown = passed(text); !shown.empty())
+    spdlog::info("{}", shown);
+}
+
+void limited_log::warn(const std::string& text) {
+  if (const auto shown = passed(text); !shown.empty())
+    spdlog::warn("{}", shown);
+}
+
+}  // namespace troupe

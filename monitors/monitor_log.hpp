@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+
+namespace troupe {
+
+/// The name of the logger that `log_finding` uses.
+inline constexpr auto finding_logger = "findings";
+
+/// Logs a warning of a monitor: to where the default logger writes, but under
+/// `finding_logger`, by which a listener that hears of it from the monitor
+/// tells it apart. Any thread.
+void log_finding(const std::string& text);
+
+}  // namespace troupe

@@ -1,0 +1,241 @@
+// What clients may do by the token that they have.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch_test_macros.hpp>
+
+#include <atomic>
+#include <filesystem>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "../../files.hpp"
+#include "../../says.hpp"
+#include "faked_job.hpp"
+#include "troupe/engine/events/event.hpp"
+#include "troupe/monitors/monitor_spec.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+
+namespace {
+
+const access_tokens tokens{.watch = "a-token-to-watch-with",
+                           .control = "a-token-to-control-with"};
+
+/// Makes the monitors that specs of `train` make.
+monitor make_real(const wanted_monitor& wanted) {
+  monitor_context context;
+  context.sink = wanted.sink;
+  context.print = wanted.print;
+  context.folder = wanted.folder;
+  context.observe_every = [](std::int64_t) {};
+  return make_monitor(wanted.spec, context);
+}
+
+struct guarded_job {
+  explicit guarded_job(const std::string& attach_folder = {},
+                       decltype(job_operations::make) make = make_real) {
+    endpoint_options options;
+    options.tokens = tokens;
+    options.attach_folder = attach_folder;
+    options.operations = job.operations();
+    options.operations.make = std::move(make);
+    options.operations.replan = [](const nlohmann::json&) {
+      return nlohmann::json{{"taken", true}};
+    };
+    server =
+      std::make_unique<endpoint_server>("tcp:127.0.0.1:0", std::move(options));
+  }
+  live_client client(const std::string& token) const {
+    return live_client(server->where(), token);
+  }
+
+  faked_job job;
+  std::unique_ptr<endpoint_server> server;
+};
+
+void check_denied(live_client& client, const nlohmann::json& request) {
+  INFO(request);
+  CHECK_THROWS_MATCHES(client.request(request), error,
+                       says("may watch the job and not control it"));
+}
+
+event failed_run() {
+  failure_event made;
+  made.reason = "it failed";
+  return made;
+}
+
+std::vector<std::filesystem::path> files_in(const std::string& folder) {
+  std::vector<std::filesystem::path> found;
+  for (const auto& each : std::filesystem::recursive_directory_iterator(folder))
+    found.push_back(std::filesystem::relative(each.path(), folder));
+  std::ranges::sort(found);
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("the token to watch allows what changes and writes nothing") {
+  const guarded_job at;
+  auto watcher = at.client(tokens.watch);
+  CHECK(watcher.request({{"do", "info"}}).is_object());
+  watcher.watch({});
+  const std::int64_t own = watcher.attach("stability");
+  CHECK(watcher.request({{"do", "list"}})["monitors"].size() == 2);
+  watcher.detach(own);
+  check_denied(watcher, {{"do", "replan"}, {"schedule", "1f1b"}});
+  check_denied(watcher,
+               {{"do", "attach"}, {"spec", "stability"}, {"keep", true}});
+  for (const auto* spec : {"timeline:svg=true", "retro", "gradient_dump"})
+    check_denied(watcher, {{"do", "attach"}, {"spec", spec}});
+  auto controller = at.client(tokens.control);
+  const std::int64_t others = controller.attach("stability");
+  check_denied(watcher, {{"do", "detach"}, {"id", others}});
+  CHECK(watcher.request({{"do", "list"}})["monitors"].size() == 2);
+}
+
+TEST_CASE("the token to control allows all that clients can ask for") {
+  const guarded_job at;
+  auto watcher = at.client(tokens.watch);
+  auto controller = at.client(tokens.control);
+  controller.detach(watcher.attach("stability"));
+  controller.attach("stability", true);
+  CHECK(controller.request({{"do", "replan"}, {"schedule", "1f1b"}})["taken"]
+        == true);
+}
+
+TEST_CASE("watchers leave places for those who may control the job") {
+  const guarded_job at;
+  std::vector<std::unique_ptr<live_client>> watchers;
+  const auto more = [&](const std::string& token) {
+    watchers.push_back(
+      std::make_unique<live_client>(at.server->where(), token));
+  };
+  for (int i = 0; i < 48; ++i)
+    more(tokens.watch);
+  CHECK_THROWS_MATCHES(more(tokens.watch), error, says("already 48 clients"));
+  CHECK_NOTHROW(more(tokens.control));
+}
+
+TEST_CASE("requests to replan wait in a bounded number") {
+  std::atomic<bool> may_end = false;
+  faked_job job;
+  const temporary_folder folder;
+  endpoint_options options;
+  options.operations = job.operations();
+  options.operations.replan = [&](const nlohmann::json&) {
+    while (!may_end)
+      std::this_thread::yield();
+    return nlohmann::json::object();
+  };
+  endpoint_server server("unix:" + (folder / "s"), std::move(options));
+  std::vector<std::unique_ptr<stranger>> asking;
+  for (int i = 0; i < 8; ++i) {
+    asking.push_back(std::make_unique<stranger>(server.where()));
+    asking.back()->say(frame_bytes(live_type::hello, "{}")
+                       + frame_bytes(live_type::request, R"({"do":"replan"})"));
+  }
+  live_client client(server.where());
+  const auto refused = [&] {
+    try {
+      client.request({{"do", "replan"}});
+    } catch (const error& why) {
+      return std::string(why.what()).find("8 requests to replan")
+             != std::string::npos;
+    }
+    return false;
+  };
+  // Those before may still be on their way.
+  REQUIRE(becomes([&] {
+    return client.request({{"do", "info"}}).is_object();
+  }));
+  for (auto& each : asking)
+    each->listen(0.05);
+  CHECK(refused());
+  may_end = true;
+}
+
+TEST_CASE("a watcher's monitor ends itself where it would stop the run") {
+  const guarded_job at({}, [](const wanted_monitor&) {
+    monitor made;
+    made.see = [](const event&) { throw stop_training("a bad tensor"); };
+    return made;
+  });
+  auto watcher = at.client(tokens.watch);
+  watcher.attach("any");
+  bool stops = false;
+  try {
+    const_cast<faked_job&>(at.job).feed(step_number(1));
+  } catch (const stop_training&) {
+    stops = true;
+  } catch (const std::runtime_error&) {  // ends the monitor
+  }
+  CHECK_FALSE(stops);
+  const auto message = watcher.next(10);
+  REQUIRE(message);
+  CHECK(message->content["reason"] == "a bad tensor");
+  CHECK(message->content["stops_run"] == false);
+}
+
+TEST_CASE("without a folder for them no attached monitor writes files") {
+  const guarded_job at;
+  auto controller = at.client(tokens.control);
+  for (const auto* spec : {"timeline:svg=true", "retro", "gradient_dump"})
+    CHECK_THROWS_MATCHES(controller.attach(spec), error,
+                         says("start it with --attach-folder"));
+}
+
+TEST_CASE("attached monitors write in a new folder of their own") {
+  const temporary_folder folder;
+  const auto attached = folder / "attached";
+  const auto victim = folder.write("victim", "precious");
+  std::filesystem::create_directory(attached);
+  ::chmod(attached.c_str(), 0700);
+  // Whatever is there already stays: a file, a link to a folder, one to none.
+  std::ofstream(attached + "/retro-1-1") << "old";
+  std::filesystem::create_directory_symlink(folder / ".",
+                                            attached + "/retro-1-2");
+  std::filesystem::create_symlink(folder / "nowhere", attached + "/retro-1-3");
+  guarded_job at(attached);
+  auto controller = at.client(tokens.control);
+  for (const auto* spec : {"timeline:svg=picture.svg", "retro:folder=..",
+                           "timeline:trace=/tmp/trace.json"})
+    CHECK_THROWS_MATCHES(controller.attach(spec), error, says("names a place"));
+  const auto used = controller.attach("retro:max_abs=1");
+  CHECK(used.folder.starts_with(attached + "/retro-"));
+  at.job.feed(failed_run());
+  controller.detach(used);
+  CHECK(std::filesystem::exists(used.folder + "/retro/step0.jsonl"));
+  CHECK(content(victim) == "precious");
+  CHECK(content(attached + "/retro-1-1") == "old");
+  CHECK_FALSE(std::filesystem::exists(folder / "nowhere"));
+  CHECK_FALSE(std::filesystem::exists(folder / "retro"));
+}
+
+TEST_CASE("the folder stays the one that was opened") {
+  const temporary_folder folder;
+  const auto given = folder / "given", moved = folder / "moved";
+  guarded_job at(given);
+  std::filesystem::create_directory(folder / "victim");
+  std::filesystem::rename(given, moved);
+  std::filesystem::create_directory_symlink(folder / "victim", given);
+  auto controller = at.client(tokens.control);
+  const auto used = controller.attach("retro");
+  at.job.feed(failed_run());
+  controller.detach(used);
+  CHECK(files_in(folder / "victim").empty());
+  CHECK_FALSE(files_in(moved).empty());
+}
+
+TEST_CASE("a folder where others may write is refused") {
+  const temporary_folder folder;
+  std::filesystem::create_directory(folder / "open");
+  ::chmod((folder / "open").c_str(), 0777);
+  CHECK_THROWS_MATCHES(guarded_job(folder / "open"), error,
+                       says("your own folder"));
+  folder.write("file", "");
+  CHECK_THROWS_MATCHES(guarded_job(folder / "file"), error, says("opened"));
+}
