@@ -26,6 +26,15 @@ if(TROUPE_TESTS)
 ")
 endif()
 
+# What -O2 turns on, and g++ 13 and later want to be the same in a precompiled
+# header and where it is used; else they warn and don't use it.
+set(troupe_flags_of_o2)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU
+    AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13
+    AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  set(troupe_flags_of_o2 -munroll-only-small-loops -mvzeroupper)
+endif()
+
 function(troupe_tests name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "DIRECTORY;PCH"
     "DEPENDS;NEEDS;SOURCES")
@@ -38,7 +47,8 @@ function(troupe_tests name)
   troupe_program(${target} OUTPUT tests/${name} SOURCES ${sources} ${arg_SOURCES}
     DEPENDS ${arg_DEPENDS} troupe_test_main PCH "${arg_PCH}")
   # Tests spend their time in the libraries: less optimisation compiles faster.
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_compile_options(${target} PRIVATE
+    "$<$<CONFIG:Release>:-O1;${troupe_flags_of_o2}>")
   if(arg_NEEDS)
     add_dependencies(${target} ${arg_NEEDS})
   endif()
