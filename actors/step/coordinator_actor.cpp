@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "troupe/actors/job/remote_links.hpp"
+#include "troupe/actors/step/step_gate.hpp"
 #include "troupe/actors/step/step_supervisor.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
@@ -268,6 +269,8 @@ struct coordinator_state : step_supervisor {
   /// The run can't go on; others learn of it also between two steps.
   void end(bool by_user) {
     book->end_transfers();
+    if (by_user && core.running())
+      core.step()->gate->close();
     if (core.running() || asked.pending())
       answer(core.abandon(failed, by_user));
     else if (book->links)

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "troupe/actors/step/step_gate.hpp"
 #include "troupe/actors/step/step_supervisor.hpp"
 #include "troupe/engine/events/interest.hpp"
 
@@ -136,6 +137,8 @@ struct follower_state : step_supervisor {
   /// The run can't go on.
   void end() {
     book->end_transfers();
+    if (interrupted && running)
+      running->gate->close();
     if (running || wanted || asked.pending())
       answer({});
   }

@@ -149,7 +149,7 @@ void train_pipeline(const train_options& options, const train_setup& setup,
   if (!options.model.initial.empty())
     run.load(read_safetensors(options.model.initial), options.model.initial);
   save_all(options.output.save_initial, run, setup);
-  signals.require_none("the start");
+  signals.require_none("the start; nothing is saved");
   require_replay(run, options, setup);
   const auto lock = lock_checkpoints(options, setup);
   auto resumed = resume(options, setup, [&](const stored_checkpoint& from) {

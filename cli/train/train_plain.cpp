@@ -242,7 +242,7 @@ void train_plain(const train_options& options, const train_setup& setup,
   auto& loop = run.loop();
   signals.finish_first();
   save(options.output.save_initial, loop.parameters(), setup);
-  signals.require_none("the start");
+  signals.require_none("the start; nothing is saved");
   std::atomic<bool> asked_to_save = false;
   signals.on_end([](const signal_request& request) {
     return fmt::format("{}: the run stops after this step", request.name);

@@ -33,3 +33,8 @@ TEST_CASE("peers that stall at a rendezvous hold up no job") {
 TEST_CASE("announced bodies hold up no client of the lab") {
   check_fails("announced_bodies.py");
 }
+
+TEST_CASE("noise at all that listens ends, fills and delays nothing",
+          "[.full]") {
+  check_fails("noise.py --seconds 60");
+}
