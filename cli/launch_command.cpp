@@ -103,6 +103,7 @@ local_launch launch_of(const CLI::App& app, const launch_settings& settings) {
   if (!commands.empty()) {
     made.program = std::filesystem::read_symlink("/proc/self/exe").string();
     made.arguments = settings.command;
+    made.holds_notices = first == "train";
     return made;
   }
   if (!std::filesystem::exists(first))

@@ -16,6 +16,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/input_file.hpp"
 #include "troupe/base/parse_number.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/cli/signal_policy.hpp"
 
 namespace troupe::cli {
@@ -245,7 +246,9 @@ void signal_watch::require_none(const char* during) const {
 
 void signal_watch::end_process(const std::string& text) const {
   end_soon(exit_code());
-  throw process_end(text, exit_code());
+  if (!text.empty())  // before whatever may take longer
+    std::fputs(plain_text(fmt::format("troupe: {}\n", text)).c_str(), stderr);
+  throw process_end({}, exit_code());
 }
 
 }  // namespace troupe::cli

@@ -96,8 +96,8 @@ class signal_watch {
   std::optional<std::chrono::milliseconds> since_end() const;
   /// Throws `interrupted`, naming the activity, if there was a signal.
   void require_none(const char* during) const;
-  /// Throws the end of the process by the received signal; the process ends
-  /// soon in any case, as a reader of its output may be stuck.
+  /// Prints the text, and throws the end of the process by the received signal;
+  /// the process ends soon in any case, as a reader of its output may be stuck.
   [[noreturn]] void end_process(const std::string& text) const;
 
  private:

@@ -1,5 +1,7 @@
 // `troupe`: makes, verifies and simulates plans itself, quickly, as LibTorch is
 // not loaded. For everything else it executes `troupe-runtime`.
+#include <signal.h>
+
 #include <algorithm>
 
 #include "troupe/cli/plan/commands.hpp"
@@ -19,14 +21,28 @@ bool needs_runtime(const argument_list& arguments) {
               != runtime_commands.end();
 }
 
+/// A notice that comes while LibTorch is being loaded, and for `launch` before
+/// its processes are there, waits until the program takes it.
+void hold_notices(const argument_list& arguments) {
+  if (arguments.front() != "train" && arguments.front() != "launch")
+    return;
+  sigset_t notices;
+  ::sigemptyset(&notices);
+  ::sigaddset(&notices, SIGUSR1);
+  ::sigaddset(&notices, SIGUSR2);
+  ::sigprocmask(SIG_BLOCK, &notices, nullptr);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   prepare_process(report_errors);
   return report_errors([&] {
     const argument_list arguments(argv + 1, argv + argc);
-    if (needs_runtime(arguments))
+    if (needs_runtime(arguments)) {
+      hold_notices(arguments);
       become_runtime(argv);
+    }
     open_log();
     const auto app = make_app();
     add_plan_command(*app);

@@ -135,6 +135,8 @@ void conclude_early(trainer& run, const train_options& options,
   end_together(setup.trainer.job);
   if (end->why == run_end::kind::asked && signals.exit_code() != 0)
     signals.end_process(leads(setup.trainer.job) ? text : "");
+  if (end->why == run_end::kind::asked && !leads(setup.trainer.job))
+    throw process_end({}, exit_code(error_code::op_failed));  // 0 has said why
   throw error(error_code::op_failed, text);
 }
 

@@ -84,6 +84,11 @@ class shown_run {
   }
   shown_run(const shown_run&) = delete;
   shown_run& operator=(const shown_run&) = delete;
+  /// Shows why the run failed on its page.
+  void add_error(const std::string& text) const {
+    if (page_)
+      page_->add_warning("error", text);
+  }
   /// The endpoint answers all requests before it closes: a replan that waits
   /// for steps gives up.
   ~shown_run() {
@@ -140,6 +145,30 @@ void require_replay(const trainer& run, const train_options& options,
     log->orders_of(run.plan(), setup.trainer.data_parallel, step);
 }
 
+/// Saves what was trained, and lets monitors finish; throws unless the run is a
+/// success.
+void save_and_finish(trainer& run, const train_options& options,
+                     const train_setup& setup, const signal_watch& signals,
+                     const loss_watch& losses, checkpoint_saver& saver) {
+  saver.after_step(
+    run.progress(), [&] { return run.snapshot(); }, true);
+  // Saves the trained parameters first: a failing picture must not lose them.
+  save_all(options.output.save_parameters, run, setup);
+  if (!options.output.save_model.empty()
+      || !options.output.save_adapter.empty())
+    save_model(options, run.gather_parameters(), setup);
+  saver.finish();
+  const bool shows = leads(setup.trainer.job);
+  if (shows)
+    losses.conclude(options.output.save_parameters);
+  conclude_early(run, options, setup, signals, saver);
+  if (const auto parameter = run.not_finite(); shows)
+    require_finite(parameter);
+  else if (!parameter.empty())
+    throw process_end({}, exit_code(error_code::op_failed));
+  run.finish_monitors();
+}
+
 void train_pipeline(const train_options& options, const train_setup& setup,
                     signal_watch& signals) {
   trainer run(setup.model.layers, setup.trainer);
@@ -166,22 +195,13 @@ void train_pipeline(const train_options& options, const train_setup& setup,
   const shown_run shown(run, options, setup);
   loss_watch losses;
   run_to_end(run, options, setup, signals, losses, saver);
-  saver.after_step(
-    run.progress(), [&] { return run.snapshot(); }, true);
-  // Saves the trained parameters first: a failing picture must not lose them.
-  save_all(options.output.save_parameters, run, setup);
-  if (!options.output.save_model.empty()
-      || !options.output.save_adapter.empty())
-    save_model(options, run.gather_parameters(), setup);
-  saver.finish();
-  if (shows)
-    losses.conclude(options.output.save_parameters);
-  conclude_early(run, options, setup, signals, saver);
-  run.finish_monitors();
-  if (const auto parameter = run.not_finite(); shows)
-    require_finite(parameter);
-  else if (!parameter.empty())
-    throw process_end({}, exit_code(error_code::op_failed));
+  try {
+    save_and_finish(run, options, setup, signals, losses, saver);
+  } catch (const error& reason) {
+    shown.add_error(reason.what());
+    finish_after_failure(run);
+    throw;
+  }
   print_sample(options, shows, [&](const wanted_sample& what) {
     const auto told = [&](std::size_t, const generated&) {
       signals.require_none("sampling");

@@ -225,20 +225,17 @@ access_tokens tokens_of(const access_options& options) {
 /// Makes monitors of specs, for clients; the run must outlive them.
 decltype(job_operations::make) factory_for(trainer& run,
                                            const train_setup& setup) {
-  return [context =
-            context_of(run, setup, nullptr)](const wanted_monitor& wanted) {
-    auto of_client = context;
-    of_client.sink = wanted.sink;
-    of_client.print = wanted.print;
-    of_client.folder = wanted.folder;
-    of_client.observe_every =
-      [right = wanted.right, all = context.observe_every](std::int64_t steps) {
-        require_right(right, access_right::control,
+  return
+    [context = context_of(run, setup, nullptr)](const wanted_monitor& wanted) {
+      auto of_client = context;
+      of_client.sink = wanted.sink;
+      of_client.print = wanted.print;
+      of_client.folder = wanted.folder;
+      if (is_called(wanted.spec, "budget"))
+        require_right(wanted.right, access_right::control,
                       "to limit what other monitors see");
-        all(steps);
-      };
-    return make_monitor(wanted.spec, of_client);
-  };
+      return make_monitor(wanted.spec, of_client);
+    };
 }
 
 std::unique_ptr<endpoint_server> serve(trainer& run, const std::string& address,

@@ -96,7 +96,8 @@ struct failed_child {
   /// Ended by somebody else: neither a failure of its own nor a consequence of
   /// another one's.
   bool was_signalled() const {
-    constexpr std::array orderly{128 + SIGHUP, 128 + SIGINT, 128 + SIGTERM};
+    constexpr std::array orderly{128 + SIGHUP, 128 + SIGINT, 128 + SIGUSR2,
+                                 128 + SIGTERM};
     return !told
            && (killed || std::ranges::find(orderly, status) != orderly.end());
   }
@@ -201,9 +202,13 @@ class launcher {
       if (::getppid() == parent) {
         ::dup2(out[1].get(), STDOUT_FILENO);
         ::dup2(err[1].get(), STDERR_FILENO);
-        sigset_t none;
-        ::sigemptyset(&none);
-        ::sigprocmask(SIG_SETMASK, &none, nullptr);
+        sigset_t held;
+        ::sigemptyset(&held);
+        if (what_.holds_notices) {
+          ::sigaddset(&held, SIGUSR1);
+          ::sigaddset(&held, SIGUSR2);
+        }
+        ::sigprocmask(SIG_SETMASK, &held, nullptr);
         ::signal(SIGPIPE, SIG_DFL);  // this program may ignore it
         ::signal(SIGXFSZ, SIG_DFL);
         ::execve(what_.program.c_str(), arguments.data(), environment.data());

@@ -41,6 +41,9 @@ struct local_launch {
   /// How long processes may take to end after a signal, as they write files;
   /// then they are killed.
   std::chrono::milliseconds last_grace = std::chrono::seconds(30);
+  /// Whether processes begin with SIGUSR1 and SIGUSR2 blocked, as they will
+  /// take them from `sigwaitinfo`.
+  bool holds_notices = false;
   /// More variables of the processes' environment: "NAME=VALUE".
   std::vector<std::string> environment{};
 };

@@ -8,6 +8,7 @@
 
 #include "pipeline/faked_stage.hpp"
 #include "troupe/actors/recording/recording.hpp"
+#include "troupe/actors/step/step_gate.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile/overlapped_pairs.hpp"
 #include "troupe/engine/plan/part.hpp"
@@ -98,6 +99,7 @@ struct one_rank {
     context->plan = std::move(of);
     context->settings.part = part;
     context->recorded = std::move(recorded);
+    context->gate = std::make_shared<step_gate>();
     step = context;
     runner->on(begin_step{step});
     return step;

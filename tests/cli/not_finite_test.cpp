@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "../files.hpp"
 #include "tiny_training.hpp"
 
 using Catch::Matchers::ContainsSubstring;
@@ -85,6 +86,18 @@ TEST_CASE("a plain run whose parameters end non-finite fails") {
   CHECK(run.exit_code == 1);
   CHECK_THAT(run.output,
              ContainsSubstring("the trained parameters are not finite"));
+}
+
+TEST_CASE("the page of a run that ends non-finite says so") {
+  const tiny_training at;
+  const auto page = at.folder / "run.html";
+  CHECK(at.train("--endpoint none --dashboard 127.0.0.1:0 --dashboard-save "
+                 + page + diverge)
+          .exit_code
+        == 1);
+  CHECK_THAT(content(page),
+             ContainsSubstring("the trained parameters are not finite")
+               && ContainsSubstring("; the run continues; --halt-on-nan"));
 }
 
 TEST_CASE("processes agree that a parameter is not finite") {

@@ -80,6 +80,7 @@ TEST_CASE("a token for watching is no shell, and changes no file") {
   check_refused(at.watch("replan", replan), "may watch the job");
   check_refused(at.watch("attach", "timeline --svg"), "may watch the job");
   check_refused(at.watch("attach", "stability --keep"), "may watch the job");
+  check_refused(at.watch("attach", "budget"), "may watch the job");
   // Nor does control let a client choose a file, or what is in it.
   check_refused(at.control("attach", "timeline:svg=" + at.text),
                 "names a place");

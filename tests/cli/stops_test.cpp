@@ -237,6 +237,45 @@ TEST_CASE("SIGUSR1 saves and goes on, SIGUSR2 saves and ends") {
   }
 }
 
+TEST_CASE("a notice that comes as soon as a run starts is taken by it") {
+  for (const int processes : {1, 2}) {
+    const stopped_run at;
+    CAPTURE(processes);
+    background_program run(processes > 1 ? at.launch(processes, "--ranks 2")
+                                         : program + at.training("--ranks 2"),
+                           at.folder / "output");
+    // The shell has become the program, which first blocks the signals.
+    REQUIRE(eventually([&] {
+      const auto status = content(fmt::format("/proc/{}/status", run.pid()));
+      const auto mask = status.find("SigBlk:\t");
+      return mask != std::string::npos
+             && (std::stoull(status.substr(mask + 8, 16), nullptr, 16)
+                 & (1ULL << (SIGUSR1 - 1)))
+                  != 0;
+    }));
+    ::kill(run.pid(), SIGUSR1);
+    CHECK(run.writes("info: checkpoint "));
+    CHECK(run.end(SIGTERM) == 128 + SIGTERM);
+    INFO(run.output());
+    CHECK_FALSE(at.saved().empty());
+  }
+}
+
+TEST_CASE("a notice to one process ends a job as a notice to its launcher") {
+  for (const std::size_t notified : {0, 1}) {
+    const stopped_run at;
+    CAPTURE(notified);
+    background_program run(at.launch(2, "--ranks 2"), at.folder / "output");
+    REQUIRE(run.writes("step 2/"));
+    const auto processes = children_of(run.pid());
+    REQUIRE(processes.size() == 2);
+    ::kill(processes[notified], SIGUSR2);
+    CHECK(run.end(0) == 128 + SIGUSR2);
+    INFO(run.output());
+    CHECK(at.saved().size() == 1);
+  }
+}
+
 TEST_CASE("SIGUSR2 leaves a step its time, and a later SIGTERM a limit") {
   const stopped_run at;
   background_program run(program + at.training("--ranks 2" + slow_steps),

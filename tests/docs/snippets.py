@@ -79,7 +79,8 @@ class Runner:
             self.endpoint = f"unix:{path}"
             self.job = subprocess.Popen(
                 [self.troupe, "train", "--text", "book.txt", *TINY, "--endpoint",
-                 self.endpoint, "--steps", "1000000"], cwd=self.folder,
+                 self.endpoint, "--attach-folder", "attached", "--steps",
+                 "1000000"], cwd=self.folder,
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             deadline = time.monotonic() + 30
             while not path.exists() and time.monotonic() < deadline:
