@@ -45,7 +45,8 @@ std::string only_job(const std::string& token) {
   if (found.empty())
     fail(error_code::invalid_argument,
          "none of your jobs on this machine responds; give its endpoint, "
-         "unix:PATH or tcp:HOST:PORT, as logged at its start");
+         "unix:PATH or tcp:HOST:PORT, as logged at its start, and "
+         "--token-file if it has tokens");
   if (found.size() > 1)
     fail(error_code::invalid_argument,
          "you have {} jobs; give the endpoint of one:\n{}", found.size(),

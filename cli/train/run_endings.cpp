@@ -29,6 +29,10 @@ void finish_after_failure(trainer& run) {
   }
 }
 
+void print_error_line(const std::string& text) {
+  std::fputs(plain_text(fmt::format("troupe: {}\n", text)).c_str(), stderr);
+}
+
 void end_together(const std::shared_ptr<mesh>& job) {
   if (job)
     job->share({frame_type::mail, {}, {}});
@@ -83,10 +87,6 @@ void save_last_step(trainer& run, const train_options& options,
   }
 }
 
-void print_error_line(const std::string& text) {
-  std::fputs(plain_text(fmt::format("troupe: {}\n", text)).c_str(), stderr);
-}
-
 }  // namespace
 
 void end_failed_run(trainer& run, const train_options& options,
@@ -137,6 +137,8 @@ void conclude_early(trainer& run, const train_options& options,
     signals.end_process(leads(setup.trainer.job) ? text : "");
   if (end->why == run_end::kind::asked && !leads(setup.trainer.job))
     throw process_end({}, exit_code(error_code::op_failed));  // 0 has said why
+  if (end->why == run_end::kind::asked)  // by a signal to another process
+    throw process_end(text, exit_code(error_code::op_failed));
   throw error(error_code::op_failed, text);
 }
 

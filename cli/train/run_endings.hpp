@@ -27,6 +27,9 @@ void finish_after_failure(trainer& run);
                                  const signal_watch& signals,
                                  checkpoint_saver& saver);
 
+/// To standard error, behind the program's name.
+void print_error_line(const std::string& text);
+
 /// Keeps processes of a job from succeeding before process 0 has.
 void end_together(const std::shared_ptr<mesh>& job);
 

@@ -200,7 +200,11 @@ void train_pipeline(const train_options& options, const train_setup& setup,
   } catch (const error& reason) {
     shown.add_error(reason.what());
     finish_after_failure(run);
-    throw;
+    if (signals.exit_code() == 0 || !shows)
+      throw;
+    print_error_line(fmt::format("error: {}", reason.what()));
+    throw process_end(saver.summary(run.progress().step),
+                      exit_code(reason.code()));
   }
   print_sample(options, shows, [&](const wanted_sample& what) {
     const auto told = [&](std::size_t, const generated&) {

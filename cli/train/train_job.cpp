@@ -143,7 +143,8 @@ std::shared_ptr<mesh> join_job(const CLI::App& command,
   auto job = troupe::join_job(joining);
   signals.on_end({});
   if (signals.exit_code() != 0)
-    fail(error_code::interrupted, "stopped by a signal as the job began; nothing is saved");
+    fail(error_code::interrupted,
+         "stopped by a signal as the job began; nothing is saved");
   spdlog::info("{} processes ({})", place.processes, place.launcher);
   return job;
 }

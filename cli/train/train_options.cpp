@@ -331,8 +331,9 @@ void add_access_flags(CLI::App& app, access_options& o) {
   app.add_option("--dashboard-token-file", o.dashboard_token_file,
                  "file with a password for the page; required unless HOST is a "
                  "loopback address");
-  app.add_option("--dashboard-save", o.dashboard_save,
-                 "write the page to this HTML file when the run ends");
+  app.add_option(
+    "--dashboard-save", o.dashboard_save,
+    "write the page of --dashboard to this HTML file when the run ends");
 }
 
 }  // namespace

@@ -321,17 +321,20 @@ void checkpoint_folder::look_again(std::int64_t step) const noexcept {
 }
 
 void checkpoint_folder::set_aside_after(std::int64_t step) const {
-  for (const auto later : steps())
-    if (later > step) {
-      const auto usual =
-        path_of(later)
-        + (not_finite_in(path_of(later)).empty() ? ".damaged" : ".not-finite");
-      auto aside = usual;
-      std::error_code trouble;
-      for (int n = 2; fs::exists(fs::symlink_status(aside, trouble)); ++n)
-        aside = fmt::format("{}-{}", usual, n);
-      rename_path(path_of(later), aside);
-    }
+  for (const auto later : steps()) {
+    if (later <= step)
+      continue;
+    const bool is_finite = not_finite_in(path_of(later)).empty();
+    const auto usual =
+      path_of(later) + (is_finite ? ".damaged" : ".not-finite");
+    auto aside = usual;
+    std::error_code trouble;
+    if (!is_finite)  // a job that is restarted may diverge each time
+      remove_path(aside);
+    for (int n = 2; fs::exists(fs::symlink_status(aside, trouble)); ++n)
+      aside = fmt::format("{}-{}", usual, n);
+    rename_path(path_of(later), aside);
+  }
 }
 
 void checkpoint_folder::discard(std::int64_t step) const noexcept {
@@ -352,15 +355,13 @@ std::vector<std::int64_t> checkpoint_folder::outlived(
   const auto is_finite = [this](std::int64_t step) {
     return not_finite_in(path_of(step)).empty();
   };
-  const auto first =
-    all.begin()
-    + std::min(std::ssize(all), std::ptrdiff_t{std::max(1, kept.last)});
+  const std::ptrdiff_t most = std::max(1, kept.last);
+  const auto first = all.begin() + std::min(std::ssize(all), most);
   const bool keeps_finite = std::any_of(all.begin(), first, is_finite);
   all.erase(all.begin(), first);
-  if (!keeps_finite)
-    if (const auto last = std::ranges::find_if(all, is_finite);
-        last != all.end())
-      all.erase(last);
+  const auto last = std::ranges::find_if(all, is_finite);
+  if (!keeps_finite && last != all.end())
+    all.erase(last);
   std::erase_if(
     all, [&](auto step) { return kept.every != 0 && step % kept.every == 0; });
   return all;

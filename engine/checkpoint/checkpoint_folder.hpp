@@ -70,7 +70,7 @@ class checkpoint_folder {
 
   /// Renames the checkpoints of later steps to `step-00000140.damaged`, or
   /// `.not-finite`, because a run that resumes before them writes others of the
-  /// same steps.
+  /// same steps. One of a step that is not finite replaces an earlier one.
   void set_aside_after(std::int64_t step) const;
 
   /// Removes the parts of a checkpoint that is not completed. For process 0: a

@@ -56,6 +56,11 @@ TEST_CASE("resuming takes the last finite checkpoint, and says so") {
   CHECK(at.has("step-00000006"));
   CHECK(at.has("step-00000006.not-finite"));
   CHECK(at.has("step-00000008.not-finite"));
+  // Restarted again and again, it does not fill the disk.
+  for (int i = 0; i < 2; ++i)
+    CHECK(at.train(at.flags + diverge + "--resume auto").exit_code == 1);
+  CHECK(at.has("step-00000008.not-finite"));
+  CHECK_FALSE(at.has("step-00000008.not-finite-2"));
 }
 
 TEST_CASE("a checkpoint that is not finite is told wherever it is read") {
