@@ -8,8 +8,8 @@ namespace troupe {
 inline constexpr auto finding_logger = "findings";
 
 /// Logs a warning of a monitor: to where the default logger writes, but under
-/// `finding_logger`, by which a listener that hears of it from the monitor
-/// tells it apart. Any thread.
+/// `finding_logger`, so that a dashboard, which has the finding from the
+/// monitor itself, can skip it. Any thread.
 void log_finding(const std::string& text);
 
 }  // namespace troupe

@@ -68,8 +68,8 @@ class checkpoint_saver {
   /// The same after a failure, for a limited time, after which the parts of
   /// others are not waited for any more; errors are logged.
   void settle(std::optional<std::chrono::milliseconds> longest = {});
-  /// What a run that has ended with this step has left, as a sentence; in the
-  /// process that leads, once the last checkpoint is finished.
+  /// A sentence that says what is saved of a run that ended with this step. For
+  /// the leading process, once the last checkpoint is finished.
   std::string summary(std::int64_t step) const;
 
  private:

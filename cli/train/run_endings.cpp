@@ -49,7 +49,7 @@ void tell_of_lost(const train_options& options, const train_setup& setup) {
       options.output.save_parameters);
 }
 
-/// Of the grace time after a signal: what is left for writing files.
+/// The part of the grace time that is left for writing files.
 std::chrono::milliseconds rest_of_grace(const train_options& options,
                                         const signal_watch& signals) {
   constexpr std::chrono::milliseconds reserve = std::chrono::seconds(1);

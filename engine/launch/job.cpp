@@ -111,7 +111,7 @@ class meeting {
 
   asio::awaitable<void> lead() {
     members_[0] = own_request();
-    // Those of one job are alike.
+    // All processes of a job send hellos of a similar size.
     const auto own = to_frame(*members_[0]).head.size();
     request_limit_ = static_cast<std::uint32_t>(2 * own + (64U << 10U));
     public_ = std::make_unique<acceptor>(

@@ -22,7 +22,7 @@ asio::awaitable<std::optional<rendezvous_message>> newcomers::hear_any(
   }
   silent_.push_back(from);
   asio::steady_timer timer(co_await asio::this_coro::executor, within_);
-  // Who fails first is not waited for, so it must not throw.
+  // The race does not wait for a branch that fails, so it must not throw.
   const auto hear_it =
     [&]() -> asio::awaitable<std::optional<rendezvous_message>> {
     try {

@@ -49,8 +49,8 @@ inline trust trust_of_client(const endpoint& address,
   return {trust_kind::pre_shared_key, tls_context::of_token(token)};
 }
 
-/// The right of a client whose first bytes have come. Whoever is the job's own
-/// user could do anything to it without the endpoint, too.
+/// The right of a client whose first bytes have arrived. The job's own user
+/// gets every right, as that user can debug or kill the job anyway.
 inline access_right right_of_client(const byte_stream& client,
                                     const access_tokens& tokens) {
   return tokens.empty() ? access_right::control

@@ -200,7 +200,7 @@ class http_server::loop {
     }
   }
 
-  /// What an open connection does, those first that are dropped first.
+  /// State of an open connection, in the order in which they are dropped.
   enum class stage : std::uint8_t { lingers, asks, takes_answer };
   struct open_connection {
     beast::tcp_stream stream;
