@@ -1,7 +1,6 @@
 // Shards on devices: gathers and reductions run on streams of their own.
 #include <catch2/catch_test_macros.hpp>
 
-#include <atomic>
 #include <mutex>
 #include <set>
 
@@ -57,34 +56,33 @@ TEST_CASE("a disturbed device trains the same bits in shards") {
 
 TEST_CASE("each event between computing and the collectives of shards counts") {
   const auto& what = cases.front();
-  const int first_of_collectives =
-    streams_of_rank * what.ranks * what.data_parallel;
+  // Reducers make their streams in any order, so an event is known by the kinds
+  // of its streams: one of a rank's streams, or the stream of a collective.
+  const auto kind = [&](int stream) {
+    const bool of_rank =
+      stream < streams_of_rank * what.ranks * what.data_parallel;
+    return of_rank ? stream % streams_of_rank : streams_of_rank;
+  };
   std::mutex guard;
   std::set<stream_pair> waits;
   train_without(what, std::make_shared<faked_accelerator>(),
                 [&](int of, int by) {
                   const std::scoped_lock lock(guard);
-                  if (std::max(of, by) >= first_of_collectives)
-                    waits.emplace(of, by);
+                  if (std::max(kind(of), kind(by)) == streams_of_rank)
+                    waits.emplace(kind(of), kind(by));
                   return false;
                 });
-  CHECK(waits.size() >= 4);
+  CHECK(waits.size() >= 2);
   for (const auto& left_out : waits) {
     CAPTURE(left_out.first, left_out.second);
-    // Reducers make their streams in any order: until one is so numbered, and
-    // until the host has not waited meanwhile for the same, for another rank.
+    // Once more as long as the host has waited meanwhile for the same.
     bool found = false;
     for (int i = 0; i < 100 && !found; ++i) {
       const auto device = std::make_shared<faked_accelerator>();
-      std::atomic<bool> met = false;
       train_without(what, device, [&](int of, int by) {
-        const bool same = stream_pair{of, by} == left_out;
-        met = met || same;
-        return same;
+        return stream_pair{kind(of), kind(by)} == left_out;
       });
       found = !device->races().empty();
-      if (!met)
-        CHECK_FALSE(found);
     }
     CHECK(found);
   }
