@@ -213,8 +213,10 @@ struct stage_powers {
   std::int32_t stage = 0;
   std::vector<double> powers;  // of each parameter's gradient, for the norm
   std::int32_t shard = 0;      // of the gradients, whose powers these are
+  /// The last parameter whose gradient is not finite; empty: all are.
+  std::string not_finite = {};
 };
-TROUPE_FIELDS(stage_powers, serial, stage, powers, shard)
+TROUPE_FIELDS(stage_powers, serial, stage, powers, shard, not_finite)
 
 // ---- stage -> rank -> coordinator
 struct stage_done {

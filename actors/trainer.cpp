@@ -42,7 +42,14 @@ step_report trainer::step(const source_pointer& source, bool skip_update) {
   impl_->saves |= report.saves;
   impl_->position +=
     std::int64_t{impl_->options.data_parallel} * impl_->training->microbatches;
-  impl_->scale.update(std::isfinite(report.summary.gradient_norm));
+  const auto& done = report.summary;
+  auto& scale = impl_->scale;
+  scale.note(std::isfinite(done.gradient_norm), done.updated);
+  if (scale.skipped_in_vain() > 0)
+    fail_in_vain(scale, {.step = done.source.step,
+                         .loss = done.losses.front().value,
+                         .gradient = done.not_finite,
+                         .parameter = not_finite()});
   return report;
 }
 

@@ -5,10 +5,12 @@
 namespace troupe {
 
 run_progress trainer::progress() const {
+  const auto& scale = impl_->scale.progress();
   return {.step = impl_->step,
           .microbatches = impl_->position,
-          .loss_scale = impl_->scale.value(),
-          .good_steps = impl_->scale.good_steps()};
+          .loss_scale = scale.value,
+          .good_steps = scale.good_steps,
+          .skipped = scale.skipped};
 }
 
 bool trainer::keeps_last_step(std::chrono::milliseconds longest) const {
@@ -72,7 +74,8 @@ void trainer::restore(const stored_checkpoint& from) {
   const auto& progress = from.about().progress;
   impl_->step = progress.step;
   impl_->position = progress.microbatches;
-  impl_->scale.restore(progress.loss_scale, progress.good_steps);
+  impl_->scale.restore(
+    {progress.loss_scale, progress.good_steps, progress.skipped});
   require_equal_replicas(impl_->options.job.get(), impl_->held());
 }
 

@@ -267,7 +267,8 @@ step_settings trainer::impl::next_settings() const {
   step_settings settings;
   settings.step = step + 1;
   settings.learning_rate = options.numerics.learning_rate.at(
-    settings.step, base_learning_rate(options.numerics.optimizer));
+    scale.next_update(settings.step),
+    base_learning_rate(options.numerics.optimizer));
   settings.loss_scale = scale.value();
   settings.first_microbatch = position;
   return settings;

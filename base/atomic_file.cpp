@@ -187,9 +187,10 @@ void require_writable(const std::string& path) {
     return;
   }
   std::error_code trouble;
-  if (::access(path.c_str(), W_OK) != 0
-      || std::filesystem::is_directory(path, trouble))
-    troupe::fail(error_code::io, "{}: can't be written", path);
+  if (std::filesystem::is_directory(path, trouble))
+    fail_io(path, "written", std::strerror(EISDIR));
+  if (::access(path.c_str(), W_OK) != 0)
+    fail_io(path, "written", std::strerror(errno));
 }
 
 void make_folder(const std::string& path) {

@@ -27,6 +27,7 @@ TABLES = {
     "torch-two-processes": "python bench/versus_torch.py --text {text} --pairs 3 --processes 2 "
                            "--cases 'small 1f1b,medium 1f1b'",
     "transformers": "python bench/versus_transformers.py --pairs 3",
+    "half-precision": "python bench/half_precision.py --text {text}",
     "data-parallel": "python bench/versus_data_parallel.py --text {text} --pairs 3",
     "hidden-reductions": "python bench/hidden_reductions.py --text {text}",
     "overhead": BIN + "overhead --table",

@@ -85,35 +85,36 @@ bool takes_line(bool is_error) {
 
 /// A command of this program, or another program by its path.
 local_launch launch_of(const CLI::App& app, const launch_settings& settings) {
-  local_launch made;
-  made.processes = settings.processes;
-  made.last_grace = milliseconds_of(settings.grace);
-  made.environment = {fmt::format("{}={}", grace_variable, settings.grace)};
+  local_launch launch;
+  launch.processes = settings.processes;
+  launch.last_grace = milliseconds_of(settings.grace);
+  launch.environment = {fmt::format("{}={}", grace_variable, settings.grace)};
   // Once a reader is given up after a signal, no line is printed.
-  made.output = [given_up = false](std::int32_t process, std::string_view line,
-                                   bool is_error) mutable {
+  launch.output = [given_up = false](std::int32_t process,
+                                     std::string_view line,
+                                     bool is_error) mutable {
     if (!given_up)
       given_up = !print_all(is_error ? stderr : stdout,
                             fmt::format("[{}] {}\n", process, line));
   };
-  made.takes_output = takes_line;
+  launch.takes_output = takes_line;
   const auto& first = settings.command.front();
   const auto commands = app.get_subcommands(
     [&](const CLI::App* each) { return each->get_name() == first; });
   if (!commands.empty()) {
-    made.program = std::filesystem::read_symlink("/proc/self/exe").string();
-    made.arguments = settings.command;
-    made.holds_notices = first == "train";
-    return made;
+    launch.program = std::filesystem::read_symlink("/proc/self/exe").string();
+    launch.arguments = settings.command;
+    launch.holds_notices = first == "train";
+    return launch;
   }
   if (!std::filesystem::exists(first))
     fail(error_code::invalid_argument,
          "'{}' is neither a command of troupe nor the path of a program; write "
          "troupe launch --processes {} -- train ...",
          first, settings.processes);
-  made.program = first;
-  made.arguments.assign(settings.command.begin() + 1, settings.command.end());
-  return made;
+  launch.program = first;
+  launch.arguments.assign(settings.command.begin() + 1, settings.command.end());
+  return launch;
 }
 
 std::shared_ptr<signal_queue> forward_signals(signal_watch& signals) {

@@ -59,6 +59,8 @@ json line_of(const step_event& step, const step_times* times) {
     line["lr"] = step.learning_rate;
     line["loss_scale"] = step.loss_scale;
     line["updated"] = step.updated;
+    if (!step.not_finite.empty())
+      line["not_finite"] = step.not_finite;
   }
   line["seconds"] = seconds_of(step);
   line["tokens_per_second"] = json_number<json>(tokens_per_second(step));

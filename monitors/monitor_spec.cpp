@@ -79,12 +79,12 @@ monitor make_throughput(settings& given, const monitor_context& context) {
   return throughput_monitor(given.all(options), context.sink);
 }
 
-monitor make_timeline(settings& given, const monitor_context&) {
+monitor make_timeline(settings& given, const monitor_context& context) {
   const auto files = given.all<timeline_files>();
   if (files.svg.empty() && files.trace.empty())
-    throw error(error_code::invalid_argument,
-                "monitor timeline: nothing to write; give svg=FILE or "
-                "trace=FILE");
+    fail(error_code::invalid_argument,
+         "monitor timeline: nothing to write; give svg={0} or trace={0}",
+         context.folder ? "true" : "FILE");
   for (const auto& path : {files.svg, files.trace})
     if (!path.empty())
       require_writable(path);

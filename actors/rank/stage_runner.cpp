@@ -13,6 +13,7 @@
 #include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/engine/plan/values.hpp"
 #include "troupe/engine/stage/sharding/sharded_parameters.hpp"
+#include "troupe/engine/stage/update/gradient_norm.hpp"
 
 namespace troupe {
 
@@ -129,7 +130,7 @@ void stage_runner::run(run_op& request, op_launched& answer) {
     case plan_op_kind::release:
       return release(request);
     case plan_op_kind::reduce:
-      work_ = gradients();
+      work_ = setup_.work.parameters->begin_reduction();
       break;
     case plan_op_kind::sum_tied:
       work_ = sum_tied(request);
@@ -221,17 +222,6 @@ void stage_runner::copy(run_op& request, op_launched& answer) {
   answer.states.context = std::move(context);
 }
 
-collective_work stage_runner::gradients() {
-  auto& parameters = *setup_.work.parameters;
-  collective_work work{collective_kind::all_reduce, parameters.take_gradients(),
-                       parameters.parameters()};
-  if (const auto& shards = setup_.work.shards) {
-    work.kind = collective_kind::reduce_scatter;
-    work.layouts = shards->layouts();
-  }
-  return work;
-}
-
 collective_work stage_runner::sum_tied(run_op& request) {
   auto& parameters = *setup_.work.parameters;
   for (auto& reduced : take(request))
@@ -307,9 +297,15 @@ void stage_runner::tell_norm(run_op& request) {
   // Replicas and copies hold the same gradients by now: one is enough, or one
   // of each shard.
   const auto& shards = setup_.work.shards;
-  if (rank_.data_rank < (shards ? shards->place().shards : 1))
-    ports_.powers({step_->serial, setup_.stage.stage, parameters.norm_powers(),
-                   rank_.data_rank});
+  if (rank_.data_rank >= (shards ? shards->place().shards : 1))
+    return;
+  auto powers = parameters.norm_powers();
+  const auto last = last_not_finite(powers);
+  auto not_finite =
+    last < 0 ? std::string{}
+             : parameters.name_of_power(static_cast<std::size_t>(last));
+  ports_.powers({step_->serial, setup_.stage.stage, std::move(powers),
+                 rank_.data_rank, std::move(not_finite)});
 }
 
 void stage_runner::update(const std::optional<norm_known>& norm) {

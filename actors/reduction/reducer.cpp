@@ -108,9 +108,12 @@ void reducer_core::complete(collective_request& member, device_stream* stream) {
   auto& gradients = member.work.tensors;
   auto& has = has_.emplace_back();
   for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const auto& target = member.work.targets.at(i);
+    const auto type = member.work.type_of(target);
     has.push_back(gradients[i].defined());
-    if (!has.back())
-      gradients[i] = at::zeros_like(member.work.targets.at(i));
+    gradients[i] = has.back()
+                     ? gradients[i].to(type)
+                     : at::zeros_like(target, target.options().dtype(type));
   }
   if (calls_->spans_processes() && !gradients.empty())
     gradients.push_back(presence_row(has, gradients.front(), stream));

@@ -27,12 +27,16 @@ void coordinator_core::begin(step_pointer step) {
                  std::nullopt);
   norm_ = 0;
   finite_ = true;
+  not_finite_.clear();
   reports_.assign(static_cast<std::size_t>(setup_.data_ranks * setup_.ranks),
                   std::nullopt);
   reported_ = 0;
 }
 
 std::optional<norm_known> coordinator_core::on(stage_powers message) {
+  if (!message.not_finite.empty())
+    not_finite_[{message.stage, last_not_finite(message.powers)}] =
+      std::move(message.not_finite);
   powers_.at(static_cast<std::size_t>(
     message.stage * setup_.shards + message.shard)) = std::move(message.powers);
   if (!std::ranges::all_of(powers_, [](const auto& s) { return !!s; }))
@@ -81,6 +85,8 @@ step_event coordinator_core::summary() const {
   const auto& settings = step_->settings;
   event.source = source();
   event.gradient_norm = norm_;
+  if (!not_finite_.empty())
+    event.not_finite = not_finite_.rbegin()->second;
   event.learning_rate = settings.learning_rate;
   event.loss_scale = settings.loss_scale;
   event.updated = settings.training() && !settings.skip_update

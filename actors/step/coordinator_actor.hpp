@@ -2,9 +2,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "troupe/actors/execution_options.hpp"
@@ -58,6 +60,8 @@ class coordinator_core {
     powers_;  // by stage, then shard
   double norm_ = 0;
   bool finite_ = true;
+  /// Parameters whose gradient is not finite, by stage and place in it.
+  std::map<std::pair<std::int32_t, std::ptrdiff_t>, std::string> not_finite_;
   std::vector<std::optional<rank_done>> reports_;
   std::size_t reported_ = 0;
 };

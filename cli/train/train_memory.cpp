@@ -15,7 +15,8 @@ held_parameters held_parameters_of(const train_options& o,
                                    const built_model& model) {
   held_parameters held{
     .all = model.parameters,
-    .dtype = dtype_of(o.optimisation.dtype).value_or(at::kFloat)};
+    .dtype = dtype_of(o.optimisation.dtype).value_or(at::kFloat),
+    .widens_gradients = o.optimisation.accumulate_dtype == "fp32"};
   // How many parameters a group freezes is known only once they are made.
   const bool freezes = std::ranges::any_of(groups_for(o.optimisation.optimizer),
                                            &parameter_group::frozen);
@@ -33,15 +34,18 @@ held_parameters held_parameters_of(const train_options& o,
 double least_bytes(const held_parameters& held) {
   const auto size = static_cast<double>(c10::elementSize(held.dtype));
   const auto master = held.dtype == at::kFloat ? 0.0 : 4.0;
+  const auto gradient = held.widens_gradients ? 4.0 : size;
   return held.replicas
-         * (held.all * size + held.trained * (held.gradients * size + master));
+         * (held.all * size
+            + held.trained * (held.gradients * gradient + master));
 }
 
 std::string ways_to_need_less(const train_options& o,
                               const held_parameters& held,
                               model_source source) {
   std::vector<std::string> ways;
-  if (held.dtype == at::kFloat && held.trained < held.all
+  // Of a trained parameter, bf16 keeps 10 bytes and fp32 8.
+  if (held.dtype == at::kFloat && 2 * held.trained < held.all
       && source != model_source::file)
     ways.emplace_back("--dtype bf16");
   ways.emplace_back("a smaller model");

@@ -15,8 +15,9 @@ struct held_parameters {
   double all = 0;
   double trained = 0;  // of these
   at::ScalarType dtype = at::kFloat;
-  double replicas = 1;   // of everything; shards of all make up one
-  double gradients = 1;  // lists of them in a replica
+  bool widens_gradients = true;  // to fp32
+  double replicas = 1;           // of everything; shards of all make up one
+  double gradients = 1;          // lists of them in a replica
 };
 
 /// Of a run's model; a run of no steps trains none.

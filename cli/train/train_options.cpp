@@ -8,6 +8,7 @@
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/signals.hpp"
+#include "troupe/cli/train/optimisation_flags.hpp"
 #include "troupe/monitors/monitor_spec.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"
 #include "troupe/schedules/builtin.hpp"
@@ -209,46 +210,6 @@ void add_order_flags(CLI::App& app, order_options& o) {
             "take 1.5 times as long");
   add_value(app, "--slow-from STEP", o.slow_from,
             "first step that --slow applies to", whole_number(1));
-}
-
-void add_optimisation_flags(CLI::App& app, train_options& o) {
-  app.option_defaults()->group("Optimisation");
-  add_value(app, "--steps", o.steps, "optimizer updates", whole_number(0));
-  add_optimizer_flags(app, o.optimisation.optimizer);
-  add_value(app, "--warmup", o.numerics.learning_rate.warmup_steps,
-            "steps of linear warm-up", whole_number(0));
-  add_value(app, "--decay", o.optimisation.decay, "of the learning rate",
-            CLI::IsMember({"constant", "cosine", "linear"}));
-  add_value(app, "--final-lr", o.numerics.learning_rate.final_fraction,
-            "learning rate at the end of the decay, as a fraction of --lr",
-            number(0, 1));
-  add_value(app, "--clip", o.numerics.clip,
-            "largest gradient norm; 0: no clipping", number(0));
-  add_value(app, "--clip-norm-type P", o.optimisation.clip_norm_type,
-            "p of the gradient p-norm that is clipped and reported: 1, 2, 3, "
-            "or inf (the largest value)",
-            CLI::IsMember({"1", "2", "3", "inf"}));
-  add_value(app, "--autocast", o.optimisation.autocast,
-            "autocast to bf16 or fp16 where it is faster; parameters stay fp32",
-            CLI::IsMember({"none", "bf16", "fp16"}));
-  add_value(app, "--dtype", o.optimisation.dtype,
-            "dtype of parameters, activations and gradients; with bf16 and "
-            "fp16 the optimizer updates fp32 master weights",
-            CLI::IsMember({"fp32", "bf16", "fp16"}));
-  app.add_flag("--offload-optimizer", o.numerics.offload_optimizer,
-               "keep optimizer state in host memory and update there, to save "
-               "device memory");
-  add_value(app, "--buffer-dtype", o.optimisation.buffer_dtype,
-            "dtype of the model's buffers; same: that of the parameters",
-            CLI::IsMember({"same", "fp32", "bf16", "fp16"}));
-  add_value(app, "--loss-scale", o.numerics.loss_scale.initial,
-            "initial loss scale", number_above(0));
-  app.add_flag("--dynamic-loss-scale", o.numerics.loss_scale.dynamic,
-               "halve the scale and skip the update on an overflow");
-  add_value(app, "--seed", o.data.batches.seed,
-            "seed of weights, data order and sampling", whole_number(0));
-  app.add_flag("--halt-on-nan", o.numerics.halt_on_nan,
-               "stop with an error when the loss is not finite");
 }
 
 void add_output_flags(CLI::App& app, output_options& o) {

@@ -60,6 +60,7 @@ struct optimisation_options {
   std::string autocast = "none";
   std::string dtype = "fp32";
   std::string buffer_dtype = "same";
+  std::string accumulate_dtype = "fp32";
   std::string weight_split = "automatic";
 };
 

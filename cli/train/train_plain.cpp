@@ -69,9 +69,8 @@ step_event one_step(plain_loop& loop, const train_setup& setup,
   event.source.step = step;
   event.losses = {{"loss", result.loss, 1}};
   event.gradient_norm = result.gradient_norm;
-  const auto& run = setup.trainer.numerics;
-  event.learning_rate =
-    run.learning_rate.at(step, base_learning_rate(run.optimizer));
+  event.not_finite = result.not_finite;
+  event.learning_rate = result.learning_rate;
   event.loss_scale = scale;
   event.updated = result.updated;
   event.tokens = result.tokens;
@@ -142,11 +141,13 @@ class plain_run {
   }
   /// Saves if a checkpoint is due, or `now`.
   void save(bool now) {
+    const auto& scale = loop_.scale().progress();
     saver_->after_step(
       {.step = loop_.steps(),
        .microbatches = position_,
-       .loss_scale = loop_.scale().value(),
-       .good_steps = loop_.scale().good_steps()},
+       .loss_scale = scale.value,
+       .good_steps = scale.good_steps,
+       .skipped = scale.skipped},
       [this] {
         return checkpoint_saver::snapshot{
           {0, host_copies(without_aliases(loop_.state_dict(), loop_.aliases()),
@@ -165,7 +166,8 @@ class plain_run {
     loop_.load_state(stored_state(from, loop_.state(), loop_.aliases(),
                                   setup_.trainer.numerics.dtypes));
     const auto& progress = from.about().progress;
-    loop_.go_on_from(progress.step, progress.loss_scale, progress.good_steps);
+    loop_.go_on_from(progress.step, {progress.loss_scale, progress.good_steps,
+                                     progress.skipped});
     position_ = position_after(from.about(), setup_);
   }
 

@@ -13,6 +13,7 @@
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/generate/stored_model.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
+#include "troupe/cli/train/optimisation_flags.hpp"
 #include "troupe/cli/train/train_memory.hpp"
 #include "troupe/cli/train/train_output.hpp"
 #include "troupe/engine/data/token_file.hpp"
@@ -113,6 +114,10 @@ void warn_of_idle_flags(const train_options& o) {
          {parts.reduce_dtype != usual.partition.reduce_dtype,
           o.optimisation.dtype != "fp32", "--reduce-dtype",
           "--dtype bf16 or fp16"},
+         {o.optimisation.accumulate_dtype
+            != usual.optimisation.accumulate_dtype,
+          o.optimisation.dtype != "fp32", "--accumulate-dtype",
+          "--dtype bf16 or fp16"},
          {sharding.multiple != usual.partition.sharding.multiple, shards,
           "--shard-multiple", "--shard gradients, all or hybrid"},
          {sharding.group != 0, shards, "--shard-group",
@@ -137,13 +142,6 @@ void warn_of_idle_flags(const train_options& o) {
 
 /// Warns of flags that do what is hardly meant.
 void warn_of_odd_flags(const train_options& o) {
-  const bool fp16 =
-    o.optimisation.dtype == "fp16" || o.optimisation.autocast == "fp16";
-  if (fp16 && !o.numerics.loss_scale.dynamic
-      && o.numerics.loss_scale.initial == 1)
-    spdlog::warn(
-      "small gradients underflow to 0 in fp16; use --dynamic-loss-scale, or a "
-      "--loss-scale");
   if (o.partition.offload.given() && o.devices.device == "cpu")
     spdlog::warn(
       "--offload-activations saves no memory on a CPU, where host and device "
@@ -305,7 +303,7 @@ train_setup make_setup(const train_options& o) {
   warn_of_odd_flags(o);
   warn_of_bytes(o);
   run.sharding = sharding_of(o);
-  run.numerics = numerics_for(o, setup.model);
+  run.numerics = numerics_for(o, setup.model, run.schedule);
   set_order(run.execution, o.order, run.schedule.ranks());
   require_searchable(o, run);
   run.cuda_graphs = o.devices.cuda_graphs;
@@ -313,55 +311,6 @@ train_setup make_setup(const train_options& o) {
     run.execution.loading.prefetch = 0;
   add_data(setup, o.data);
   return setup;
-}
-
-namespace {
-
-gradient_division division_of(const partition_options& o) {
-  gradient_division made;
-  if (o.division == "balanced")
-    made = balanced_division(o.data_parallel);
-  else if (o.division != "mean") {
-    const auto comma = o.division.find(',');
-    const auto before = parse_number<double>(o.division.substr(0, comma));
-    const auto after = comma == std::string::npos
-                         ? std::nullopt
-                         : parse_number<double>(o.division.substr(comma + 1));
-    if (!before || !after || *after == 0)
-      fail(error_code::invalid_argument,
-           "--divide-gradients {}: use mean, balanced or two factors, such as "
-           "2,4",
-           printable(o.division));
-    made = {.before = *before, .after = *after};
-  }
-  made.in_fp32 = o.reduce_dtype == "fp32";
-  return made;
-}
-
-}  // namespace
-
-numerics numerics_for(const train_options& o, const built_model& model) {
-  using shape = learning_rate_schedule::shape;
-  const auto& words = o.optimisation;
-  auto made = o.numerics;
-  made.loss = model.loss;
-  made.optimizer = optimizer_for(words.optimizer);
-  made.parameters = groups_for(words.optimizer);
-  made.learning_rate.decay = words.decay == "cosine"   ? shape::cosine
-                             : words.decay == "linear" ? shape::linear
-                                                       : shape::constant;
-  made.learning_rate.total_steps = o.steps;
-  made.norm_type = words.clip_norm_type == "inf" ? norm_type::infinity
-                   : words.clip_norm_type == "1" ? norm_type::one
-                   : words.clip_norm_type == "3" ? norm_type::three
-                                                 : norm_type::two;
-  made.division = division_of(o.partition);
-  made.autocast = dtype_of(words.autocast);
-  made.dtypes = {dtype_of(words.dtype), dtype_of(words.buffer_dtype)};
-  made.weight_split = words.weight_split == "layers"  ? weight_split::layers
-                      : words.weight_split == "graph" ? weight_split::graph
-                                                      : weight_split::automatic;
-  return made;
 }
 
 }  // namespace troupe::cli

@@ -85,10 +85,6 @@ inline std::chrono::milliseconds step_time_after_signal(
 void train_plain(const train_options& options, const train_setup& setup,
                  signal_watch& signals);
 
-/// How steps compute, as the flags say, with the model's loss. Throws
-/// `invalid_argument` naming a flag.
-numerics numerics_for(const train_options& options, const built_model& model);
-
 /// Opens the texts, and makes the sources of training and validation, and what
 /// checkpoints hold of them. Throws `io`, `invalid_data` and
 /// `invalid_argument`.

@@ -91,6 +91,7 @@ std::string to_json(const manifest& what) {
             {"microbatches", what.progress.microbatches},
             {"loss_scale", what.progress.loss_scale},
             {"good_steps", what.progress.good_steps},
+            {"skipped", what.progress.skipped},
             {"settings", json(what.settings)},
             {"model", json(what.model)},
             {"aliases", json(what.aliases)},
@@ -130,6 +131,7 @@ manifest parse_manifest(std::string_view text, const std::string& source) {
   fields.read("aliases", made.aliases);
   fields.read(digest_name, digest);
   fields.require_all();
+  fields.read("skipped", made.progress.skipped, 0, largest_number);
   made.files = files_of(parsed, source);
   if (digest != digest_of(parsed))
     refuse_checkpoint(source,

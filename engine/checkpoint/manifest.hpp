@@ -17,6 +17,7 @@ struct run_progress {
   std::int64_t microbatches = 0;  // taken so far by all replicas
   double loss_scale = 1;
   std::int64_t good_steps = 0;  // since the loss scale last changed
+  std::int64_t skipped = 0;     // updates, since the run began
 
   friend bool operator==(const run_progress&, const run_progress&) = default;
 };

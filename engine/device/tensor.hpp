@@ -38,6 +38,12 @@ bool is_finite(const at::Tensor& tensor);
 /// The name of the first tensor that is not finite; empty: all are.
 std::string first_not_finite(const parameter_list& tensors);
 
+/// The dtype in which values of a dtype are added up: fp32 for those of 16
+/// bits.
+inline at::ScalarType widened(at::ScalarType type) {
+  return at::isReducedFloatingType(type) ? at::kFloat : type;
+}
+
 /// A hash of a tensor's bytes: equal values give equal hashes.
 std::uint64_t content_hash(const at::Tensor& tensor);
 

@@ -192,6 +192,9 @@ struct step_event {
   std::vector<named_value> losses{};   // the optimised one first
   std::vector<named_value> metrics{};  // the model's own
   double gradient_norm = 0;            // before clipping; training only
+  /// The parameter closest to the loss whose gradient is not finite; empty:
+  /// all are, or no norm was computed.
+  std::string not_finite{};
   double learning_rate = 0;
   double loss_scale = 1;
   bool updated = false;  // false: skip_step, evaluation, or an overflow
@@ -211,9 +214,9 @@ struct step_event {
     return wants.steps && wants.covers_step(source.step);
   }
 };
-TROUPE_FIELDS(step_event, source, losses, metrics, gradient_norm, learning_rate,
-              loss_scale, updated, tokens, begin, end, resident_bytes, observed,
-              observe_seconds, monitor_seconds)
+TROUPE_FIELDS(step_event, source, losses, metrics, gradient_norm, not_finite,
+              learning_rate, loss_scale, updated, tokens, begin, end,
+              resident_bytes, observed, observe_seconds, monitor_seconds)
 
 /// A microbatch took longer to load than the warning threshold.
 struct slow_load_event {

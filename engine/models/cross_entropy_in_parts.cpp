@@ -105,13 +105,14 @@ struct parted_loss : torch::autograd::Function<parted_loss> {
         if (parameters[i].requires_grad())
           add_matrix_product(of_weights[i], of_logits.t(),
                              x.narrow(0, p.first, p.count),
-                             parameters[i].scalar_type());
+                             widened(parameters[i].scalar_type()));
       }
     });
     add_weight_gradients(*context, [parameters, of_weights] {
       for (std::size_t i = 0; i < parameters.size(); ++i)
         if (parameters[i].requires_grad())
-          accumulate_gradient(parameters[i], of_weights[i]);
+          accumulate_gradient(parameters[i],
+                              of_weights[i].to(parameters[i].scalar_type()));
     });
     before.resize(2 * factors.size() + 2);  // none of weights and the others
     return before;

@@ -60,6 +60,14 @@ struct collective_work {
   row_layouts layouts = {};
   /// Of a sum: by tie, then in model order.
   std::vector<tied_gradient> tied = {};
+  /// Of a reduction: members give the gradients of 16-bit parameters in fp32,
+  /// not in the parameters' dtype.
+  bool in_fp32 = false;
+
+  /// The dtype in which members give the gradient of a target.
+  at::ScalarType type_of(const at::Tensor& target) const {
+    return in_fp32 ? widened(target.scalar_type()) : target.scalar_type();
+  }
 };
 
 }  // namespace troupe

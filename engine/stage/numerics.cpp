@@ -53,11 +53,17 @@ void require_legal(const numerics& options) {
     fail(error_code::invalid_argument,
          "clip is {}; use 0 (no clipping) or a largest gradient norm",
          options.clip);
-  if (!(options.loss_scale.initial > 0
-        && options.loss_scale.initial <= largest_loss_scale))
+  const auto& scale = options.loss_scale;
+  for (const auto value : {scale.first(), scale.smallest})
+    if (!(value > 0 && value <= largest_loss_scale))
+      fail(error_code::invalid_argument,
+           "the loss scale is {}; use a number above 0, and at most {:.4g}",
+           value, largest_loss_scale);
+  if (scale.growth_interval < 1 || scale.most_skipped < 0)
     fail(error_code::invalid_argument,
-         "the loss scale is {}; use a number above 0, and at most {:.4g}",
-         options.loss_scale.initial, largest_loss_scale);
+         "the loss scale grows after {} steps, and {} skipped updates are too "
+         "many; use 1 or more, and 0 or more",
+         scale.growth_interval, scale.most_skipped);
 }
 
 }  // namespace troupe

@@ -55,6 +55,10 @@ struct numerics {
   bool offload_optimizer = false;
   learning_rate_schedule learning_rate{};
   loss_scale_options loss_scale{};
+  /// Gradients of 16-bit parameters are kept, and those of further microbatches
+  /// added, in fp32, as Megatron-LM and DeepSpeed do; else in the parameters'
+  /// dtype, in which sums of many microbatches stop growing.
+  bool accumulate_in_fp32 = true;
   gradient_division division{};  // of the gradients of replicas
   double clip = 0;               // largest gradient norm; 0: no clipping
   troupe::norm_type norm_type = troupe::norm_type::two;  // of the gradients
@@ -70,6 +74,11 @@ struct numerics {
   bool recompute = false;
   troupe::weight_split weight_split = weight_split::automatic;
   bool halt_on_nan = false;  // a loss that is not finite fails a stage's step
+
+  /// Whether replicas give their gradients in fp32.
+  bool reduces_in_fp32() const {
+    return accumulate_in_fp32 && division.in_fp32;
+  }
 
   /// Whether updates wait for the gradient norm of all stages.
   bool needs_norm() const { return clip > 0 || loss_scale.dynamic; }

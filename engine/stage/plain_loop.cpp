@@ -83,7 +83,7 @@ plain_loop::plain_loop(const model& layers, plain_options options)
   values_ = values_of(own);
   ties_ = trained_ties(std::move(ties_), options_.numerics.parameters);
   tied_ = tied_among(ties_, own);
-  counted_ = counted_of(values_, tied_);
+  counted_ = counted_of(own, tied_);
   optimizer_ = std::make_unique<optimizer>(
     options_.numerics.optimizer, own, options_.numerics.parameters,
     options_.numerics.offload_optimizer ? options_.device : nullptr);
@@ -152,8 +152,13 @@ void plain_loop::accumulate(const microbatch_data& data) {
     }
     return roots;
   };
+  const auto run = [&](backward_roots roots) {
+    roots.run();
+    if (options_.numerics.accumulate_in_fp32)
+      widen_gradients(values_);
+  };
   if (options_.slices == 1)
-    return roots_of(data).run();
+    return run(roots_of(data));
   std::vector<std::pair<slice_pass, backward_roots>> passes;
   slice_carry_pointer carry;
   for (std::int32_t slice = 0; slice < options_.slices; ++slice) {
@@ -169,7 +174,7 @@ void plain_loop::accumulate(const microbatch_data& data) {
   for (; !passes.empty(); passes.pop_back()) {
     auto& [pass, roots] = passes.back();
     pass.add_roots(roots, later.get());
-    roots.run();
+    run(std::move(roots));
     tensor_list gradients;
     for (const auto& leaf : pass.leaves())
       gradients.push_back(std::move(leaf.mutable_grad()));
@@ -194,9 +199,13 @@ void plain_loop::average(std::vector<tensor_list> members) {
   const at::NoGradGuard no_grad;
   const gradient_mean mean(options_.data_parallel, options_.numerics.division);
   for (std::size_t i = 0; i < values_.size(); ++i) {
+    const auto own = values_[i].scalar_type();
+    const auto type = options_.numerics.reduces_in_fp32() ? widened(own) : own;
     tensor_list gradients;
-    for (const auto& member : members)
-      gradients.push_back(member[i]);
+    for (auto& member : members)
+      gradients.push_back(members.size() > 1 && member[i].defined()
+                            ? member[i].to(type)
+                            : member[i]);
     values_[i].mutable_grad() = mean.of(gradients);
   }
 }
@@ -231,8 +240,13 @@ plain_loop::result plain_loop::step(const data_function& load) {
     throw;
   }
   versions_.clear();
-  scale_.update(std::isfinite(outcome.gradient_norm));
+  scale_.note(std::isfinite(outcome.gradient_norm), outcome.updated);
   outcome.loss = take_losses();
+  if (scale_.skipped_in_vain() > 0)
+    fail_in_vain(scale_, {.step = step_,
+                          .loss = outcome.loss,
+                          .gradient = outcome.not_finite,
+                          .parameter = first_not_finite(parameters())});
   return outcome;
 }
 
@@ -258,16 +272,19 @@ void plain_loop::update(result& outcome) {
   if (!versions_.empty())
     set_values(values_, versions_.back());
   const auto type = options_.numerics.norm_type;
-  outcome.gradient_norm =
-    norm_of(gradient_powers(counted_, type, options_.device.get()), type)
-    / scale_.value();
+  const auto powers =
+    gradient_powers(values_of(counted_), type, options_.device.get());
+  outcome.gradient_norm = norm_of(powers, type) / scale_.value();
+  if (const auto last = last_not_finite(powers); last >= 0)
+    outcome.not_finite = counted_.at(static_cast<std::size_t>(last)).first;
+  outcome.learning_rate = options_.numerics.learning_rate.at(
+    scale_.next_update(step_), base_learning_rate(options_.numerics.optimizer));
   outcome.updated = !scale_.dynamic() || std::isfinite(outcome.gradient_norm);
   if (outcome.updated) {
     scale_gradients(values_,
                     clip_factor(outcome.gradient_norm, options_.numerics.clip)
                       / scale_.value());
-    optimizer_->step(options_.numerics.learning_rate.at(
-      step_, base_learning_rate(options_.numerics.optimizer)));
+    optimizer_->step(outcome.learning_rate);
   }
   if (!versions_.empty())
     versions_.push_back(copies_of(values_));

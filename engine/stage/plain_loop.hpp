@@ -63,6 +63,9 @@ class plain_loop {
     /// losses the sum of their means.
     double loss = 0;
     double gradient_norm = 0;
+    /// The parameter closest to the loss whose gradient is not finite.
+    std::string not_finite = {};
+    double learning_rate = 0;
     bool updated = true;
     std::int64_t tokens = 0;
   };
@@ -94,10 +97,9 @@ class plain_loop {
   /// Steps made, and the loss scale after them: for checkpoints.
   std::int64_t steps() const { return step_; }
   const troupe::loss_scale& scale() const { return scale_; }
-  void go_on_from(std::int64_t step, double loss_scale,
-                  std::int64_t good_steps) {
+  void go_on_from(std::int64_t step, const loss_scale_progress& scale) {
     step_ = step;
-    scale_.restore(loss_scale, good_steps);
+    scale_.restore(scale);
   }
   /// The model's outputs, without gradients, in host memory.
   tensor_list infer(const tensor_list& inputs);
@@ -125,8 +127,8 @@ class plain_loop {
   std::shared_ptr<layer_sequence> module_;
   parameter_ties ties_;  // those that are trained
   alias_names aliases_;
-  tensor_list values_;   // of the parameters that are trained
-  tensor_list counted_;  // ... in the norm
+  tensor_list values_;      // of the parameters that are trained
+  parameter_list counted_;  // ... in the norm
   std::vector<tied_gradient> tied_;
   std::unique_ptr<optimizer> optimizer_;
   troupe::loss_scale scale_;

@@ -16,6 +16,12 @@ void stage_state::reload(rank_device*) {
     "an activation is to be reloaded, but its forward was not prepared for it");
 }
 
+collective_work stage_parameters::begin_reduction() {
+  return {.kind = collective_kind::all_reduce,
+          .tensors = take_gradients(),
+          .targets = parameters()};
+}
+
 collective_work stage_parameters::begin_tied_sum() {
   fail(error_code::internal, "the stage holds no tied parameters");
 }

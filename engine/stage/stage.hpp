@@ -156,12 +156,17 @@ class stage_parameters {
   virtual tensor_list take_gradients() = 0;
   /// Moves them back, reduced or not, as `put_gradients` (gradient_lists.hpp).
   virtual void put_gradients(tensor_list gradients) = 0;
+  /// Moves them out for their reduction over replicas and copies;
+  /// `put_gradients` takes the result.
+  virtual collective_work begin_reduction();
   /// Moves them out for the sum of those that are tied, after their reduction;
   /// `put_gradients` takes the result. Throws `internal` if none are.
   virtual collective_work begin_tied_sum();
 
   /// The powers of gradient_norm.hpp, for the norm of all stages.
   virtual std::vector<double> norm_powers() = 0;
+  /// The parameter whose power is at this place.
+  virtual std::string name_of_power(std::size_t place) const = 0;
   /// Publishes parameters and reduced gradients, if monitors want them.
   virtual void show() {}
   /// Multiplies the gradients by `factor`, then updates the parameters.

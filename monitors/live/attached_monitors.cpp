@@ -49,8 +49,8 @@ attached_monitors::attached_monitors(job_operations operations,
 request_reply attached_monitors::answer(const requesting_client& who,
                                         const json& request) {
   auto tidy = take_where([](const entry& each) { return each.ended->load(); });
-  request_reply made;
-  made.answer = answer_of([&]() -> json {
+  request_reply reply;
+  reply.answer = answer_of([&]() -> json {
     const auto wanted = field<std::string>(request, "do");
     if (wanted == "attach")
       return attach(who, request);
@@ -63,9 +63,9 @@ request_reply attached_monitors::answer(const requesting_client& who,
     if (wanted == "plan")
       return plan();
     if (wanted == "detach")
-      made = detach(who, request);
+      reply = detach(who, request);
     else if (wanted == "replan")
-      made = replan(who, request);
+      reply = replan(who, request);
     else
       fail(error_code::invalid_argument,
            "unknown request '{}'; known requests are attach, detach, list, "
@@ -73,8 +73,8 @@ request_reply attached_monitors::answer(const requesting_client& who,
            printable(wanted));
     return {};
   });
-  made.tidy = std::move(tidy);
-  return made;
+  reply.tidy = std::move(tidy);
+  return reply;
 }
 
 request_reply attached_monitors::detach(const requesting_client& who,
@@ -88,14 +88,14 @@ request_reply attached_monitors::detach(const requesting_client& who,
     require_right(who.right, access_right::control,
                   "to detach another client's monitor");
   const auto found = entries_.extract(known);
-  request_reply made;
-  made.slow = [operations = operations_, as = found.mapped().attached_as] {
+  request_reply reply;
+  reply.slow = [operations = operations_, as = found.mapped().attached_as] {
     return answer_of([&] {
       operations->detach(as);
       return json::object();
     });
   };
-  return made;
+  return reply;
 }
 
 /// A search may take its time.
@@ -113,12 +113,12 @@ request_reply attached_monitors::replan(const requesting_client& who,
   const std::shared_ptr<void> counted(nullptr,
                                       [count = replans_](void*) { --*count; });
   ++*replans_;
-  request_reply made;
-  made.searches = true;
-  made.slow = [operations = operations_, request, counted] {
+  request_reply reply;
+  reply.searches = true;
+  reply.slow = [operations = operations_, request, counted] {
     return answer_of([&] { return operations->replan(request); });
   };
-  return made;
+  return reply;
 }
 
 json attached_monitors::attach(const requesting_client& who,
@@ -171,21 +171,21 @@ json attached_monitors::watch(const requesting_client& who,
 }
 
 json attached_monitors::add(
-  const requesting_client& who, entry made,
+  const requesting_client& who, entry added,
   const std::function<monitor(const monitor_client&)>& make) {
-  require_room(made.client);
+  require_room(added.client);
   const monitor_client to{++next_, who.outbox, log_};
-  made.ended = std::make_shared<std::atomic<bool>>(false);
+  added.ended = std::make_shared<std::atomic<bool>>(false);
   const bool may_stop = includes(who.right, access_right::control);
-  auto told = told_monitor(to, make(to), made.ended, may_stop);
+  auto told = told_monitor(to, make(to), added.ended, may_stop);
   if (!may_stop)
     told.limits.held_bytes = std::min(told.limits.held_bytes, held_by_watchers);
   // It writes by the folder's descriptor, also once the endpoint is gone.
   told.finish = [folder = folder_, finish = std::move(told.finish)] {
     finish();
   };
-  made.attached_as = operations_->attach(std::move(told));
-  entries_.emplace(to.id, std::move(made));
+  added.attached_as = operations_->attach(std::move(told));
+  entries_.emplace(to.id, std::move(added));
   return {{"id", to.id}};
 }
 

@@ -98,7 +98,7 @@ class attached_monitors {
   nlohmann::json watch(const requesting_client& who,
                        const nlohmann::json& request);
   /// Attaches what `make` makes, and answers with its id.
-  nlohmann::json add(const requesting_client& who, entry made,
+  nlohmann::json add(const requesting_client& who, entry added,
                      const std::function<monitor(const monitor_client&)>& make);
   /// A new folder's name in the folder.
   std::string folder_for(const requesting_client& who, std::int64_t id,

@@ -102,6 +102,7 @@ numerics numerics_for(const small_case& what) {
   made.autocast = what.autocast;
   made.dtypes = what.dtypes;
   made.division = what.division;
+  made.accumulate_in_fp32 = what.accumulate_in_fp32;
   made.offload_optimizer = what.offload_optimizer;
   made.weight_split = what.weight_split;
   return made;

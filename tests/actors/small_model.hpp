@@ -40,6 +40,7 @@ struct small_case {
   std::optional<at::ScalarType> autocast = {};
   parameter_dtypes dtypes = {};
   gradient_division division = {};
+  bool accumulate_in_fp32 = true;
   lane_order order = lane_order::strict;
   bool overlaps = true;  // reductions with compute ops
   troupe::weight_split weight_split = troupe::weight_split::automatic;

@@ -55,8 +55,8 @@ TEST_CASE("a resumed run trains the bytes of one that was not interrupted") {
         "'tok.*:frozen'",
         "--ranks 2 --microbatches 4 --optimizer lion --schedule dualpipe",
         "--schedule two_bw --ranks 2 --microbatches 8 --breadth 4",
-        "--ranks 2 --microbatches 4 --plain --dynamic-loss-scale "
-        "--loss-scale 1024"}) {
+        "--ranks 2 --dtype fp16 --dynamic-loss-scale --loss-scale 1e7 "
+        "--warmup 6 --plain"}) {
     CAPTURE(flags);
     const temporary_folder saved;
     const auto whole = here.trained(flags + " --steps 7");

@@ -12,13 +12,14 @@ TEST_CASE("bytes of parameters depend on their dtype and on what is trained") {
   };
   for (const auto& [held, bytes] : {
          row{{100, 100, at::kFloat}, 800},
-         {{100, 100, at::kFloat, 3}, 2400},
-         {{100, 100, at::kFloat, 1, 3}, 1600},
-         {{100, 100, at::kBFloat16, 2, 3}, 2400},
+         {{100, 100, at::kFloat, true, 3}, 2400},
+         {{100, 100, at::kFloat, true, 1, 3}, 1600},
+         {{100, 100, at::kBFloat16, true, 2, 3}, 3600},
          {{100, 0, at::kFloat}, 400},
          {{100, 10, at::kFloat}, 440},
-         {{100, 100, at::kBFloat16}, 800},
-         {{100, 10, at::kBFloat16}, 260},
+         {{100, 100, at::kBFloat16}, 1000},
+         {{100, 100, at::kBFloat16, false}, 800},
+         {{100, 10, at::kBFloat16}, 280},
          {{100, 0, at::kHalf}, 200},
        }) {
     INFO(held.trained << " " << at::toString(held.dtype));
@@ -70,7 +71,7 @@ TEST_CASE("only what lets a run need less memory is proposed") {
   CHECK(ways(model_source::flags)
         == "--dtype bf16, a smaller model, --vocabulary, --seq or more "
            "machines");
-  held.trained = 100;  // as many bytes in 16 bits: masters are of 32
+  held.trained = 100;  // more bytes in 16 bits, with masters of 32
   CHECK(ways(model_source::folder) == "a smaller model or more machines");
   held.replicas = 2;
   CHECK(ways(model_source::folder)

@@ -63,6 +63,13 @@ TEST_CASE("a spec that can't be meant says what is wrong and what there is") {
   refused("", "unknown monitor ''");
 }
 
+TEST_CASE("where troupe names the files, a spec says which are wanted") {
+  monitor_context context;
+  context.folder = [] { return std::string("attached"); };
+  CHECK_THROWS_WITH(make_monitor("timeline", context),
+                    ContainsSubstring("svg=true or trace=true"));
+}
+
 TEST_CASE("gradient_dump may hold the gradients of any model") {
   monitor_context context;
   const auto held = [&](const std::string& spec) {

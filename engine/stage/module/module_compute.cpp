@@ -268,6 +268,8 @@ op_outputs module_compute::backward(op_kind kind, microbatch_key key,
   if (kind == op_kind::weight_backward) {
     const at::NoGradGuard no_grad;
     run_weight_backward(state_of<deferred_backward>(states.deferred, key));
+    if (options_.numerics.accumulate_in_fp32)
+      widen_gradients(parameters_);
     return {};
   }
   auto& saved = state_of<saved_forward>(states.context, key);
@@ -279,6 +281,8 @@ op_outputs module_compute::backward(op_kind kind, microbatch_key key,
     return run_engine(kind, saved, output_gradients,
                       dynamic_cast<const slice_carry*>(states.carry.get()));
   });
+  if (options_.numerics.accumulate_in_fp32)
+    widen_gradients(parameters_);
   observer_.end_op();
   return outputs;
 }

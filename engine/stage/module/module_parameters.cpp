@@ -31,6 +31,7 @@ module_parameters::module_parameters(const numerics& options,
                                      std::function<void()> publish)
   : device_(std::move(device)),
     norm_type_(options.norm_type),
+    reduces_in_fp32_(options.reduces_in_fp32()),
     publish_(std::move(publish)) {}
 
 module_parameters::module_parameters(const parameter_list& parameters,
@@ -41,7 +42,7 @@ module_parameters::module_parameters(const parameter_list& parameters,
                                      bool keeps_versions)
   : module_parameters(options, std::move(device), std::move(publish)) {
   parameters_ = values_of(parameters);
-  counted_ = counted_of(parameters_, tied);
+  counted_ = counted_of(parameters, tied);
   tied_ = std::move(tied);
   keeps_versions_ = keeps_versions;
   optimize(keeps_versions ? aliases_of(parameters) : parameters, options);
@@ -80,6 +81,12 @@ void module_parameters::put_gradients(tensor_list gradients) {
   troupe::put_gradients(parameters_, std::move(gradients), device_.get());
 }
 
+collective_work module_parameters::begin_reduction() {
+  auto work = stage_parameters::begin_reduction();
+  work.in_fp32 = reduces_in_fp32_;
+  return work;
+}
+
 collective_work module_parameters::begin_tied_sum() {
   if (tied_.empty())
     return stage_parameters::begin_tied_sum();
@@ -90,7 +97,7 @@ collective_work module_parameters::begin_tied_sum() {
 }
 
 std::vector<double> module_parameters::norm_powers() {
-  return gradient_powers(counted_, norm_type_, device_.get());
+  return gradient_powers(values_of(counted_), norm_type_, device_.get());
 }
 
 void module_parameters::show() {

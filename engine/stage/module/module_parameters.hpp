@@ -37,8 +37,12 @@ class module_parameters : public stage_parameters {
   const tensor_list& parameters() const override { return parameters_; }
   tensor_list take_gradients() override;
   void put_gradients(tensor_list gradients) override;
+  collective_work begin_reduction() override;
   collective_work begin_tied_sum() override;
   std::vector<double> norm_powers() override;
+  std::string name_of_power(std::size_t place) const override {
+    return counted_.at(place).first;
+  }
   void show() override;
   void update(double factor) override;
   optimizer_state state() const override { return optimizer_->state(); }
@@ -66,6 +70,7 @@ class module_parameters : public stage_parameters {
   std::unique_ptr<optimizer> optimizer_;
   std::shared_ptr<rank_device> device_;
   troupe::norm_type norm_type_;
+  bool reduces_in_fp32_;
 
  private:
   struct version;
@@ -75,7 +80,7 @@ class module_parameters : public stage_parameters {
   void move_to_new_memory();
 
   std::function<void()> publish_;
-  tensor_list counted_;  // in norms
+  parameter_list counted_;  // in norms
   double learning_rate_ = 0;
   /// The gradients that each launch of a recorded step writes.
   tensor_list kept_;

@@ -170,6 +170,13 @@ void sharded_parameters::put_gradients(tensor_list gradients) {
   troupe::put_gradients(values_, std::move(gradients), nullptr);
 }
 
+collective_work sharded_parameters::begin_reduction() {
+  auto work = module_parameters::begin_reduction();
+  work.kind = collective_kind::reduce_scatter;
+  work.layouts = layouts_;
+  return work;
+}
+
 /// Also of a shard that has none of them.
 collective_work sharded_parameters::begin_tied_sum() {
   if (layouts_.size() == 1)

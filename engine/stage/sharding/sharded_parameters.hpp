@@ -48,8 +48,12 @@ class sharded_parameters final : public module_parameters {
 
   /// By piece of the shard.
   void put_gradients(tensor_list gradients) override;
+  collective_work begin_reduction() override;
   collective_work begin_tied_sum() override;
   std::vector<double> norm_powers() override;
+  std::string name_of_power(std::size_t place) const override {
+    return names_.at(place);
+  }
   /// Of whole parameters; `state` gives that of the shard, where tensors of a
   /// parameter's shape have one dimension.
   void load_state(const optimizer_state& state) override;

@@ -43,13 +43,21 @@ tensor_list values_of(const parameter_list& parameters) {
   return values;
 }
 
-tensor_list counted_of(tensor_list parameters,
-                       const std::vector<tied_gradient>& tied) {
+parameter_list counted_of(parameter_list parameters,
+                          const std::vector<tied_gradient>& tied) {
   for (const auto& each : tied)
     if (!each.counts)
-      parameters[each.position].reset();
-  std::erase_if(parameters, [](const auto& each) { return !each.defined(); });
+      parameters[each.position].second.reset();
+  std::erase_if(parameters,
+                [](const auto& each) { return !each.second.defined(); });
   return parameters;
+}
+
+void widen_gradients(const tensor_list& parameters) {
+  for (const auto& parameter : parameters)
+    if (const auto& gradient = parameter.grad();
+        gradient.defined() && at::isReducedFloatingType(gradient.scalar_type()))
+      parameter.mutable_grad() = gradient.to(at::kFloat);
 }
 
 tensor_list take_gradients(const tensor_list& parameters) {

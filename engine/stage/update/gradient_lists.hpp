@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/device/tensor.hpp"
 #include "troupe/engine/stage/collective_work.hpp"
@@ -17,8 +19,12 @@ at::Tensor read_on_host(const at::Tensor& tensor, rank_device* device);
 tensor_list values_of(const parameter_list& parameters);
 
 /// Those that count in norms: tied parameters as their owners alone.
-tensor_list counted_of(tensor_list parameters,
-                       const std::vector<tied_gradient>& tied);
+parameter_list counted_of(parameter_list parameters,
+                          const std::vector<tied_gradient>& tied);
+
+/// Converts gradients of 16 bits to fp32: LibTorch then adds those of further
+/// backwards to them in fp32. Within the entered stream.
+void widen_gradients(const tensor_list& parameters);
 
 /// Moves the gradients out of the parameters.
 tensor_list take_gradients(const tensor_list& parameters);

@@ -7,9 +7,9 @@
 namespace troupe {
 
 /// How the gradients of replicas become one, as in XLA's fully sharded data
-/// parallel: each is divided by `before` in its own dtype, converted to fp32 if
-/// it has 16 bits and `in_fp32`, added, converted to fp32, and divided by
-/// `after`.
+/// parallel: each is divided by `before` in the dtype in which it is given (see
+/// `numerics::reduces_in_fp32`), converted to fp32 if it has 16 bits and
+/// `in_fp32`, added, converted to fp32, and divided by `after`.
 struct gradient_division {
   double before = 1;
   double after = 0;     // 0: replicas / before, so that the result is the mean

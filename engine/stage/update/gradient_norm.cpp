@@ -105,6 +105,13 @@ double norm_of(const std::vector<double>& powers, norm_type type) {
                                     : all;
 }
 
+std::ptrdiff_t last_not_finite(const std::vector<double>& powers) {
+  auto last = std::ssize(powers) - 1;
+  while (last >= 0 && std::isfinite(powers[static_cast<std::size_t>(last)]))
+    --last;
+  return last;
+}
+
 double clip_factor(double norm, double max_norm) {
   if (max_norm == 0)
     return 1;
@@ -116,6 +123,7 @@ void scale_gradients(const tensor_list& parameters, double factor) {
   if (factor == 1)
     return;
   const at::NoGradGuard no_grad;
+  widen_gradients(parameters);
   tensor_list gradients;
   for (const auto& parameter : parameters)
     if (parameter.grad().defined())

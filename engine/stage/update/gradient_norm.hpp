@@ -21,12 +21,16 @@ std::vector<double> gradient_powers(const tensor_list& parameters,
 /// The p-norm from per-parameter powers in model order.
 double norm_of(const std::vector<double>& powers, norm_type type);
 
+/// The last parameter whose power is not finite; -1: all are.
+std::ptrdiff_t last_not_finite(const std::vector<double>& powers);
+
 /// Factor that reduces `norm` to at most `max_norm`, as PyTorch's
 /// clip_grad_norm_: max_norm / (norm + 1e-6), at most 1. 0 for an infinite
 /// norm, NaN for a NaN; 1 if `max_norm` is 0: no clipping.
 double clip_factor(double norm, double max_norm);
 
-/// Multiplies all gradients in place; does nothing if factor is 1.
+/// Multiplies all gradients, in fp32 where they have 16 bits; does nothing if
+/// factor is 1.
 void scale_gradients(const tensor_list& parameters, double factor);
 
 }  // namespace troupe

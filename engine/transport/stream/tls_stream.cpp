@@ -28,8 +28,8 @@ constexpr const char* same_set =
   "copy the files of one `troupe certificates FOLDER` to all machines of the "
   "job";
 constexpr const char* same_token =
-  "give all processes of the job the same token, and certificates to all or "
-  "none";
+  "give both sides the same token, as all processes of a job have, and "
+  "certificates to both or neither";
 
 std::string refused_certificate(const ::SSL* session) {
   const auto why = ::SSL_get_verify_result(session);

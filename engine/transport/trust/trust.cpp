@@ -13,13 +13,16 @@ namespace {
 [[noreturn]] void refuse_without_credentials(const endpoint& address) {
   const bool local = std::ranges::all_of(addresses_of(address), is_loopback);
   if (local)
-    fail(error_code::invalid_argument,
-         "{}: all users of this machine can connect there; give the job a "
-         "token (32 random bytes in hex will do), or use a unix: address",
-         to_text(address));
+    fail(
+      error_code::invalid_argument,
+      "{}: all users of this machine can connect to this address; give the "
+      "job a token (--job-token-file: 32 random bytes in hex), or use a unix: "
+      "address",
+      to_text(address));
   fail(error_code::invalid_argument,
        "{}: other machines can reach this address; give the job certificates "
-       "(`troupe certificates FOLDER` creates them) or a token",
+       "(`troupe certificates FOLDER` creates them, --certificates) or a "
+       "token (--job-token-file)",
        to_text(address));
 }
 

@@ -57,6 +57,7 @@ class faked_stage final : public stage_compute, public stage_parameters {
   tensor_list take_gradients() override { return {}; }
   void put_gradients(tensor_list) override {}
   std::vector<double> norm_powers() override { return {}; }
+  std::string name_of_power(std::size_t) const override { return {}; }
   void update(double) override { ++updates; }
   stage_result end_step() override {
     stage_result result;

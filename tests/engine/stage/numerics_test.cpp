@@ -129,24 +129,60 @@ TEST_CASE("clipping scales to the largest norm and no further") {
 }
 
 TEST_CASE("a dynamic loss scale halves on an overflow and grows back") {
+  const auto note = [](loss_scale& scale, bool finite) {
+    scale.note(finite, finite);
+  };
   loss_scale scale({1024, true, 2});
-  scale.update(false);
+  note(scale, false);
   CHECK(scale.value() == 512);
-  scale.update(true);
+  note(scale, true);
   CHECK(scale.value() == 512);
-  scale.update(true);
+  note(scale, true);
   CHECK(scale.value() == 1024);
   loss_scale fixed({8, false, 1});
-  fixed.update(false);
+  note(fixed, false);
   CHECK(fixed.value() == 8);
   loss_scale largest({largest_loss_scale, true, 1});
-  largest.update(true);
+  note(largest, true);
   CHECK(largest.value() == largest_loss_scale);
-  loss_scale smallest({smallest_loss_scale, true, 1});
-  smallest.update(false);
-  CHECK(smallest.value() == smallest_loss_scale);
-  largest.restore(1e308, 0);
+  largest.restore({.value = 1e308});
   CHECK(largest.value() == largest_loss_scale);
+}
+
+TEST_CASE("a loss scale begins where peers' begin, and has a floor") {
+  CHECK(loss_scale({.dynamic = true}).value() == 65536);
+  CHECK(loss_scale({}).value() == 1);
+  loss_scale scale({.initial = 4, .dynamic = true, .most_skipped = 3});
+  for (const double expected : {2.0, 1.0, 1.0, 1.0}) {
+    scale.note(false, false);
+    CHECK(scale.value() == expected);
+    CHECK(scale.skipped_in_vain() == 0);
+  }
+  scale.note(false, false);
+  CHECK(scale.skipped_in_vain() == 3);
+  scale.note(true, true);
+  CHECK(scale.skipped_in_vain() == 0);
+  // One that begins below the floor stays there.
+  loss_scale tiny({.initial = 0.25, .dynamic = true});
+  tiny.note(false, false);
+  CHECK(tiny.value() == 0.25);
+  loss_scale patient({.initial = 1, .dynamic = true, .most_skipped = 0});
+  for (int i = 0; i < 50; ++i)
+    patient.note(false, false);
+  CHECK(patient.skipped_in_vain() == 0);
+}
+
+TEST_CASE("updates that were skipped are not counted for learning rates") {
+  loss_scale scale({.dynamic = true});
+  CHECK(scale.next_update(1) == 1);
+  scale.note(false, false);
+  scale.note(false, false);
+  CHECK(scale.next_update(3) == 1);
+  scale.note(true, true);
+  CHECK(scale.next_update(4) == 2);
+  loss_scale resumed({.dynamic = true});
+  resumed.restore(scale.progress());
+  CHECK(resumed.next_update(4) == 2);
 }
 
 TEST_CASE("learning rates warm up and decay") {

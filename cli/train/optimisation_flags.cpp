@@ -1,0 +1,146 @@
+#include "troupe/cli/train/optimisation_flags.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
+
+#include "troupe/base/error.hpp"
+#include "troupe/base/parse_number.hpp"
+#include "troupe/base/printable.hpp"
+#include "troupe/cli/plan/checks.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+void add_loss_scale_flags(CLI::App& app, loss_scale_options& o) {
+  add_value(app, "--loss-scale", o.initial,
+            "what the loss is multiplied by; constant without "
+            "--dynamic-loss-scale",
+            number_above(0))
+    ->default_str("65536 if dynamic, else 1");
+  app.add_flag("--dynamic-loss-scale", o.dynamic,
+               "halve the scale and skip the update on an overflow, double it "
+               "after 2000 good steps; the default with fp16, unless "
+               "--loss-scale is given");
+  add_value(app, "--min-loss-scale", o.smallest, "of a dynamic loss scale",
+            number_above(0));
+  add_value(app, "--max-skipped-updates", o.most_skipped,
+            "updates skipped in a row at the smallest loss scale that end the "
+            "run with an error; 0: none do",
+            whole_number(0));
+}
+
+}  // namespace
+
+void add_optimisation_flags(CLI::App& app, train_options& o) {
+  app.option_defaults()->group("Optimisation");
+  add_value(app, "--steps", o.steps, "optimizer updates", whole_number(0));
+  add_optimizer_flags(app, o.optimisation.optimizer);
+  add_value(app, "--warmup", o.numerics.learning_rate.warmup_steps,
+            "steps of linear warm-up", whole_number(0));
+  add_value(app, "--decay", o.optimisation.decay, "of the learning rate",
+            CLI::IsMember({"constant", "cosine", "linear"}));
+  add_value(app, "--final-lr", o.numerics.learning_rate.final_fraction,
+            "learning rate at the end of the decay, as a fraction of --lr",
+            number(0, 1));
+  add_value(app, "--clip", o.numerics.clip,
+            "largest gradient norm; 0: no clipping", number(0));
+  add_value(app, "--clip-norm-type P", o.optimisation.clip_norm_type,
+            "p of the gradient p-norm that is clipped and reported: 1, 2, 3, "
+            "or inf (the largest value)",
+            CLI::IsMember({"1", "2", "3", "inf"}));
+  add_value(app, "--autocast", o.optimisation.autocast,
+            "autocast to bf16 or fp16 where it is faster; parameters stay fp32",
+            CLI::IsMember({"none", "bf16", "fp16"}));
+  add_value(app, "--dtype", o.optimisation.dtype,
+            "dtype of parameters, activations and gradients; with bf16 and "
+            "fp16 the optimizer updates fp32 master weights",
+            CLI::IsMember({"fp32", "bf16", "fp16"}));
+  app.add_flag("--offload-optimizer", o.numerics.offload_optimizer,
+               "keep optimizer state in host memory and update there, to save "
+               "device memory");
+  add_value(app, "--buffer-dtype", o.optimisation.buffer_dtype,
+            "dtype of the model's buffers; same: that of the parameters",
+            CLI::IsMember({"same", "fp32", "bf16", "fp16"}));
+  add_value(app, "--accumulate-dtype", o.optimisation.accumulate_dtype,
+            "add 16-bit gradients of microbatches in fp32, or in their own "
+            "dtype (same), which takes 2 bytes less a parameter",
+            CLI::IsMember({"fp32", "same"}));
+  add_loss_scale_flags(app, o.numerics.loss_scale);
+  add_value(app, "--seed", o.data.batches.seed,
+            "seed of weights, data order and sampling", whole_number(0));
+  app.add_flag("--halt-on-nan", o.numerics.halt_on_nan,
+               "stop with an error when the loss is not finite");
+}
+
+namespace {
+
+gradient_division division_of(const partition_options& o) {
+  gradient_division made;
+  if (o.division == "balanced")
+    made = balanced_division(o.data_parallel);
+  else if (o.division != "mean") {
+    const auto comma = o.division.find(',');
+    const auto before = parse_number<double>(o.division.substr(0, comma));
+    const auto after = comma == std::string::npos
+                         ? std::nullopt
+                         : parse_number<double>(o.division.substr(comma + 1));
+    if (!before || !after || *after == 0)
+      fail(error_code::invalid_argument,
+           "--divide-gradients {}: use mean, balanced or two factors, such as "
+           "2,4",
+           printable(o.division));
+    made = {.before = *before, .after = *after};
+  }
+  made.in_fp32 = o.reduce_dtype == "fp32";
+  return made;
+}
+
+/// fp16 has a dynamic loss scale unless a constant one was asked for, as with
+/// Megatron-LM's and Transformers' --fp16, wherever all gradients of a step are
+/// updated together.
+void set_loss_scale(numerics& of, const schedule& schedule) {
+  const bool fp16 =
+    of.autocast == at::kHalf || of.dtypes.parameters == at::kHalf;
+  auto& scale = of.loss_scale;
+  if (!fp16 || scale.dynamic || scale.initial)
+    return;
+  scale.dynamic = schedule.update.every == 0;
+  if (!scale.dynamic)
+    spdlog::warn(
+      "schedule {} updates within a step, which a dynamic loss scale can't "
+      "follow, and small gradients underflow to 0 in fp16; use a --loss-scale",
+      schedule.name);
+}
+
+}  // namespace
+
+numerics numerics_for(const train_options& o, const built_model& model,
+                      const schedule& schedule) {
+  using shape = learning_rate_schedule::shape;
+  const auto& words = o.optimisation;
+  auto made = o.numerics;
+  made.loss = model.loss;
+  made.optimizer = optimizer_for(words.optimizer);
+  made.parameters = groups_for(words.optimizer);
+  made.learning_rate.decay = words.decay == "cosine"   ? shape::cosine
+                             : words.decay == "linear" ? shape::linear
+                                                       : shape::constant;
+  made.learning_rate.total_steps = o.steps;
+  made.norm_type = words.clip_norm_type == "inf" ? norm_type::infinity
+                   : words.clip_norm_type == "1" ? norm_type::one
+                   : words.clip_norm_type == "3" ? norm_type::three
+                                                 : norm_type::two;
+  made.division = division_of(o.partition);
+  made.autocast = dtype_of(words.autocast);
+  made.dtypes = {dtype_of(words.dtype), dtype_of(words.buffer_dtype)};
+  made.accumulate_in_fp32 = words.accumulate_dtype == "fp32";
+  set_loss_scale(made, schedule);
+  made.weight_split = words.weight_split == "layers"  ? weight_split::layers
+                      : words.weight_split == "graph" ? weight_split::graph
+                                                      : weight_split::automatic;
+  return made;
+}
+
+}  // namespace troupe::cli
