@@ -18,10 +18,15 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
+/// null for a mean of nothing.
+json value_of(const named_value& mean) {
+  return mean.counts() ? json_number<json>(mean.value) : json();
+}
+
 json values_of(const std::vector<named_value>& values) {
   json object = json::object();
   for (const auto& value : values)
-    object[value.name] = json_number<json>(value.value);
+    object[value.name] = value_of(value);
   return object;
 }
 
@@ -37,7 +42,7 @@ json metrics_of(const step_event& step) {
   const auto group = group_of(step);
   auto object = values_of(step.metrics);
   for (const auto& loss : step.losses)
-    object[group + loss.name] = json_number<json>(loss.value);
+    object[group + loss.name] = value_of(loss);
   return object;
 }
 
@@ -47,7 +52,7 @@ json line_of(const step_event& step, const step_times* times) {
                {"phase", phase_name(step.source.phase)},
                {"time", wall_seconds()}};
   if (!step.losses.empty())
-    line["loss"] = json_number<json>(step.losses.front().value);
+    line["loss"] = value_of(step.losses.front());
   line["losses"] = values_of(step.losses);
   line["metrics"] = metrics_of(step);
   line["tokens"] = step.tokens;
@@ -98,8 +103,9 @@ metrics_record record_of(const step_event& step,
   const auto group = group_of(step);
   metrics_record record{step.source};
   for (const auto& values : {step.losses, step.metrics})
-    for (const auto& [name, value, count] : values)
-      record.values.push_back({group + name, value});
+    for (const auto& mean : values)
+      if (mean.counts())
+        record.values.push_back({group + mean.name, mean.value});
   if (step.source.phase == phase::validation)
     return record;
   record.values.push_back(

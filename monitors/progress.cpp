@@ -36,7 +36,9 @@ std::string short_count(double value) {
 std::string losses_text(const step_event& step) {
   std::string text;
   for (const auto& loss : step.losses)
-    text += fmt::format(" {} {:.4f}", loss.name, printable(loss.value));
+    text += loss.counts()
+              ? fmt::format(" {} {:.4f}", loss.name, printable(loss.value))
+              : fmt::format(" {} - (no counted tokens)", loss.name);
   for (const auto& metric : step.metrics)
     text += fmt::format(" {} {:.4g}", metric.name, printable(metric.value));
   return text;

@@ -56,7 +56,8 @@ class stability_state {
       norm_(options) {}
 
   void see(const step_event& step) {
-    if (step.source.phase != phase::training || step.losses.empty())
+    if (step.source.phase != phase::training || step.losses.empty()
+        || !step.losses[0].counts())
       return;
     const bool loss = check(loss_, step, "loss", step.losses[0].value);
     const bool norm = check(norm_, step, "gradient norm", step.gradient_norm);

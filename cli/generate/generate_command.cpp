@@ -36,8 +36,8 @@ Examples:
   troupe launch --processes 2 -- generate --checkpoint run --ranks 2 \
     --prompts prompts.txt
 
-The same prompt, seed and model give the same tokens for any number of ranks,
-processes and other prompts.
+The same prompts, seed and model give the same tokens for any number of ranks
+and processes.
 Exit codes: 0 done; 1 it failed; 2 wrong usage; 129 / 130 / 143 stopped by
 SIGHUP / SIGINT / SIGTERM.)";
 
@@ -87,7 +87,8 @@ void add_sampling_flags(CLI::App& app, generate_options& o) {
   add_value(app, "--top-p", sampling.top_p,
             "sample from the fewest tokens that together have this probability",
             number_above(0, 1));
-  add_value(app, "--seed", sampling.seed, "seed of the sampling of each prompt",
+  add_value(app, "--seed", sampling.seed,
+            "of the sampling; each prompt has a stream of its own",
             whole_number(0));
   add_value(
     app, "--stop TEXT", o.stops,
@@ -292,6 +293,7 @@ job_description contents_of(const generate_options& o,
     add(request.sampling.top_k);
     add(request.sampling.top_p);
     add(request.sampling.seed);
+    add(request.sampling.stream.value_or(UINT64_MAX));
   }
   job_description contents{
     {"what the prompts are",

@@ -43,6 +43,8 @@ generation_request request_of(std::string_view line, const std::string& place,
   whole("max_tokens", made.tokens);
   whole("top_k", made.sampling.top_k);
   whole("seed", made.sampling.seed);
+  if (object.contains("seed"))
+    made.sampling.stream = 0;
   given.read("temperature", made.sampling.temperature);
   given.read("top_p", made.sampling.top_p);
   given.require_known();

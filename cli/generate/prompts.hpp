@@ -25,9 +25,10 @@ struct token_texts {
 
 /// The prompts of a file: a text a line; of a `.jsonl`, an object a line with
 /// "text" or "ids", and what it has of "max_tokens", "temperature", "top_k",
-/// "top_p" and "seed", in place of those of `usual`. Empty lines are passed
-/// over. Throws `invalid_argument` or `invalid_data`, naming `source` and the
-/// line, for requests that are not legal with these options, too.
+/// "top_p" and "seed" (of stream 0, so that equal seeds draw the same), in
+/// place of those of `usual`. Empty lines are passed over. Throws
+/// `invalid_argument` or `invalid_data`, naming `source` and the line, for
+/// requests that are not legal with these options, too.
 std::vector<generation_request> read_prompts(std::string_view content,
                                              const std::string& source,
                                              const token_texts& tokens,

@@ -211,8 +211,9 @@ nlohmann::json top_view::json() const {
   made["step_took"] = seconds(step_->end - step_->begin);
   made["monitors_took"] = step_->observe_seconds;
   made["most_in_flight"] = most_in_flight();
-  for (const auto& [name, value, count] : step_->losses)
-    made["losses"][name] = json_number(value);
+  for (const auto& loss : step_->losses)
+    made["losses"][loss.name] =
+      loss.counts() ? json_number(loss.value) : nlohmann::json();
   made["by_rank"] = nlohmann::json::array();
   for (const auto& rank : ops_)
     made["by_rank"].push_back(rank_json(rank));

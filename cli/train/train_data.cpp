@@ -1,6 +1,7 @@
 #include "troupe/cli/train/train_setup.hpp"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <map>
@@ -86,6 +87,19 @@ std::vector<std::shared_ptr<const token_source>> texts_of(
   return files;
 }
 
+/// Refuses training texts of which nothing is to be predicted.
+void require_labels(const std::vector<weighted_text>& texts,
+                    const data_options& o) {
+  if (!o.loss_mask.empty()
+      && std::ranges::all_of(texts, [&](const weighted_text& text) {
+           return rows_with_labels(*text.tokens, o.batches.length, 1).empty();
+         }))
+    throw error(error_code::invalid_data,
+                "--loss-mask: no token to train on is to be predicted; the "
+                "masks need a 1 before the part that is held out for "
+                "validation (--validation-fraction)");
+}
+
 }  // namespace
 
 std::string content_of_text(const std::string& path, const data_options& o) {
@@ -115,8 +129,10 @@ void add_data(train_setup& setup, const data_options& o) {
   const auto with_documents = [&](auto source) {
     return o.document_end < 0
              ? source
-             : with_document_starts(std::move(source), o.document_end);
+             : with_document_starts(std::move(source), o.document_end,
+                                    o.predicts_next_document);
   };
+  require_labels(training, o);
   setup.training = with_documents(text_batches(training, batches));
   setup.data_settings = {{"microbatch-size", std::to_string(batches.rows)},
                          {"seq", std::to_string(batches.length)},
@@ -124,11 +140,27 @@ void add_data(train_setup& setup, const data_options& o) {
                          {"text", content},
                          {"tokens", sizes}};
   if (o.document_end >= 0)
-    setup.data_settings.emplace("document-end", std::to_string(o.document_end));
+    setup.data_settings.emplace(
+      "document-end",
+      fmt::format("{}, then {}", o.document_end,
+                  o.predicts_next_document ? "predicted" : "ignored"));
   const auto held_out_text = join_tokens(std::move(held_out_parts));
   if (held_out_text->size() < 2)
     return;  // no token follows another: no validation
-  setup.validation = with_documents(rows_once(held_out_text, batches));
+  std::vector<std::int64_t> rows;
+  if (!o.loss_mask.empty()) {
+    rows = rows_with_labels(*held_out_text, batches.length,
+                            o.validation_microbatches * batches.rows);
+    if (rows.empty()) {
+      spdlog::warn(
+        "no token of the part that is held out for validation is to be "
+        "predicted (--loss-mask), so that there is no validation; let the "
+        "texts end with some that are, or give another --validation-fraction");
+      return;
+    }
+  }
+  setup.validation =
+    with_documents(rows_once(held_out_text, batches, std::move(rows)));
   const auto all = setup.validation->size();
   setup.validation_microbatches = o.validation_microbatches == 0
                                     ? all

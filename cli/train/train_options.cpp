@@ -96,8 +96,12 @@ void add_folder_flags(CLI::App& app, train_options& options) {
             "of Hugging Face's PEFT");
   add_value(app, "--document-end", options.data.document_end,
             "id of the token that ends a document: tokens attend to those of "
-            "their own document only; -1: to all of the row",
+            "their own document only, learned positions restart, and what "
+            "follows it is not predicted; -1: none",
             whole_number(-1));
+  app.add_flag("--predict-next-document", options.data.predicts_next_document,
+               "also train the token of --document-end to predict the next "
+               "document's first token");
   app.option_defaults()->group("Model");
 }
 

@@ -21,8 +21,9 @@ namespace troupe::cli {
 struct data_options {
   std::vector<std::string> text;
   std::string text_format = "auto";
-  std::vector<std::string> loss_mask;  // a file for each text; empty: none
-  std::int64_t document_end = -1;      // a token; -1: none
+  std::vector<std::string> loss_mask;   // a file for each text; empty: none
+  std::int64_t document_end = -1;       // a token; -1: none
+  bool predicts_next_document = false;  // from that token
   std::vector<double> mix;  // a weight for each text; empty: in a row
   text_batch_options batches;
   double validation_fraction = 0.05;

@@ -67,7 +67,7 @@ step_event one_step(plain_loop& loop, const train_setup& setup,
   });
   event.end = now_ns();
   event.source.step = step;
-  event.losses = {{"loss", result.loss, 1}};
+  event.losses = {{"loss", result.loss, result.counted}};
   event.gradient_norm = result.gradient_norm;
   event.not_finite = result.not_finite;
   event.learning_rate = result.learning_rate;
@@ -84,14 +84,12 @@ step_event validate(plain_loop& loop, const train_setup& setup,
   step_event event;
   event.source.step = step;
   event.source.phase = phase::validation;
-  event.losses = {{"loss",
-                   loop.evaluate(
-                     [&](std::int64_t k) {
-                       signals.require_none("validation");
-                       return setup.validation->at(k);
-                     },
-                     setup.validation_microbatches),
-                   1}};
+  event.losses = {loop.evaluate(
+    [&](std::int64_t k) {
+      signals.require_none("validation");
+      return setup.validation->at(k);
+    },
+    setup.validation_microbatches)};
   return event;
 }
 

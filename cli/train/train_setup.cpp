@@ -125,6 +125,8 @@ void warn_of_idle_flags(const train_options& o) {
          {sharding.most_whole != usual.partition.sharding.most_whole,
           shards && parts.shard != "gradients", "--shard-whole",
           "--shard all or hybrid"},
+         {o.data.predicts_next_document, o.data.document_end >= 0,
+          "--predict-next-document", "--document-end"},
          {o.data.eval_every > 0, o.data.validation_fraction > 0, "--eval-every",
           "a --validation-fraction above 0"},
          {o.order.slow_from != usual.order.slow_from, !o.order.slow.empty(),

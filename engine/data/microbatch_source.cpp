@@ -156,25 +156,27 @@ source_pointer text_batches(const std::vector<weighted_text>& texts,
   });
 }
 
-source_pointer with_document_starts(source_pointer source, std::int64_t end) {
-  return preprocess(
-    std::move(source), [end](microbatch_data data, std::int64_t) {
-      const auto ids = data.inputs.at(0).contiguous();
-      auto starts = at::empty_like(ids);
-      const auto* id = ids.const_data_ptr<std::int64_t>();
-      auto* start = starts.mutable_data_ptr<std::int64_t>();
-      const auto length = ids.size(1);
-      for (std::int64_t r = 0; r < ids.size(0); ++r) {
-        std::int64_t first = 0;
-        for (std::int64_t i = 0; i < length; ++i) {
-          start[r * length + i] = first;
-          if (id[r * length + i] == end)
-            first = i + 1;
-        }
+source_pointer with_document_starts(source_pointer source, std::int64_t end,
+                                    bool predicts_next) {
+  return preprocess(std::move(source), [=](microbatch_data data, std::int64_t) {
+    const auto ids = data.inputs.at(0).contiguous();
+    auto starts = at::empty_like(ids);
+    const auto* id = ids.const_data_ptr<std::int64_t>();
+    auto* start = starts.mutable_data_ptr<std::int64_t>();
+    const auto length = ids.size(1);
+    for (std::int64_t r = 0; r < ids.size(0); ++r) {
+      std::int64_t first = 0;
+      for (std::int64_t i = 0; i < length; ++i) {
+        start[r * length + i] = first;
+        if (id[r * length + i] == end)
+          first = i + 1;
       }
-      data.arguments.emplace(document_starts, std::move(starts));
-      return data;
-    });
+    }
+    data.arguments.emplace(document_starts, std::move(starts));
+    if (!predicts_next && !data.targets.empty())
+      data.targets[0] = data.targets[0].masked_fill(ids == end, ignored_target);
+    return data;
+  });
 }
 
 std::int64_t first_outside(const token_source& tokens,
@@ -193,8 +195,25 @@ std::int64_t first_outside(const token_source& tokens,
   return -1;
 }
 
+std::vector<std::int64_t> rows_with_labels(const token_source& tokens,
+                                           std::int64_t length,
+                                           std::int64_t most) {
+  std::vector<std::int64_t> rows, ids(static_cast<std::size_t>(length));
+  const auto labels = tokens.size() - 1;
+  for (std::int64_t row = 0;
+       row * length < labels && (most == 0 || std::ssize(rows) < most); ++row) {
+    ids.resize(
+      static_cast<std::size_t>(std::min(length, labels - row * length)));
+    tokens.read(row * length + 1, std::ssize(ids), ids.data());
+    if (!std::ranges::all_of(ids, is_unpredicted))
+      rows.push_back(row);
+  }
+  return rows;
+}
+
 source_pointer rows_once(token_pointer tokens,
-                         const text_batch_options& options) {
+                         const text_batch_options& options,
+                         std::vector<std::int64_t> chosen) {
   require_rows(options);
   if (tokens->size() < 2)
     fail(error_code::invalid_data,
@@ -202,24 +221,30 @@ source_pointer rows_once(token_pointer tokens,
          "text",
          tokens->name(), tokens->size());
   const auto labels = tokens->size() - 1;
-  const auto all_rows = rounded_up(labels, options.length);
+  const auto all_rows =
+    chosen.empty() ? rounded_up(labels, options.length) : std::ssize(chosen);
   return make_source(
-    [=, tokens = std::move(tokens)](std::int64_t index) {
+    [=, tokens = std::move(tokens),
+     chosen = std::move(chosen)](std::int64_t index) {
       const auto first = index * options.rows, length = options.length;
       const auto rows = std::min(options.rows, all_rows - first);
       auto inputs = at::zeros({rows, length}, at::kLong);
       auto targets = at::full({rows, length}, ignored_target, at::kLong);
+      std::int64_t read = 0;
       for (std::int64_t r = 0; r < rows; ++r) {
-        const auto begin = (first + r) * length;
+        const auto row = chosen.empty()
+                           ? first + r
+                           : chosen[static_cast<std::size_t>(first + r)];
+        const auto begin = row * length;
         std::vector<std::int64_t> ids(
           static_cast<std::size_t>(std::min(length, labels - begin) + 1));
         tokens->read(begin, std::ssize(ids), ids.data());
         require_known(*tokens, ids, options.vocabulary);
         put_row(ids, inputs.mutable_data_ptr<std::int64_t>() + r * length,
                 targets.mutable_data_ptr<std::int64_t>() + r * length);
+        read += std::ssize(ids) - 1;
       }
-      const auto counted = std::min(rows * length, labels - first * length);
-      return microbatch_data{{inputs}, {targets}, {}, counted};
+      return microbatch_data{{inputs}, {targets}, {}, read};
     },
     rounded_up(all_rows, options.rows));
 }

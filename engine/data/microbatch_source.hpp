@@ -68,8 +68,11 @@ source_pointer text_batches(const std::vector<weighted_text>& texts,
 
 /// Adds the argument `document_starts`, int64 of the inputs' shape: of each
 /// position, that of the first token of its document within the row; each token
-/// `end` ends one. Models that read it attend to a document's own tokens only.
-source_pointer with_document_starts(source_pointer source, std::int64_t end);
+/// `end` ends one. Models that read it attend to a document's own tokens only,
+/// and restart learned positions. The target of an `end`, the first token of
+/// the next document, is ignored (-100), unless it is to be predicted, too.
+source_pointer with_document_starts(source_pointer source, std::int64_t end,
+                                    bool predicts_next = false);
 constexpr auto document_starts = "document_starts";
 
 /// The position of the first token id outside [0, vocabulary); -1 if all
@@ -79,9 +82,17 @@ std::int64_t first_outside(const token_source& tokens, std::int64_t vocabulary);
 /// All of a text once, for validation: rows of `length` tokens that follow each
 /// other, so that each token but the first is a target once. The last
 /// microbatch has the rows that are left, and the last row is filled up with
-/// zeros whose targets are ignored (-100). Throws `invalid_data` for a text of
-/// less than two tokens and, as it is read, for ids beyond the vocabulary.
+/// zeros whose targets are ignored (-100). `chosen`: only these rows, by their
+/// number; empty: all. Throws `invalid_data` for a text of less than two tokens
+/// and, as it is read, for ids beyond the vocabulary.
 source_pointer rows_once(token_pointer tokens,
-                         const text_batch_options& options);
+                         const text_batch_options& options,
+                         std::vector<std::int64_t> chosen = {});
+
+/// The first rows of `rows_once` that have a token to predict: `most` of them;
+/// 0: all. Reads the source up to the last one.
+std::vector<std::int64_t> rows_with_labels(const token_source& tokens,
+                                           std::int64_t length,
+                                           std::int64_t most);
 
 }  // namespace troupe

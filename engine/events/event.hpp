@@ -175,6 +175,9 @@ struct named_value {
   std::string name;
   double value = 0;
   double count = 1;
+
+  /// Whether it is the mean of anything.
+  bool counts() const { return count > 0; }
 };
 TROUPE_FIELDS(named_value, name, value, count)
 template <>

@@ -13,7 +13,10 @@ namespace troupe {
 namespace {
 
 /// In [0, 1).
-double level_of(std::uint64_t seed, std::int64_t turn) {
+double level_of(const sampling_options& options, std::int64_t turn) {
+  const auto stream = options.stream.value_or(0);
+  const auto seed =
+    stream == 0 ? options.seed : mix_bits(options.seed ^ mix_bits(stream));
   const auto bits =
     mix_bits(seed * 1'000'003 + static_cast<std::uint64_t>(turn));
   return static_cast<double>(bits >> 11) * 0x1p-53;
@@ -82,7 +85,7 @@ std::int64_t next_token(const at::Tensor& logits,
     return std::ranges::max_element(values) - values.begin();
   auto weights = weights_of(values, options.temperature);
   leave_out_tail(weights, options);
-  const auto level = level_of(options.seed, turn)
+  const auto level = level_of(options, turn)
                      * std::accumulate(weights.begin(), weights.end(), 0.0);
   double sum = 0;
   std::int64_t last = 0;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "troupe/engine/device/tensor.hpp"
 
@@ -13,6 +14,9 @@ struct sampling_options {
   std::int64_t top_k = 0;    // of so many, the most likely ones; 0: of all
   double top_p = 1;          // of the fewest whose probabilities sum up to this
   std::uint64_t seed = 1;
+  /// Draws of equal seeds and streams are the same. None: that of the request's
+  /// place among those of a call, from 0.
+  std::optional<std::uint64_t> stream = {};
 
   friend bool operator==(const sampling_options&,
                          const sampling_options&) = default;

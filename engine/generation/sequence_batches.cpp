@@ -33,8 +33,11 @@ sequence_batches::sequence_batches(std::vector<generation_request> requests,
   : options_(std::make_unique<generation_options>(options)),
     next_batch_(first_batch) {
   require_legal(requests, options);
-  for (auto& each : requests)
+  for (auto& each : requests) {
+    auto& stream = each.sampling.stream;
+    stream = stream.value_or(sequences_.size());
     sequences_.emplace_back(std::move(each), *options_);
+  }
   queue_batches();
   slots_.assign(std::min(slots, std::max<std::size_t>(waiting_.size(), 1)),
                 none_there);

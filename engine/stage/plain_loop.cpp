@@ -183,15 +183,17 @@ void plain_loop::accumulate(const microbatch_data& data) {
 }
 
 /// The sum of the losses' means; on a device, after all of their stream's work.
-double plain_loop::take_losses() {
+named_value plain_loop::take_losses() {
   const at::NoGradGuard no_grad;
   std::vector<named_value> means;
   for (const auto& loss :
        read_losses(std::exchange(losses_, {}), options_.device.get()))
     merge(means, loss);
-  double sum = 0;
-  for (const auto& mean : means)
-    sum += mean.value;
+  named_value sum{"loss", 0, 0};
+  for (const auto& mean : means) {
+    sum.value += mean.value;
+    sum.count = std::max(sum.count, mean.count);
+  }
   return sum;
 }
 
@@ -241,7 +243,9 @@ plain_loop::result plain_loop::step(const data_function& load) {
   }
   versions_.clear();
   scale_.note(std::isfinite(outcome.gradient_norm), outcome.updated);
-  outcome.loss = take_losses();
+  const auto loss = take_losses();
+  outcome.loss = loss.value;
+  outcome.counted = loss.count;
   if (scale_.skipped_in_vain() > 0)
     fail_in_vain(scale_, {.step = step_,
                           .loss = outcome.loss,
@@ -299,7 +303,8 @@ void plain_loop::read_versions(std::int32_t microbatch) {
   set_values(values_, wanted);
 }
 
-double plain_loop::evaluate(const data_function& load, std::int64_t count) {
+named_value plain_loop::evaluate(const data_function& load,
+                                 std::int64_t count) {
   const at::NoGradGuard no_grad;
   const auto scope = enter();
   module_->eval();
@@ -307,7 +312,9 @@ double plain_loop::evaluate(const data_function& load, std::int64_t count) {
   for (std::int64_t k = 0; k < count; ++k)
     for (const auto& loss : losses_of_microbatch(load(k)))
       losses_.push_back(kept_loss(loss));
-  return static_cast<float>(take_losses());
+  auto loss = take_losses();
+  loss.value = static_cast<float>(loss.value);
+  return loss;
 }
 
 tensor_list plain_loop::infer(const tensor_list& inputs) {

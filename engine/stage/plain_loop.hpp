@@ -62,6 +62,7 @@ class plain_loop {
     /// Mean over all counted items, as in loss_term; of a model with several
     /// losses the sum of their means.
     double loss = 0;
+    double counted = 0;  // items
     double gradient_norm = 0;
     /// The parameter closest to the loss whose gradient is not finite.
     std::string not_finite = {};
@@ -75,9 +76,9 @@ class plain_loop {
   /// host memory. A step that `load` ends by an exception does not count; the
   /// parameters are those from before it, unless it updates within the step.
   result step(const data_function& load);
-  /// Mean loss over `count` microbatches, as in a step, without gradients;
-  /// rounded to fp32, as `trainer::evaluate` does.
-  double evaluate(const data_function& load, std::int64_t count);
+  /// Mean loss over `count` microbatches, as in a step, without gradients,
+  /// named "loss"; rounded to fp32, as `trainer::evaluate` does.
+  named_value evaluate(const data_function& load, std::int64_t count);
 
   /// Handles, on the device: the next step changes them. Of tied parameters the
   /// owner's; or those of all holders, who writes to one writes to all.
@@ -118,7 +119,7 @@ class plain_loop {
                          std::int32_t last, result& outcome);
   void update(result& outcome);
   void read_versions(std::int32_t microbatch);
-  double take_losses();
+  named_value take_losses();
   /// By replica and copy.
   void average(std::vector<tensor_list> members);
   void sum_tied();

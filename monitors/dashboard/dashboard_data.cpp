@@ -125,7 +125,7 @@ json summary_json(const plan& plan, const step_event& step,
                   const std::vector<ops_event>& ops) {
   const auto times = ops.empty() ? step_times{} : times_of(plan, ops);
   const auto named = [](const named_value& each) -> json {
-    return {each.name, json_number(each.value)};
+    return {each.name, each.counts() ? json_number(each.value) : json()};
   };
   return {{"step", step.source.step},
           {"losses", rows(step.losses, named)},
@@ -224,8 +224,9 @@ void dashboard_data::add_step(const step_event& step,
     if (kept_.curves.size() < most_curves || kept_.curves.contains(name))
       kept_.curves[name].add(step.source.step, value, kept_.revision);
   };
-  for (const auto& [name, value, count] : step.losses)
-    add((training ? "train/" : "validation/") + name, value);
+  for (const auto& loss : step.losses)
+    if (loss.counts())
+      add((training ? "train/" : "validation/") + loss.name, loss.value);
   if (!training)
     return;
   add("grad_norm", step.gradient_norm);

@@ -47,7 +47,7 @@ json line_of(const tensors_event& op, const tensor_record& record) {
 
 struct kept_step {
   std::vector<tensors_event> ops;
-  double loss = 0;
+  std::optional<double> loss = {};  // none: no items were counted
   std::int64_t bytes = 0;
 };
 
@@ -63,7 +63,9 @@ class retro_state {
         fired_ = rule_for(op, record);
   }
   void see(const step_event& step) {
-    conclude(step.source, step.losses.empty() ? 0 : step.losses[0].value);
+    const bool counts = !step.losses.empty() && step.losses[0].counts();
+    conclude(step.source,
+             counts ? std::optional(step.losses[0].value) : std::nullopt);
   }
   void see(const failure_event& failure) {
     dump(failure.source, "the run failed: " + failure.reason);
@@ -94,19 +96,20 @@ class retro_state {
     return {};
   }
 
-  std::optional<std::string> rule_for_loss(double loss) const {
-    if (options_.loss_factor <= 0 || ring_.empty())
+  std::optional<std::string> rule_for_loss(std::optional<double> loss) const {
+    double sum = 0, count = 0;
+    for (const auto& step : ring_) {
+      sum += step.loss.value_or(0);
+      count += step.loss ? 1 : 0;
+    }
+    if (options_.loss_factor <= 0 || !loss || count == 0
+        || *loss <= options_.loss_factor * sum / count)
       return {};
-    double sum = 0;
-    for (const auto& step : ring_)
-      sum += step.loss;
-    const auto mean = sum / static_cast<double>(ring_.size());
-    if (loss <= options_.loss_factor * mean)
-      return {};
-    return fmt::format("the loss jumped from {:.6g} to {:.6g}", mean, loss);
+    return fmt::format("the loss jumped from {:.6g} to {:.6g}", sum / count,
+                       *loss);
   }
 
-  void conclude(const event_source& source, double loss) {
+  void conclude(const event_source& source, std::optional<double> loss) {
     if (source.phase != phase::training)
       return;
     now_.loss = loss;

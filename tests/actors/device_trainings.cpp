@@ -80,7 +80,7 @@ training_outcome train_plainly(const small_case& what,
     done.norms.push_back(result.gradient_norm);
   }
   done.validation =
-    loop.evaluate([&](std::int64_t k) { return text->at(k); }, evaluated);
+    loop.evaluate([&](std::int64_t k) { return text->at(k); }, evaluated).value;
   done.parameters = on_host(loop.parameters());
   done.outputs = loop.infer(text->at(0).inputs).at(0);
   CHECK(done.outputs.is_cpu());

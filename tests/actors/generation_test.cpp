@@ -35,14 +35,18 @@ model longer_model(const std::string& name = "gpt", std::int64_t blocks = 8) {
 
 /// Of several lengths, tokens wanted, temperatures and seeds.
 std::vector<generation_request> several() {
-  return {{{1, 2, 3}, 12, {.temperature = 0}},
-          {{4}, 30, {.temperature = 1, .seed = 5}},
-          {{5, 6, 7}, 3, {.temperature = 1, .top_k = 4, .seed = 9}},
-          {{1, 2, 3}, 7, {.temperature = 1.5, .top_p = 0.7, .seed = 1}},
-          {{9, 8, 7, 6, 5, 4, 3}, 40, {.temperature = 0.9}},
-          {{2}, 1, {.temperature = 0}},
-          {{3, 3}, 0},
-          {{11, 12}, 16, {.temperature = 1, .seed = 5}}};
+  std::vector<generation_request> all{
+    {{1, 2, 3}, 12, {.temperature = 0}},
+    {{4}, 30, {.temperature = 1, .seed = 5}},
+    {{5, 6, 7}, 3, {.temperature = 1, .top_k = 4, .seed = 9}},
+    {{1, 2, 3}, 7, {.temperature = 1.5, .top_p = 0.7, .seed = 1}},
+    {{9, 8, 7, 6, 5, 4, 3}, 40, {.temperature = 0.9}},
+    {{2}, 1, {.temperature = 0}},
+    {{3, 3}, 0},
+    {{11, 12}, 16, {.temperature = 1, .seed = 5}}};
+  for (std::size_t i = 0; i < all.size(); ++i)
+    all[i].sampling.stream = i;
+  return all;
 }
 
 const generation_options usual{.length = longest};
@@ -183,6 +187,18 @@ TEST_CASE("generating in bf16 chooses the plain loop's tokens") {
         == text_of({generate_plainly(
           [&](const at::Tensor& all) { return loop.infer({all}).at(0); },
           greedy, usual)}));
+}
+
+TEST_CASE("each request draws from a stream of its own, by its place") {
+  const auto layers = longer_model("gpt");
+  auto run = trainer_of(layers, shape("1f1b", 2));
+  const generation_request request{{1, 2, 3}, 12, {.temperature = 1}};
+  const auto twice = run.generate({request, request}, usual);
+  CHECK(text_of({twice[0]}) != text_of({twice[1]}));
+  auto second = request;
+  second.sampling.stream = 1;
+  CHECK(text_of(run.generate({second}, usual)) == text_of({twice[1]}));
+  CHECK(text_of(run.generate({request}, usual)) == text_of({twice[0]}));
 }
 
 TEST_CASE("training goes on after generating, with the same bits") {

@@ -36,7 +36,7 @@ TEST_CASE("the reported loss is the mean over all real labels of a step") {
   for (std::int64_t k = 0; k < 8; ++k) {
     const auto labels = labels_of(text->at(k));
     if (labels > 0)
-      sum += labels * each.evaluate([&](auto) { return text->at(k); }, 1);
+      sum += labels * each.evaluate([&](auto) { return text->at(k); }, 1).value;
     count += labels;
   }
   CHECK(count == 2 * (16 + 11 + 6));

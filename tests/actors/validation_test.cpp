@@ -35,7 +35,8 @@ source_pointer held_out_rows() {
 double plainly(const small_case& what, std::int64_t count) {
   plain_loop plain(model_for(what), {});
   const auto rows = held_out_rows();
-  return plain.evaluate([&](std::int64_t k) { return rows->at(k); }, count);
+  return plain.evaluate([&](std::int64_t k) { return rows->at(k); }, count)
+    .value;
 }
 
 /// The mean over all labels, each microbatch by itself.

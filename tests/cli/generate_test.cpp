@@ -142,7 +142,7 @@ TEST_CASE(
 TEST_CASE("several prompts get what each gets alone, in their order") {
   const trained_model model;
   const std::vector<std::string> prompts{"in", "the beginning", "e", "n the"};
-  const std::string usual = "--max-tokens 12 --ranks 2 ";
+  const std::string usual = "--max-tokens 12 --temperature 0 --ranks 2 ";
   auto flags = usual;
   std::vector<std::string> alone;
   for (const auto& each : prompts) {
@@ -157,9 +157,26 @@ TEST_CASE("several prompts get what each gets alone, in their order") {
   for (const auto& each : prompts)
     file += each + "\n\n";
   const auto path = model.at.write("prompts.txt", file);
-  CHECK(
-    model.text("--max-tokens 12 --ranks 3 --microbatches 1 --prompts " + path)
-    == expected);
+  CHECK(model.text(usual + "--microbatches 1 --prompts " + path) == expected);
+}
+
+TEST_CASE("prompts draw by their place, or by their own seed") {
+  const trained_model model;
+  const auto ids = [&](const std::string& lines) {
+    std::vector<nlohmann::json> all;
+    for (const auto& line : model.lines("--max-tokens 12 --prompts "
+                                        + model.at.write("p.jsonl", lines)))
+      all.push_back(line.at("ids"));
+    return all;
+  };
+  const std::string plain = "{\"text\": \"in\"}\n";
+  const std::string seeded = "{\"text\": \"in\", \"seed\": 9}\n";
+  const auto twice = ids(plain + plain);
+  CHECK(twice[0] != twice[1]);
+  CHECK(ids("{\"text\": \"the\"}\n" + plain)[1] == twice[1]);
+  const auto mixed = ids(seeded + plain + seeded);
+  CHECK(mixed[0] == mixed[2]);
+  CHECK(mixed[1] == twice[1]);
 }
 
 TEST_CASE("JSON lines tell of each prompt, and take settings of its own") {

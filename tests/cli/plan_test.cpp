@@ -16,41 +16,43 @@ using namespace troupe::testing;
 
 namespace {
 
-auto plan(std::string_view flags, std::string_view more = {}) {
+auto run_plan(std::string_view flags, std::string_view more = {}) {
   return run_troupe("plan", flags, more);
 }
 
 }  // namespace
 
 TEST_CASE("plan shows a table") {
-  const auto run = plan(two_ranks);
+  const auto run = run_plan(two_ranks);
   CHECK(run.exit_code == 0);
   CHECK_THAT(run.output,
              ContainsSubstring("1f1b: 2 ranks, 2 stages, 2 microbatches, 20 "
                                "ops, 4 messages\nmakespan 9 ")
                && ContainsSubstring("rank 1  ···F0─B0════F1─B1════"));
-  CHECK_THAT(plan(two_ranks, "--lower").output,
+  CHECK_THAT(run_plan(two_ranks, "--lower").output,
              ContainsSubstring("rank 1   1RECV_F0 1F0 1RECV_F1 1B0 "));
 }
 
 TEST_CASE("plan takes slices, and the width of its table") {
-  const auto run = plan("--schedule seq_1f1b --ranks 2 --microbatches 1",
-                        "--slices 2 --width 30");
+  const auto run = run_plan("--schedule seq_1f1b --ranks 2 --microbatches 1",
+                            "--slices 2 --width 30");
   CHECK_THAT(run.output, ContainsSubstring("rank 0  F─F─······B0.1B0.0\n"));
-  const auto sliced = plan("--ranks 2", "--slices 2 --format schedule").output;
+  const auto sliced =
+    run_plan("--ranks 2", "--slices 2 --format schedule").output;
   CHECK_THAT(sliced, ContainsSubstring("seq_1f1b"));
   CHECK(
-    plan("--ranks 2 --schedule seq_1f1b", "--slices 2 --format schedule").output
+    run_plan("--ranks 2 --schedule seq_1f1b", "--slices 2 --format schedule")
+      .output
     == sliced);
-  CHECK_THAT(plan(two_ranks, "--slices 2").output,
+  CHECK_THAT(run_plan(two_ranks, "--slices 2").output,
              ContainsSubstring("1f1b: slices must be 1, but is 2: the nearest "
                                "legal value is 1"));
 }
 
 TEST_CASE("plan writes CSV, compute only and lowered") {
-  CHECK(plan(two_ranks, "--format csv").output
+  CHECK(run_plan(two_ranks, "--format csv").output
         == "0F0,0F1,0B0,0B1\r\n1F0,1B0,1F1,1B1\r\n");
-  CHECK(plan(two_ranks, "--format csv --lower").output
+  CHECK(run_plan(two_ranks, "--format csv --lower").output
         == "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\r\n"
            "1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1\r\n");
 }
@@ -61,43 +63,43 @@ TEST_CASE("plan warns of flags that a format drops") {
     const std::string_view all = flags;
     const auto format = all.substr(0, all.find(' '));
     const auto run =
-      plan(two_ranks, fmt::format("--global-norm --format {}", flags));
+      run_plan(two_ranks, fmt::format("--global-norm --format {}", flags));
     CHECK(run.exit_code == 0);
     CHECK_THAT(
       run.output,
       ContainsSubstring(fmt::format(
         "--global-norm has no effect with --format {}, which holds", format)));
   }
-  CHECK_THAT(plan(two_ranks, "--sharded --format csv").output,
+  CHECK_THAT(run_plan(two_ranks, "--sharded --format csv").output,
              ContainsSubstring("--sharded has no effect with --format csv"));
   for (const auto* flags :
        {"--global-norm --format plan", "--sharded --format csv --lower"})
-    CHECK_THAT(plan(two_ranks, flags).output,
+    CHECK_THAT(run_plan(two_ranks, flags).output,
                !ContainsSubstring("has no effect"));
 }
 
 TEST_CASE("plan writes JSON and traces that parse, and an SVG file") {
   const temporary_folder folder;
   const auto json =
-    nlohmann::json::parse(plan(two_ranks, "--format json").output);
+    nlohmann::json::parse(run_plan(two_ranks, "--format json").output);
   CHECK(json["ranks"][0][0]["op"] == "0F0");
   CHECK(json["channels"].size() == 2);
-  CHECK(nlohmann::json::parse(plan(two_ranks, "--json").output) == json);
+  CHECK(nlohmann::json::parse(run_plan(two_ranks, "--json").output) == json);
   const auto trace =
-    nlohmann::json::parse(plan(two_ranks, "--format trace").output);
+    nlohmann::json::parse(run_plan(two_ranks, "--format trace").output);
   CHECK(trace["traceEvents"].is_array());
   const auto path = folder / "plan.svg";
-  CHECK(plan(two_ranks, fmt::format("--format svg -o {}", path)).exit_code
+  CHECK(run_plan(two_ranks, fmt::format("--format svg -o {}", path)).exit_code
         == 0);
   CHECK_THAT(troupe::read_file(path),
              EndsWith("</svg>\n") && ContainsSubstring("<style>@media"));
   CHECK_THAT(
-    plan(two_ranks, "--format svg --theme dark").output,
+    run_plan(two_ranks, "--format svg --theme dark").output,
     ContainsSubstring("fill=\"#12181f\"/>") && !ContainsSubstring("<style>"));
 }
 
 TEST_CASE("plan shards stages as PyTorch's pipelining does") {
-  CHECK(plan("--schedule gpipe --ranks 2 --microbatches 1",
+  CHECK(run_plan("--schedule gpipe --ranks 2 --microbatches 1",
              "--sharded --lower --format csv")
           .output
         == "0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD,0RESHARD\r\n"
@@ -106,8 +108,8 @@ TEST_CASE("plan shards stages as PyTorch's pipelining does") {
 
 TEST_CASE("plan shows activations that are offloaded") {
   const auto csv = [](const char* how) {
-    return plan("--schedule gpipe --ranks 1 --microbatches 4",
-                fmt::format("--lower --format csv {}", how))
+    return run_plan("--schedule gpipe --ranks 1 --microbatches 4",
+                    fmt::format("--lower --format csv {}", how))
       .output;
   };
   CHECK(csv("--offload-activations")
@@ -124,9 +126,9 @@ TEST_CASE("plan shows activations that are offloaded") {
 TEST_CASE("plan takes a file as its schedule") {
   const temporary_folder folder;
   const auto path = folder.write("own.csv", "0F0,0B0\n1F0,1B0\n");
-  CHECK(plan("--format csv --schedule", path).output
+  CHECK(run_plan("--format csv --schedule", path).output
         == "0F0,0B0\r\n1F0,1B0\r\n");
-  const auto run = plan("--ranks 3 --schedule", path);
+  const auto run = run_plan("--ranks 3 --schedule", path);
   CHECK(run.exit_code == 2);
   CHECK_THAT(run.output, ContainsSubstring("--ranks 3: but"));
 }
@@ -142,15 +144,15 @@ TEST_CASE("plan refuses wrong usage with exit code 2") {
         "--offload-activations stage.9=1", "--offload-activations half",
         "--offload-activations --offload-ahead 0"}) {
     INFO(flags);
-    CHECK(plan(flags).exit_code == 2);
+    CHECK(run_plan(flags).exit_code == 2);
   }
 }
 
 TEST_CASE("plan leaves no half-written file") {
-  const auto run = plan(two_ranks, "-o /absent/plan.svg");
+  const auto run = run_plan(two_ranks, "-o /absent/plan.svg");
   CHECK(run.exit_code == 1);
   CHECK_THAT(run.output, ContainsSubstring("/absent/plan.svg: can't be"));
-  const auto full = plan(two_ranks, "-o /dev/full");
+  const auto full = run_plan(two_ranks, "-o /dev/full");
   CHECK(full.exit_code == 1);
   CHECK_THAT(full.output, ContainsSubstring("No space left on device"));
 }

@@ -53,6 +53,13 @@ struct decoder_layer : stage_module {
              : "its rope scaling depends on the length of a sequence";
   }
 
+  /// The argument `document_starts` where it is to be read; else undefined.
+  at::Tensor starts_among(const tensor_arguments& arguments) const {
+    const auto found = arguments.find(document_starts);
+    return o.choices.documents && found != arguments.end() ? found->second
+                                                           : at::Tensor();
+  }
+
   decoder_options o;
 };
 
@@ -68,13 +75,25 @@ struct embeddings final : decoder_layer {
              std::make_shared<embedding_layer>(o.length, o.width, kind));
   }
 
+  bool reads_arguments() const override {
+    return positions && o.choices.documents;
+  }
+
   tensor_list forward(const tensor_list& inputs) override {
+    return forward(inputs, {});
+  }
+
+  tensor_list forward(const tensor_list& inputs,
+                      const tensor_arguments& arguments) override {
     const auto& ids = inputs.at(0);
     tensor_list made{observe(tokens, ids)};
     if (positions) {
       const auto first = current_slice().first;
-      const auto places =
+      auto places =
         at::arange(first, first + ids.size(1), ids.options().dtype(at::kLong));
+      // Those within a document.
+      if (const auto starts = starts_among(arguments); starts.defined())
+        places = places - starts;
       made[0] = made[0] + observe(positions, places);
     }
     if (o.has_router_loss())
@@ -109,10 +128,7 @@ struct block final : decoder_layer {
   /// In generation there are no arguments.
   tensor_list forward(const tensor_list& inputs,
                       const tensor_arguments& arguments) override {
-    const auto found = arguments.find(document_starts);
-    const auto starts = o.choices.documents && found != arguments.end()
-                          ? found->second
-                          : at::Tensor();
+    const auto starts = starts_among(arguments);
     if (o.has_router_loss()) {
       tensor_list made{compute(inputs.at(0), starts), inputs.at(1)};
       if (const auto routes = mlp->take_routes(); routes.defined())

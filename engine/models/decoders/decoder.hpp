@@ -48,8 +48,9 @@ struct expert_options {
 /// What a run decides, and not the model.
 struct decoder_choices {
   lora_options lora{};
-  /// Tokens attend to those of their own document only: blocks read the
-  /// argument `document_starts` of microbatches (microbatch_source.hpp).
+  /// Tokens attend to those of their own document only, and learned positions
+  /// count within it: layers read the argument `document_starts` of
+  /// microbatches (microbatch_source.hpp).
   bool documents = false;
   /// The model has the loss that balances its experts, if its configuration
   /// does. That is of a whole microbatch, which can't run in slices.

@@ -99,9 +99,12 @@ const draw_tiles = () => {
   const {state, summary: s} = shown, tiles = [step_tile(state, s)];
   const percent = value => (100 * Number(value)).toFixed(1);
   if (s) {
+    const counts = s.losses.length && s.losses[0][1] !== null;
     const loss = s.losses.length ? Number(s.losses[0][1]) : NaN;
     tiles.push(
-      tile("Loss", Number.isFinite(loss) ? loss.toPrecision(5) : short(loss), "", last_validation(), !Number.isFinite(loss)),
+      counts || !s.losses.length
+        ? tile("Loss", Number.isFinite(loss) ? loss.toPrecision(5) : short(loss), "", last_validation(), !Number.isFinite(loss))
+        : tile("Loss", "\u2013", "", "no counted tokens"),
       tile("Tokens a second", short(s.tokens_per_second), "", "of the last step"),
       tile("Bubble", percent(s.bubble), "%", `plan ${percent(s.plan_bubble)} %`),
       tile("Gradient norm", short(s.grad_norm), "", s.updated ? "before clipping" : "update skipped", !Number.isFinite(Number(s.grad_norm))),
@@ -137,7 +140,7 @@ const draw = () => {
   if (!state) return;
   const loss = shown.summary?.losses[0];
   document.title = `${state.step}${state.steps ? "/" + state.steps : ""}`
-    + (loss ? ` \u00b7 ${short(loss[1])}` : "") + " \u00b7 troupe";
+    + (loss && loss[1] !== null ? ` \u00b7 ${short(loss[1])}` : "") + " \u00b7 troupe";
   draw_state(state_text(state));
   draw_facts(state);
   draw_tiles();

@@ -169,8 +169,27 @@ TEST_CASE("masks that don't do are refused") {
 TEST_CASE("documents start behind the token that ends one") {
   const text_batch_options options{
     .rows = 2, .length = 4, .vocabulary = 10, .shuffle = false};
-  const auto source = with_document_starts(
-    text_batches(listed({5, 1, 5, 5, 2, 3, 4, 5, 1}), options), 5);
-  CHECK(values_of(source->at(0).arguments.at(document_starts))
+  const auto rows = text_batches(listed({5, 1, 5, 5, 2, 3, 4, 5, 1}), options);
+  const auto data = with_document_starts(rows, 5)->at(0);
+  CHECK(values_of(data.arguments.at(document_starts))
         == numbers{0, 1, 1, 3, 0, 0, 0, 0});
+  // What follows an end is predicted only if it is wanted.
+  CHECK(values_of(data.targets[0])
+        == numbers{-100, 5, -100, -100, 3, 4, 5, -100});
+  CHECK(values_of(with_document_starts(rows, 5, true)->at(0).targets[0])
+        == numbers{1, 5, 5, 2, 3, 4, 5, 1});
+}
+
+TEST_CASE("rows without a label can be passed over") {
+  const auto tokens =
+    with_mask(listed({0, 1, 2, 3, 4, 5, 6}), listed({1, 0, 0, 1, 0, 0, 1}));
+  CHECK(rows_with_labels(*tokens, 2, 0) == numbers{1, 2});
+  CHECK(rows_with_labels(*tokens, 2, 1) == numbers{1});
+  CHECK(rows_with_labels(*tokens, 1, 0) == numbers{2, 5});
+  const auto rows =
+    rows_once(tokens, {.rows = 4, .length = 2, .vocabulary = 10}, {1, 2});
+  CHECK(rows->size() == 1);
+  CHECK(rows->at(0).tokens == 4);
+  CHECK(values_of(rows->at(0).inputs[0]) == numbers{2, 3, 4, 5});
+  CHECK(values_of(rows->at(0).targets[0]) == numbers{3, -100, -100, 6});
 }

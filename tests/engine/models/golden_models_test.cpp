@@ -239,8 +239,8 @@ void check_case(const golden_case& wanted) {
 }  // namespace
 
 TEST_CASE("documents of a row are computed as if they were alone") {
-  const auto type =
-    GENERATE(as<std::string>(), "llama", "mistral", "qwen3", "gpt_neox");
+  const auto type = GENERATE(as<std::string>(), "llama", "mistral", "qwen3",
+                             "gpt_neox", "gpt2");
   const safetensors_file file(
     fmt::format(TROUPE_SOURCE_DIR "/tests/golden/models/{}.safetensors", type));
   model_config config(file.metadata().at("config.0"), "config.json");
