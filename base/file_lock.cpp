@@ -7,11 +7,26 @@
 
 namespace troupe {
 
-int lock_file(int descriptor) {
+namespace {
+
+struct flock whole_file() {
   struct flock whole {};
   whole.l_type = F_WRLCK;
   whole.l_whence = SEEK_SET;
+  return whole;
+}
+
+}  // namespace
+
+int lock_file(int descriptor) {
+  auto whole = whole_file();
   return ::fcntl(descriptor, F_OFD_SETLK, &whole) == 0 ? 0 : errno;
+}
+
+bool is_locked(int descriptor) {
+  auto whole = whole_file();
+  return ::fcntl(descriptor, F_OFD_GETLK, &whole) == 0
+         && whole.l_type != F_UNLCK;
 }
 
 namespace {

@@ -12,6 +12,10 @@ namespace troupe {
 /// ones where the file system has no locks.
 int lock_file(int descriptor);
 
+/// Whether another process or description has a lock on the file, which need
+/// not be open for writing; false where the file system has no locks.
+bool is_locked(int descriptor);
+
 /// Whether two descriptors are of one file.
 bool is_same_file(int descriptor, int other);
 

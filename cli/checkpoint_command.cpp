@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -27,10 +28,12 @@ namespace {
 
 constexpr auto checkpoint_help = R"(
 A checkpoint is a folder that `troupe train --checkpoints DIR` wrote; given a
-folder of several, the last one is meant.
+folder of several, the last one is meant. All but verify also take a safetensors
+file, with tensors of any dtype.
 
 Examples:
   troupe checkpoint inspect run/checkpoints
+  troupe checkpoint inspect model.safetensors
   troupe checkpoint verify run/checkpoints/step-00000120
   troupe checkpoint consolidate run/checkpoints -o model.safetensors
   troupe checkpoint split model.safetensors --parts 4 -o split)";
@@ -48,16 +51,18 @@ struct totals {
   std::uint64_t bytes = 0;
 };
 
+void add(totals& sum, const safetensors_entry& entry) {
+  sum.bytes += entry.end - entry.begin;
+  if (is_state_name(entry.name))
+    return;
+  ++sum.tensors;
+  sum.parameters += entry.elements();
+}
+
 totals totals_of(const stored_checkpoint& found) {
   totals sum;
-  for (const auto& name : found.names()) {
-    const auto& entry = *found.find(name);
-    sum.bytes += entry.end - entry.begin;
-    if (is_state_name(name))
-      continue;
-    ++sum.tensors;
-    sum.parameters += entry.elements();
-  }
+  for (const auto& name : found.names())
+    add(sum, *found.find(name));
   return sum;
 }
 
@@ -71,7 +76,44 @@ nlohmann::ordered_json json_of(const stored_checkpoint& found) {
   return about;
 }
 
+/// Of a file's header: neither its tensors nor their sums are read.
+nlohmann::ordered_json json_of(const safetensors_file& file) {
+  totals sum;
+  std::map<std::string, std::int64_t> dtypes;
+  for (const auto& entry : file.entries()) {
+    add(sum, entry);
+    ++dtypes[safetensors_dtype(file.path(), entry.dtype)];
+  }
+  nlohmann::ordered_json metadata = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : file.metadata())
+    metadata[name] = value;
+  return {{"file", printable(file.path())},
+          {"tensors", sum.tensors},
+          {"parameters", sum.parameters},
+          {"bytes", sum.bytes},
+          {"dtypes", dtypes},
+          {"metadata", metadata}};
+}
+
+void inspect_file(const file_settings& given) {
+  const auto about = json_of(safetensors_file(given.path));
+  if (given.json)
+    return print_now(about.dump(2) + "\n");
+  auto text = fmt::format("{}\n{} parameters in {} tensors; {:.1f} MiB\n",
+                          about["file"].get<std::string>(),
+                          about["parameters"].dump(), about["tensors"].dump(),
+                          about["bytes"].get<double>() / (1 << 20));
+  for (const auto& [dtype, tensors] : about["dtypes"].items())
+    text += fmt::format("{}: {} tensors\n", dtype, tensors.dump());
+  for (const auto& [name, value] : about["metadata"].items())
+    text += fmt::format("{}: {}\n", printable(name),
+                        printable(value.get<std::string>()));
+  print_now(text);
+}
+
 void inspect(const file_settings& given) {
+  if (is_tensor_file(given.path))
+    return inspect_file(given);
   const stored_checkpoint found(checkpoint_in(given.path));
   if (given.json)
     return print_now(json_of(found).dump(2) + "\n");
@@ -240,10 +282,11 @@ void add_checkpoint_command(CLI::App* command) {
   const auto given = std::make_shared<file_settings>();
   constexpr auto folder = "a checkpoint, or a folder of them";
   constexpr auto any = "a checkpoint, a folder of them, or a .safetensors file";
-  add_action(*command, "inspect", "show the contents of a checkpoint", given,
-             inspect, folder)
+  add_action(*command, "inspect",
+             "show the contents of a checkpoint or a parameter file", given,
+             inspect, any)
     ->add_flag("--json", given->json,
-               "its manifest, and folder, tensors, parameters, bytes");
+               "its manifest or metadata, and tensors, parameters, bytes");
   add_action(*command, "verify", "verify the SHA-256 of every file", given,
              verify, folder);
   auto* whole = add_action(

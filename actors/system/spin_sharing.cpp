@@ -1,5 +1,6 @@
 #include "troupe/actors/system/spin_sharing.hpp"
 
+#include <algorithm>
 #include <system_error>
 
 #include "troupe/base/error.hpp"
@@ -19,6 +20,12 @@ class worker_end final : public caf::resumable {
 };
 
 }  // namespace
+
+std::size_t spin_sharing::spin_cores_of(std::size_t cores,
+                                        const cgroup_limits& limits) {
+  const auto all = static_cast<double>(cores);
+  return static_cast<std::size_t>(std::min(limits.cpus.value_or(all), all));
+}
 
 caf::actor_system::module* spin_sharing_scheduler::make(
   caf::actor_system& system) {

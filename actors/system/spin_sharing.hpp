@@ -11,13 +11,17 @@
 #include <string>
 #include <thread>
 
+#include "troupe/engine/device/cgroup_limits.hpp"
+
 namespace troupe {
 
 /// CAF scheduler policy: one queue for all workers, as CAF's work sharing,
 /// but a worker that runs out of work looks for more for a short while before
 /// it sleeps, as long as a core is free for that. Waking a sleeping thread
 /// costs the sender tens of microseconds; a worker that is looking costs it
-/// nothing, and starts within one. For the same reason a worker wakes another
+/// nothing, and starts within one. Where the control group has a quota of
+/// processor time, looking is paid from it, and only as many workers as it
+/// allows all the time do so. For the same reason a worker wakes another
 /// only if there is a core for it: it will itself look for work soon. A third
 /// thread on two busy cores would take the next compute op, and that op would
 /// share a core with another one for a scheduler's time slice (4 ms). What
@@ -26,6 +30,11 @@ namespace troupe {
 class spin_sharing : public caf::policy::unprofiled {
  public:
   static constexpr std::chrono::microseconds longest_spin{2000};
+
+  /// How many workers may be awake for one of them to look for work: those that
+  /// the quota pays for all the time, which may be none.
+  static std::size_t spin_cores_of(std::size_t cores,
+                                   const cgroup_limits& limits);
 
   struct coordinator_data {
     explicit coordinator_data(caf::scheduler::abstract_coordinator*) {}
@@ -39,6 +48,7 @@ class spin_sharing : public caf::policy::unprofiled {
     std::size_t waking = 0;     // awake, though they may not run yet
     std::size_t elsewhere = 0;  // of those awake: may wait for something else
     std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
+    std::size_t spin_cores = spin_cores_of(cores, read_cgroup_limits());
 
     // All with the lock held.
     void push(caf::resumable* job) {
@@ -138,7 +148,7 @@ class spin_sharing : public caf::policy::unprofiled {
   static void spin(Shared& shared, std::unique_lock<std::mutex>& lock,
                    std::size_t workers) {
     const auto awake = workers - shared.sleeping;
-    if (awake > shared.cores)
+    if (awake > shared.spin_cores)
       return;
     ++shared.spinning;
     lock.unlock();

@@ -1,11 +1,12 @@
 #include "troupe/cli/generate/stored_model.hpp"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <limits>
 #include <optional>
+#include <sstream>
 #include <type_traits>
 
 #include "troupe/base/error.hpp"
@@ -83,9 +84,20 @@ class model_finder {
     made.model =
       model_of_config(config, path_, {.lora = lora, .length = made.data.length},
                       folder_use::inference);
-    made.text_ends = text_ends_of(config, path_);
+    made.text_ends = stored_text_ends(config);
     made.parameters = std::move(parameters);
     return made;
+  }
+  /// Older checkpoints have those of config.json alone.
+  std::vector<std::int64_t> stored_text_ends(const std::string& config) const {
+    const auto ids = text(ends_text);
+    if (!ids)
+      return text_ends_of(config, path_);
+    std::istringstream words(*ids);
+    std::vector<std::int64_t> ends;
+    for (std::string word; words >> word;)
+      ends.push_back(read<std::int64_t>(ends_text, word));
+    return ends;
   }
   /// The flag's value, if it is given.
   optional_text given(const std::string& flag, const std::string& value) const {
@@ -215,6 +227,9 @@ std::map<std::string, std::string> model_texts(const model_flags& flags,
     {"vocabulary", std::to_string(data.vocabulary)}};
   if (model.folder) {
     texts.emplace(config_text, model.folder->config());
+    texts.emplace(
+      ends_text,
+      fmt::format("{}", fmt::join(text_ends_in(model.folder->path()), " ")));
     if (flags.choices.lora.rank > 0) {
       texts.emplace("lora-rank", std::to_string(flags.choices.lora.rank));
       texts.emplace("lora-alpha", fmt::format("{}", flags.choices.lora.alpha));

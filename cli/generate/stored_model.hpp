@@ -25,6 +25,9 @@ parameter_list stored_tensors(const std::string& path, bool optimizer = false);
 /// The text for the frozen weights below adapters: sizes and hashes of the
 /// files that hold them, as `content_text` gives.
 constexpr auto base_text = "base-weights";
+/// The text for the tokens that end a text: ids with spaces between them. A
+/// model's folder may name them in generation_config.json.
+constexpr auto ends_text = "text-ends";
 /// A model's name and options as texts, for manifests and files' metadata.
 std::map<std::string, std::string> model_texts(const model_flags& flags,
                                                const text_batch_options& data,

@@ -256,6 +256,16 @@ int throw_again() {
   ::_exit(1);
 }
 
+/// A run of many files or processes needs more than the 1,024 that systems
+/// allow programs that don't ask for more.
+void allow_most_files() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0)
+    return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 void prepare_process(error_reporter report) {
@@ -265,6 +275,7 @@ void prepare_process(error_reporter report) {
       ::open("/dev/null", each == STDOUT_FILENO ? O_RDONLY : O_RDWR);
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
+  allow_most_files();
   report_uncaught = report;
   std::set_terminate(end_uncaught);
 }

@@ -46,9 +46,9 @@ using error_reporter = int (*)(const std::function<int()>& work);
 /// to 2 become the null device, so that no file opened later is taken for
 /// standard output; printing to a standard output that was closed fails. A pipe
 /// without a reader and a file beyond the limit (`ulimit -f`) make the write
-/// fail, like a full disk, and don't end the process. An exception that no
-/// thread catches, as where memory is used up, is reported and ends the process
-/// with exit code 1.
+/// fail, like a full disk, and don't end the process. As many files may be open
+/// as the hard limit allows. An exception that no thread catches, as where
+/// memory is used up, is reported and ends the process with exit code 1.
 void prepare_process(error_reporter report);
 
 /// Lets all output to a standard output that was closed be dropped: for

@@ -138,7 +138,7 @@ void require_same_model(const stored_checkpoint& from,
   const auto& texts = from.about().model;
   for (const auto& [name, now] : setup.model_texts)
     if (const auto then = texts.find(name);
-        then == texts.end() || name == "seq")
+        then == texts.end() || name == "seq" || name == ends_text)
       continue;
     else if (name == "config.json")
       require_same_config(then->second, now, from.folder());

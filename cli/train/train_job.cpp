@@ -100,6 +100,8 @@ bool shows_what_all_would() {
 
 void require_job(const train_options& options) {
   const auto place = read_environment();
+  if (!place.doubt.empty())
+    spdlog::warn(place.doubt);
   if (options.plain && !place.is_alone())
     fail(error_code::invalid_argument,
          "--plain runs in one process, and {} started {}; start it alone",

@@ -62,7 +62,7 @@ std::string ways_to_need_less(const train_options& o,
 }
 
 void require_memory(const train_options& o, const built_model& model,
-                    model_source source) {
+                    model_source source, const cgroup_limits& limits) {
   // Devices hold the parameters in memory of their own, and the host those of
   // the layer that is being made.
   if (o.devices.device != "cpu")
@@ -72,14 +72,18 @@ void require_memory(const train_options& o, const built_model& model,
   const auto held = held_parameters_of(o, model);
   const auto bytes =
     least_bytes(held) * place.local_processes / place.processes;
-  const auto there = static_cast<double>(physical_bytes());
+  const auto there = static_cast<double>(usable_bytes(limits));
+  const bool is_limited = usable_bytes(limits) < physical_bytes();
   if (there > 0 && bytes > there)
     fail(error_code::invalid_argument,
          "the model has {:.3g} parameters; {}{} of {} processes with {} "
-         "replicas need {:.3g} GiB, and this machine has {:.3g}; use {}",
+         "replicas need {:.3g} GiB, and {} {:.3g}; use {}",
          held.all, held.trained > 0 ? "with gradients " : "",
          place.local_processes, place.processes, o.partition.data_parallel,
-         bytes / gib, there / gib, ways_to_need_less(o, held, source));
+         bytes / gib,
+         is_limited ? "the control group (cgroup) of this process allows"
+                    : "this machine has",
+         there / gib, ways_to_need_less(o, held, source));
 }
 
 }  // namespace troupe::cli

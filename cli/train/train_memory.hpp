@@ -6,6 +6,7 @@
 #include <string>
 
 #include "troupe/cli/train/train_options.hpp"
+#include "troupe/engine/device/cgroup_limits.hpp"
 #include "troupe/engine/models/registry.hpp"
 
 namespace troupe::cli {
@@ -36,9 +37,11 @@ enum class model_source : std::uint8_t { flags, file, folder };
 std::string ways_to_need_less(const train_options& options,
                               const held_parameters& held, model_source source);
 
-/// Throws `invalid_argument` if the model can't fit into this machine, which
-/// holds its processes' share of the job's.
+/// Throws `invalid_argument` if the model can't fit into this machine, or into
+/// what its control group leaves of it: they hold its processes' share of the
+/// job's.
 void require_memory(const train_options& options, const built_model& model,
-                    model_source source);
+                    model_source source,
+                    const cgroup_limits& limits = read_cgroup_limits());
 
 }  // namespace troupe::cli

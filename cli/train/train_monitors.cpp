@@ -1,7 +1,6 @@
 #include "troupe/cli/train/train_output.hpp"
 
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -289,8 +288,7 @@ std::unique_ptr<endpoint_server> open_endpoint(trainer& run,
   try {
     if (const auto own = find_own_folder(); !own.trouble.empty())
       spdlog::warn("the endpoint is in {}, as {}", own.path, own.trouble);
-    return serve(run, own_socket(std::to_string(::getpid())), options, setup,
-                 orders);
+    return serve(run, own_endpoint(), options, setup, orders);
   } catch (const error& reason) {
     spdlog::warn("clients cannot attach to this run: {}", reason.what());
     return nullptr;

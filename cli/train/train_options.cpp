@@ -357,7 +357,8 @@ void add_process_flags(CLI::App& app, process_options& o) {
     "--insecure", o.joining.shown.insecure,
     "no encryption and no authentication: only for private networks");
   add_value(app, "--patience", o.patience,
-            "seconds to wait for all processes at the start",
+            "seconds to wait for all processes at the start, and for the "
+            "address of the first one's host",
             number_above(0, 1e6));
 }
 

@@ -14,6 +14,7 @@
 #include "troupe/base/input_file.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/engine/checkpoint/folder_moves.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/checkpoint/stored_checkpoint.hpp"
 
@@ -44,20 +45,6 @@ std::optional<std::int64_t> step_of_hidden(const std::string& name) {
 
 std::string part_name(std::int32_t part) {
   return fmt::format("part-{:05}.safetensors", part);
-}
-
-void rename_path(const std::string& from, const std::string& to) {
-  std::error_code trouble;
-  fs::rename(from, to, trouble);
-  if (trouble)
-    fail_io(from, "renamed", trouble.message());
-}
-
-void remove_path(const std::string& path) {
-  std::error_code trouble;
-  fs::remove_all(path, trouble);
-  if (trouble)
-    fail_io(path, "removed", trouble.message());
 }
 
 std::vector<fs::directory_entry> entries_of(const std::string& folder) {
@@ -200,12 +187,13 @@ std::string checkpoint_folder::prepare() const {
 }
 
 // A process may have been killed between the two renames that replace a
-// checkpoint.
+// checkpoint, or as it removed what it could only copy.
 bool checkpoint_folder::put_back(const std::string& name) const {
   const auto step = step_of_hidden(name);
   if (!step || !name.ends_with(".replaced") || is_checkpoint(path_of(*step)))
     return false;
-  rename_path((fs::path(path_) / name).string(), path_of(*step));
+  remove_path(path_of(*step));
+  move_checkpoint((fs::path(path_) / name).string(), path_of(*step));
   return true;
 }
 
@@ -283,7 +271,7 @@ void checkpoint_folder::put_in_place(std::int64_t step) const {
          path);
   if (exists) {
     remove_path(replaced);
-    rename_path(path, replaced);
+    move_checkpoint(path, replaced);
   }
   fs::rename(partial(step), path, trouble);
   if (!trouble)
@@ -333,7 +321,7 @@ void checkpoint_folder::set_aside_after(std::int64_t step) const {
       remove_path(aside);
     for (int n = 2; fs::exists(fs::symlink_status(aside, trouble)); ++n)
       aside = fmt::format("{}-{}", usual, n);
-    rename_path(path_of(later), aside);
+    move_checkpoint(path_of(later), aside);
   }
 }
 
@@ -367,13 +355,8 @@ std::vector<std::int64_t> checkpoint_folder::outlived(
   return all;
 }
 
-// Renamed first: a process that is killed leaves no half of a checkpoint under
-// its name.
 void checkpoint_folder::remove(std::int64_t step) const {
-  const auto removed = hidden(step, "removed");
-  remove_path(removed);
-  rename_path(path_of(step), removed);
-  remove_path(removed);
+  remove_checkpoint(path_of(step), hidden(step, "removed"));
 }
 
 std::optional<std::string> checkpoint_folder::last_valid(

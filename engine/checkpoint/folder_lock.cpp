@@ -47,7 +47,11 @@ void folder_lock::lock() {
   problem_.clear();
   do {
     owned_descriptor file(
-      ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+      ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    if (file.get() < 0 && errno == EACCES) {
+      remove_unwritable();
+      continue;
+    }
     if (file.get() < 0)
       fail_io(path_, "opened", std::strerror(errno));
     // The path may not have been found for a moment only. The file that is held
@@ -55,10 +59,7 @@ void folder_lock::lock() {
     const bool is_held = is_same_file(file_.get(), file.get());
     const auto trouble = lock_file(is_held ? file_.get() : file.get());
     if (trouble == EAGAIN || trouble == EACCES)
-      fail(error_code::io,
-           "{}: in use: {} saves checkpoints there; wait until it has ended, "
-           "or give another folder",
-           folder_, text_of(file.get()));
+      refuse_used(file.get());
     if (!is_held)
       file_ = std::move(file);
     if (trouble != 0) {
@@ -72,6 +73,34 @@ void folder_lock::lock() {
       || ::pwrite(file_.get(), text.data(), text.size(), 0) < 0)
     problem_ =
       fmt::format("{}: can't be written: {}", path_, std::strerror(errno));
+}
+
+// Two users who do so at once may each have made a file then: `renew` tells the
+// one whose file is gone.
+void folder_lock::remove_unwritable() const {
+  const auto refuse = [this] {
+    fail(error_code::io,
+         "{}: another user's job has left it, and this user may neither write "
+         "nor remove it ({}); remove it, or let this user write to it",
+         path_, std::strerror(errno));
+  };
+  const owned_descriptor file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0 && errno == ENOENT)
+    return;
+  if (file.get() < 0)
+    refuse();
+  if (is_locked(file.get()))
+    refuse_used(file.get());
+  if (is_file_at(file.get(), path_) && ::unlink(path_.c_str()) != 0
+      && errno != ENOENT)
+    refuse();
+}
+
+void folder_lock::refuse_used(int file) const {
+  fail(error_code::io,
+       "{}: in use: {} saves checkpoints there; wait until it has ended, or "
+       "give another folder",
+       folder_, text_of(file));
 }
 
 folder_lock::~folder_lock() {

@@ -8,8 +8,9 @@ namespace troupe {
 
 /// Keeps a folder for one job while it lives: a record lock (fcntl) on a hidden
 /// file in it, which the kernel releases when its process ends, also after
-/// kill -9, and which network file systems know. On file systems without
-/// record locks nothing is kept. One thread at a time.
+/// kill -9, and which network file systems know. A file that a killed job of
+/// another user has left, and that this one may not write, is replaced. On file
+/// systems without record locks nothing is kept. One thread at a time.
 class folder_lock {
  public:
   /// Throws `io` if another job has the folder, with the process and host that
@@ -29,6 +30,8 @@ class folder_lock {
 
  private:
   void lock();
+  void remove_unwritable() const;
+  [[noreturn]] void refuse_used(int file) const;
 
   std::string folder_;
   std::string path_, problem_;

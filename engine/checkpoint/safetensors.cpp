@@ -110,6 +110,11 @@ named_tensors require_fit(const parameter_list& parameters,
       refuse_checkpoint(path,
                         fmt::format("lacks '{}', which the model has", name));
     const auto* value = found->second;
+    if (!is_loadable(value->scalar_type()))
+      refuse_checkpoint(
+        path, fmt::format("'{}' is {}, a dtype that no model is trained from; "
+                          "convert it to F32, F16 or BF16",
+                          printable(name), describe(*value)));
     if (value->is_floating_point() != parameter.is_floating_point()
         || value->is_complex() != parameter.is_complex())
       refuse_checkpoint(path,

@@ -18,7 +18,7 @@ namespace {
 
 using entry = safetensors_entry;
 
-constexpr std::array<std::pair<const char*, at::ScalarType>, 11> dtypes = {
+constexpr std::array<std::pair<const char*, at::ScalarType>, 17> dtypes = {
   {{"F64", at::kDouble},
    {"F32", at::kFloat},
    {"F16", at::kHalf},
@@ -29,7 +29,13 @@ constexpr std::array<std::pair<const char*, at::ScalarType>, 11> dtypes = {
    {"I8", at::kChar},
    {"U8", at::kByte},
    {"BOOL", at::kBool},
-   {"C64", at::kComplexFloat}}};
+   {"C64", at::kComplexFloat},
+   {"U64", at::kUInt64},
+   {"U32", at::kUInt32},
+   {"U16", at::kUInt16},
+   {"F8_E4M3", at::kFloat8_e4m3fn},
+   {"F8_E5M2", at::kFloat8_e5m2},
+   {"F8_E8M0", at::kFloat8_e8m0fnu}}};
 
 /// Takes a header's tensors and texts as they are parsed, so that JSON is held
 /// of one of them only.
@@ -207,6 +213,10 @@ std::string safetensors_dtype(const std::string& path, at::ScalarType type) {
       return name;
   refuse_checkpoint(path, fmt::format("safetensors has no name for dtype {}",
                                       c10::toString(type)));
+}
+
+bool is_loadable(at::ScalarType type) {
+  return !at::isBarebonesUnsignedType(type) && !at::isFloat8Type(type);
 }
 
 safetensors_header parse_safetensors_header(const std::string& path,

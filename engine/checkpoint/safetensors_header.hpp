@@ -28,6 +28,12 @@ struct safetensors_entry {
 /// safetensors' name for a dtype. Throws `invalid_checkpoint` if it has none.
 std::string safetensors_dtype(const std::string& path, at::ScalarType type);
 
+/// Whether a model may take its values from such tensors. Others can only be
+/// passed on: the 8-bit floats of quantised models, whose scales are in other
+/// tensors, and unsigned numbers of 16 bits and more, which LibTorch can't
+/// compute with.
+bool is_loadable(at::ScalarType type);
+
 /// A file's header: the tensors in the order of their data, and texts by name.
 struct safetensors_header {
   std::vector<safetensors_entry> entries;

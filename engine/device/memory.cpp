@@ -38,4 +38,9 @@ std::int64_t physical_bytes() {
   return std::max<std::int64_t>(pages, 0) * ::sysconf(_SC_PAGESIZE);
 }
 
+std::int64_t usable_bytes(const cgroup_limits& limits) {
+  return std::min(physical_bytes(),
+                  limits.memory_bytes.value_or(physical_bytes()));
+}
+
 }  // namespace troupe

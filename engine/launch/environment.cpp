@@ -1,6 +1,10 @@
 #include "troupe/engine/launch/environment.hpp"
 
+#include <fmt/format.h>
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstdlib>
 
@@ -30,6 +34,28 @@ constexpr names open_mpi{"Open MPI", "OMPI_COMM_WORLD_RANK",
                          "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
                          "OMPI_COMM_WORLD_LOCAL_SIZE"};
 
+// MPICH's Hydra, which is Intel's as well, and Flux; Cray has other local
+// names.
+constexpr names mpich{"MPI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID",
+                      "MPI_LOCALNRANKS"};
+constexpr names cray{"MPI", "PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK",
+                     "PMI_LOCAL_SIZE"};
+
+/// Each of them tells that a launcher started this process.
+constexpr std::array signs{"OMPI_COMM_WORLD_RANK",
+                           "PMI_RANK",
+                           "PMI_SIZE",
+                           "PMIX_RANK",
+                           "PMI_ID",
+                           "MPI_LOCALRANKID",
+                           "PMI_LOCAL_RANK",
+                           "PALS_RANKID",
+                           "FLUX_TASK_RANK",
+                           "MV2_COMM_WORLD_RANK",
+                           "ALPS_APP_PE",
+                           "JSM_NAMESPACE_RANK",
+                           "LOCAL_RANK"};
+
 template <class Number>
 Number number_of(const std::string& name, const std::string& text) {
   const auto value = parse_number<Number>(text);
@@ -50,6 +76,7 @@ class reading {
     made.launcher = names_.launcher;
     made.process = number(names_.process);
     made.processes = number(names_.processes);
+    made.counted_by = fmt::format("{}={}", names_.processes, made.processes);
     made.local_process = number_or(names_.local_process, 0);
     made.local_processes = local_processes(made.processes);
     check(made);
@@ -111,17 +138,42 @@ class reading {
   const names& names_;
 };
 
+/// A name that the processes of one job share, and the variables that gave it.
+struct named_job {
+  std::string name;
+  std::string by;
+};
+
+/// Processes inherit a socket of their launcher, whose number tells whose they
+/// are. Empty: there is none.
+std::string inherited_socket(const std::string& descriptor) {
+  struct stat found {};
+  const auto file = parse_number<int>(descriptor);
+  return file && ::fstat(*file, &found) == 0 && S_ISSOCK(found.st_mode)
+           ? std::to_string(found.st_ino)
+           : "";
+}
+
 /// Uses only the launcher's own variables: it may run within another's job.
-std::string job_of(const environment_reader& read, const names& variables) {
+named_job job_of(const environment_reader& read, const names& variables) {
   const auto said = [&](const char* name) { return read(name).value_or(""); };
   if (&variables == &slurm)
-    return said("SLURM_JOB_ID") + "." + said("SLURM_STEP_ID");
+    return {said("SLURM_JOB_ID") + "." + said("SLURM_STEP_ID"),
+            "SLURM_JOB_ID, SLURM_STEP_ID"};
   if (&variables == &open_mpi)
-    return said("PMIX_NAMESPACE");
+    return {said("PMIX_NAMESPACE"), "PMIX_NAMESPACE"};
+  if (&variables != &torch) {
+    for (const auto* each :
+         {"PMI_JOBID", "I_MPI_HYDRA_UUID", "FLUX_JOB_ID", "PALS_APID"})
+      if (read(each))
+        return {said(each), each};
+    return {inherited_socket(said("HYDI_CONTROL_FD")), "launcher"};
+  }
   const auto run = said("TORCHELASTIC_RUN_ID");
   if (run.empty())
-    return said("TROUPE_JOB");
-  return run + " attempt " + said("TORCHELASTIC_RESTART_COUNT");
+    return {said("TROUPE_JOB"), "MASTER_ADDR, MASTER_PORT"};
+  return {run + " attempt " + said("TORCHELASTIC_RESTART_COUNT"),
+          "TORCHELASTIC_RUN_ID, TORCHELASTIC_RESTART_COUNT"};
 }
 
 /// For launchers that give hosts, but no port.
@@ -152,26 +204,57 @@ void add_meeting_point(launch_environment& environment,
   environment.agent_store = read("TORCHELASTIC_USE_AGENT_STORE") == "True";
 }
 
+/// Whether it started this process, and not only a step or a shell around it.
+bool is_by(const environment_reader& read, const names& means) {
+  if (&means == &torch)
+    return read(means.process) || read(means.processes);
+  // A Slurm batch script has a rank as well, but no step.
+  if (!read(means.process) || !read(means.processes))
+    return false;
+  // srun may set these, too, and its own variables tell where process 0 is.
+  if ((&means == &cray || &means == &mpich)
+      && read("PMI_JOBID") == job_of(read, slurm).name)
+    return false;
+  return &means != &cray || read(means.local_process);
+}
+
+std::string doubt_about(const environment_reader& read) {
+  for (const auto* sign : signs)
+    if (const auto value = read(sign))
+      return fmt::format(
+        "{}={}: a launcher seems to have started several processes, but no "
+        "variable that troupe reads tells how many, so this one runs alone; "
+        "if they are one job, set RANK and WORLD_SIZE",
+        sign, printable(*value));
+  return {};
+}
+
 }  // namespace
 
 launch_environment read_environment(const environment_reader& read) {
   // mpirun within a Slurm step passes Slurm's variables on: its own take
   // precedence.
-  for (const auto* means : {&torch, &open_mpi, &slurm}) {
-    // A Slurm batch script has a rank as well, but no step.
-    if (means == &torch ? !read(means->process) && !read(means->processes)
-                        : !read(means->process) || !read(means->processes))
+  for (const auto* means : {&torch, &open_mpi, &cray, &mpich, &slurm}) {
+    if (!is_by(read, *means))
       continue;
     auto made = reading(read, *means).all();
     if (means == &torch && !read("TORCHELASTIC_RUN_ID"))
       made.launcher = read("TROUPE_JOB") ? "troupe launch" : "the environment";
-    made.job = job_of(read, *means);
+    const auto job = job_of(read, *means);
+    made.job = job.name;
+    made.named_by = job.by;
+    if (means == &slurm)
+      made.if_alone =
+        " A shell of a step with several tasks is one of them: start it with "
+        "`srun --pty -n 1`, or troupe with srun.";
     made.elastic_run =
       means == &torch ? read("TORCHELASTIC_RUN_ID").value_or("") : "";
     add_meeting_point(made, read, *means);
     return made;
   }
-  return {};
+  launch_environment alone;
+  alone.doubt = doubt_about(read);
+  return alone;
 }
 
 launch_environment read_environment() {

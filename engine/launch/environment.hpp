@@ -10,9 +10,10 @@ namespace troupe {
 
 /// A process's place in a job, read from its launcher's environment.
 struct launch_environment {
-  std::string launcher;  // "torchrun", "Slurm", "Open MPI"; empty: none
+  std::string launcher;  // "torchrun", "Slurm", "Open MPI", "MPI"; empty: none
   std::int32_t process = 0;
   std::int32_t processes = 1;
+  std::string counted_by;  // "SLURM_STEP_NUM_TASKS=2", which gave `processes`
   std::int32_t local_process = 0;    // among those on this machine
   std::int32_t local_processes = 1;  // on this machine
   /// Address of process 0; empty if the launcher doesn't give one.
@@ -24,8 +25,14 @@ struct launch_environment {
   /// Equal in all processes of the job on one machine, but unique among
   /// concurrent jobs and torchrun's attempts.
   std::string job;
+  std::string named_by;  // names of the variables that gave it
   /// torchrun's name of the job, in all its attempts; empty elsewhere.
   std::string elastic_run;
+  /// What to do if others are waited for that nobody started; may be empty.
+  std::string if_alone;
+  /// A sentence about variables of a launcher that don't suffice: the process
+  /// is alone, though it may not be. Empty: there are none.
+  std::string doubt;
 
   bool is_alone() const { return processes == 1; }
   bool is_one_machine() const { return local_processes == processes; }
@@ -37,8 +44,9 @@ using environment_reader =
 
 /// Reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,
 /// MASTER_PORT as set by torchrun and `troupe launch`, else
-/// OMPI_COMM_WORLD_RANK etc., else SLURM_PROCID etc. Without any of them: a
-/// single process. Slurm's processes meet at the first host of their step and
+/// OMPI_COMM_WORLD_RANK etc., else PMI_RANK etc. of MPICH, Intel MPI, Cray and
+/// Flux, else SLURM_PROCID etc. Without any of them: a single process. Slurm's
+/// processes meet at the first host of their step and
 /// Open MPI's where mpirun runs, both at a port derived from the job's name,
 /// unless MASTER_ADDR and MASTER_PORT are set. Throws `invalid_argument` naming
 /// a variable that is missing or invalid.

@@ -16,6 +16,7 @@
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/launch/clock_difference.hpp"
+#include "troupe/engine/launch/late_host.hpp"
 #include "troupe/engine/launch/meeting_point.hpp"
 #include "troupe/engine/launch/newcomers.hpp"
 #include "troupe/engine/launch/rendezvous_stream.hpp"
@@ -80,26 +81,32 @@ class meeting {
   }
 
  private:
+  using clock = std::chrono::steady_clock;
+
   bool leads() const { return place_.process == 0; }
+
+  /// The address of process 0 may have taken some.
+  std::chrono::milliseconds patience_left() const {
+    using std::chrono::milliseconds;
+    return std::max(milliseconds(1),
+                    std::chrono::duration_cast<milliseconds>(
+                      began_ + options_.patience - clock::now()));
+  }
 
   /// Until the job begins.
   void run() {
-    using clock = std::chrono::steady_clock;
     constexpr std::chrono::milliseconds look_every{50};
     // Process 0 knows best what is missing, and informs the others.
     constexpr std::chrono::seconds for_verdict{5};
     auto news_at = clock::now() + options_.news_every;
-    const auto until = clock::now() + options_.patience
+    const auto until = began_ + options_.patience
                        + (leads() ? std::chrono::seconds(0) : for_verdict);
     while (!is_ready_) {
       here_.run_until(std::min({clock::now() + look_every, news_at, until}));
       if (is_ready_)
         return;
       if (options_.stopped && options_.stopped())
-        fail(error_code::interrupted,
-             "process {} was stopped while the processes of the job were "
-             "meeting",
-             place_.process);
+        fail_stopped(place_);
       if (clock::now() >= until)
         give_up();
       if (clock::now() >= news_at) {
@@ -187,9 +194,8 @@ class meeting {
   /// further attempt lasts twice as long, as many processes may connect at
   /// once.
   asio::awaitable<stream_pointer> reach_leader() {
-    using clock = std::chrono::steady_clock;
     auto patience =
-      point_.ask ? std::chrono::milliseconds(1000) : options_.patience;
+      point_.ask ? std::chrono::milliseconds(1000) : patience_left();
     for (auto where = point_.where;; where = point_.ask(), patience *= 2) {
       // A refusal comes at once, and is for good.
       const auto refused_until = clock::now() + patience / 4;
@@ -308,13 +314,18 @@ class meeting {
     peer.close_gently();
   }
 
+  std::string counted() const {
+    return place_.counted_by.empty()
+             ? std::to_string(place_.processes)
+             : fmt::format("{} ({})", place_.processes, place_.counted_by);
+  }
+
   void tell_news() const {
     if (!options_.news)
       return;
     if (leads() && run_ == 0)
       options_.news(fmt::format("waiting for {} of {} at {}",
-                                missing_of(members_), place_.processes,
-                                point_.where));
+                                missing_of(members_), counted(), point_.where));
     else if (!controls_.contains(0) && !leads())
       options_.news(fmt::format("waiting for process 0 at {}", point_.where));
     else
@@ -326,9 +337,9 @@ class meeting {
     if (leads() && run_ == 0)
       fail(error_code::transport,
            "{} of {} did not connect to {} within {:.3g} s; are they running, "
-           "with the same {}?{}",
-           missing_of(members_), place_.processes, point_.where, seconds,
-           point_.known_by,
+           "with the same {}?{}{}",
+           missing_of(members_), counted(), point_.where, seconds,
+           point_.known_by, place_.if_alone,
            turned_away_.empty()
              ? ""
              : " A connection was rejected: " + turned_away_);
@@ -338,6 +349,7 @@ class meeting {
          seconds, point_.where);
   }
 
+  const clock::time_point began_ = clock::now();
   asio::io_context here_{1};
   const job_options& options_;
   const launch_environment& place_;

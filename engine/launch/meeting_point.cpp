@@ -14,6 +14,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/fnv_hash.hpp"
 #include "troupe/base/names.hpp"
+#include "troupe/engine/launch/late_host.hpp"
 #include "troupe/engine/transport/stream/listener.hpp"
 
 namespace troupe {
@@ -98,11 +99,12 @@ std::string address_towards(const endpoint& there) {
   return own.is_v6() ? fmt::format("[{}]", own.to_string()) : own.to_string();
 }
 
-/// A host may resolve its own name to a loopback address (Debian does so):
-/// others could not connect, and the trust would differ. A loopback address
-/// given explicitly is accepted.
+/// Waits for the host's address. A host may resolve its own name to a loopback
+/// address (Debian does so): others could not connect, and the trust would
+/// differ. A loopback address given explicitly is accepted.
 void require_reachable(const job_options& options, const std::string& where) {
   const auto address = peer_endpoint(where);
+  wait_for_host(options, address);
   const bool is_own =
     options.place.is_one_machine() || names_loopback(address.host);
   if (!is_own && is_loopback(addresses_of(address).front()))
@@ -159,7 +161,7 @@ meeting_point in_own_folder(const launch_environment& place) {
   return {own_socket("job-" + job),
           own_socket("job-" + job + own_suffix()),
           {},
-          "MASTER_ADDR, MASTER_PORT and user"};
+          place.named_by.empty() ? "user" : place.named_by + " and user"};
 }
 
 /// Removes sockets that killed processes of earlier jobs left there.

@@ -201,11 +201,11 @@ void model_folder::require_stored(const std::string& name,
       fmt::format("has {} of shape [{}], and {} describes one of [{}]", name,
                   fmt::join(entry->shape, ", "), config_name,
                   fmt::join(shape, ", ")));
-  if (!at::isFloatingType(entry->dtype))
-    refuse_checkpoint(
-      weights_->path_of(name),
-      fmt::format("has {} of {}; a parameter is of floating-point numbers",
-                  name, at::toString(entry->dtype)));
+  if (!at::isFloatingType(entry->dtype) || !is_loadable(entry->dtype))
+    refuse_checkpoint(weights_->path_of(name),
+                      fmt::format("has {} of {}; a parameter is of F64, F32, "
+                                  "F16 or BF16: convert the model to one",
+                                  name, at::toString(entry->dtype)));
 }
 
 std::string model_folder::require_same_head() const {

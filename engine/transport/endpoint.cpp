@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <signal.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include <memory>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/names.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/transport/own_folder.hpp"
@@ -88,17 +88,21 @@ std::string own_socket(const std::string& name) {
   return fmt::format("unix:{}/{}.sock", folder, name);
 }
 
+std::string own_endpoint() {
+  return own_socket(fmt::format("{}-{}", ::getpid(), random_digits(1)));
+}
+
 std::vector<std::string> own_endpoints() {
-  std::map<std::int64_t, std::string> found;
+  std::multimap<std::int64_t, std::string> found;
   std::error_code trouble;
   for (const auto& folder : own_folders())
     for (const auto& entry :
          std::filesystem::directory_iterator(folder, trouble)) {
       const auto& path = entry.path();
-      const auto process = parse_number<pid_t>(path.stem().string());
-      const bool lives =
-        process && *process > 0 && (::kill(*process, 0) == 0 || errno == EPERM);
-      if (lives && path.extension() == ".sock" && entry.is_socket(trouble))
+      const auto name = path.stem().string();
+      const auto process = parse_number<pid_t>(name.substr(0, name.find('-')));
+      if (process && *process > 0 && path.extension() == ".sock"
+          && entry.is_socket(trouble) && has_listener(path.string()))
         found.emplace(*process, "unix:" + path.string());
     }
   std::vector<std::string> all;

@@ -27,8 +27,12 @@ std::string to_text(const endpoint& what);
 /// Removes sockets that killed jobs left there. Throws `io` if there is no such
 /// folder, and none can be made.
 std::string own_socket(const std::string& name);
-/// The sockets there that are named by their process's id, of this user's live
-/// processes, ordered by it. Makes nothing; empty if the user has no folder.
+/// A socket there for the clients of this process, named by its id and by
+/// random digits: containers that share the folder may have processes of the
+/// same id.
+std::string own_endpoint();
+/// All of them at which a process listens, ordered by its id. Makes nothing;
+/// empty if the user has no folder.
 std::vector<std::string> own_endpoints();
 
 /// A socket address in the system's form.

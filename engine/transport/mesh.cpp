@@ -64,7 +64,7 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
   void listen(std::int32_t sender, line purpose,
               const connection_pointer& peer) {
     connection_events each;
-    if (const auto there = physical_bytes(); there > 0)
+    if (const auto there = usable_bytes(); there > 0)
       each.limits.tensor_bytes = static_cast<std::uint64_t>(there);
     each.admit = [self = shared_from_this(), sender](frame_type type,
                                                      const frame_head& head) {

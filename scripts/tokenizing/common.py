@@ -13,6 +13,10 @@ class Problem(Exception):
     """What is wrong, for the user."""
 
 
+class BadRow(Problem):
+    """What is wrong with one row of a file of many."""
+
+
 def little_endian(code, values):
     """An array of them: from numbers for a file, or from a file's bytes."""
     numbers = array(code, values)
@@ -21,10 +25,14 @@ def little_endian(code, values):
     return numbers
 
 
+def tokenizer_file(path):
+    return os.path.join(path, "tokenizer.json") if os.path.isdir(path) else path
+
+
 def load_tokenizer(path):
     from tokenizers import Tokenizer
 
-    file = os.path.join(path, "tokenizer.json") if os.path.isdir(path) else path
+    file = tokenizer_file(path)
     if not os.path.exists(file):
         raise Problem(
             f"{file}: there is no such file. transformers makes it from other forms: "

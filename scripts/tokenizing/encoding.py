@@ -71,15 +71,21 @@ def join(tokenizer, a, b):
 
 
 def batches(items, size):
-    batch, total = [], 0
-    for item in items:
-        batch.append(item)
-        total += size(item)
-        if total >= BATCH or len(batch) >= 4096:
-            yield batch
-            batch, total = [], 0
+    """What comes before a problem is in a batch, too."""
+    batch, total, problem = [], 0, None
+    try:
+        for item in items:
+            batch.append(item)
+            total += size(item)
+            if total >= BATCH or len(batch) >= 4096:
+                yield batch
+                batch, total = [], 0
+    except (Problem, OSError) as reason:
+        problem = reason
     if batch:
         yield batch
+    if problem:
+        raise problem
 
 
 def write_texts(tokenizer, texts, writer):

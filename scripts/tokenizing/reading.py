@@ -9,7 +9,7 @@ import sys
 import time
 import zlib
 
-from .common import Problem
+from .common import BadRow, Problem
 
 PACKED_WRONGLY = EOFError, gzip.BadGzipFile, zlib.error
 
@@ -42,36 +42,57 @@ class Progress:
               end="\n" if last else "", file=sys.stderr, flush=True)
 
 
+class BadRows:
+    """They end the run, or are skipped and counted."""
+
+    def __init__(self, skip):
+        self.skip, self.count, self.first = skip, 0, ""
+
+    def meet(self, problem):
+        if not self.skip:
+            raise problem
+        self.first = self.first or str(problem)
+        self.count += 1
+
+
 def strings(row, fields, where):
     """The fields' strings of one document."""
     if not isinstance(row, dict):
-        raise Problem(f"{where}: is not a JSON object with named fields")
+        raise BadRow(f"{where}: is not a JSON object with named fields")
     for field in fields:
         if field not in row:
             has = ", ".join(map(str, row)) or "none"
-            raise Problem(f"{where}: has no field '{field}' (its fields: {has})")
+            raise BadRow(f"{where}: has no field '{field}' (its fields: {has})")
         if not isinstance(row[field], str):
             kind = type(row[field]).__name__
-            raise Problem(f"{where}: field '{field}' is of type {kind}, not a string")
+            raise BadRow(f"{where}: field '{field}' is of type {kind}, not a string")
         if re.search("[\ud800-\udfff]", row[field]):
-            raise Problem(f"{where}: field '{field}' has half of a surrogate pair, "
-                          "which is no text")
+            raise BadRow(f"{where}: field '{field}' has half of a surrogate pair, "
+                         "which is no text")
     return [row[field] for field in fields]
 
 
-def lines_of(file, path, fields):
+def row_of(line, first, fields, where):
+    """The strings of a line; none of an empty one."""
+    try:
+        text = line.decode("utf-8-sig" if first else "utf-8").strip()
+        row = json.loads(text) if text else None
+    except ValueError as error:  # of both
+        raise BadRow(f"{where}: is not JSON: {error}") from None
+    except RecursionError:
+        raise BadRow(f"{where}: is nested too deep") from None
+    return strings(row, fields, where) if text else None
+
+
+def lines_of(file, path, fields, bad):
     for number, line in enumerate(file, 1):
-        where = f"{path}:{number}"
         try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-            if not text:
-                continue
-            row = json.loads(text)
-        except ValueError as error:  # of both
-            raise Problem(f"{where}: is not JSON: {error}") from None
-        except RecursionError:
-            raise Problem(f"{where}: is nested too deep") from None
-        yield strings(row, fields, where)
+            row = row_of(line, number == 1, fields, f"{path}:{number}")
+        except BadRow as problem:
+            bad.meet(problem)
+            continue
+        if row is not None:
+            yield row
 
 
 def text_of(file, path):
@@ -89,7 +110,7 @@ def text_of(file, path):
         raise Problem(f"{path}: {error}") from None
 
 
-def rows_of(path, fields):
+def rows_of(path, fields, bad):
     try:
         from pyarrow import ArrowException, parquet
     except ImportError:
@@ -107,17 +128,22 @@ def rows_of(path, fields):
         for batch in file.iter_batches(batch_size=256, columns=fields):
             for row in batch.to_pylist():
                 number += 1
-                yield strings(row, fields, f"{path}: row {number}")
+                try:
+                    texts = strings(row, fields, f"{path}: row {number}")
+                except BadRow as problem:
+                    bad.meet(problem)
+                    continue
+                yield texts
     except (ArrowException, OverflowError, ValueError) as error:
         raise Problem(f"{path}: {error}") from None
 
 
-def documents(path, fields, progress):
+def documents(path, fields, bad, progress):
     """Of each document an iterable of its pieces, or [prompt, completion]."""
     name = path.removesuffix(".gz")
     kind = os.path.splitext(name)[1]
     if kind == ".parquet" and name == path:
-        yield from rows_of(path, fields)
+        yield from rows_of(path, fields, bad)
         progress.end(path)
         return
     if kind not in (".txt", ".jsonl", ".json"):
@@ -133,7 +159,7 @@ def documents(path, fields, progress):
             if kind == ".txt":
                 yield text_of(file, path)
             else:
-                yield from lines_of(file, path, fields)
+                yield from lines_of(file, path, fields, bad)
         except PACKED_WRONGLY as error:
             raise Problem(f"{path}: {error}") from None
     progress.end(path)

@@ -1,10 +1,12 @@
 """Token files, for scripts/tokenize."""
 
+import contextlib
 import os
 import struct
 from array import array
 
 from .common import TYPES, Problem, little_endian
+from .keeping import kept_name
 
 NPY_HEADER = 128
 PARTIAL = ".partial"
@@ -23,24 +25,35 @@ def npy_header(descr, count):
 class Writer:
     """Writes beside the results' names, and renames at the end."""
 
-    def __init__(self, path, descr, end, masked, progress):
+    def __init__(self, path, descr, end, masked, kept, progress):
         self.path, self.descr, self.end, self.progress = path, descr, end, progress
-        self.megatron = path.endswith(".bin")
+        self.megatron, self.kept = path.endswith(".bin"), kept
+        self.width = array(TYPES[descr]).itemsize
         stem = os.path.splitext(path)[0]
         self.index, self.mask = stem + ".idx", stem + ".mask.npy"
-        self.count = self.documents = self.length = 0
+        self.count, self.documents, self.length = kept.tokens, kept.documents, 0
         self.files = {}
-        self.tokens = self.open(path)
-        self.lengths = self.open(self.index) if self.megatron else None
-        self.masks = self.open(self.mask) if masked else None
-        if not self.megatron:
-            self.tokens.write(npy_header(descr, 0))
+        start = 0 if self.megatron else NPY_HEADER
+        self.tokens = self.open(path, start, self.width * kept.tokens)
+        self.lengths = self.masks = None
+        if self.megatron:
+            self.lengths = self.open(self.index, 0, 4 * kept.documents)
         if masked:
-            self.masks.write(npy_header("|u1", 0))
+            self.masks = self.open(self.mask, NPY_HEADER, kept.tokens)
 
-    def open(self, path):
-        self.files[path] = open(f"{path}.{os.getpid()}{PARTIAL}", "w+b")
-        return self.files[path]
+    def open(self, path, start, size):
+        """A new file with room for a header, or a kept one, up to what it has."""
+        if self.kept.earlier:
+            file = open(kept_name(path), "r+b")
+            if os.path.getsize(file.name) < start + size:
+                raise Problem(f"{file.name}: another program has changed it")
+            file.truncate(start + size)
+            file.seek(0, os.SEEK_END)
+        else:
+            file = open(f"{path}.{os.getpid()}{PARTIAL}", "w+b")
+            file.write(bytes(start))
+        self.files[path] = file
+        return file
 
     def add(self, ids, counts=1):
         put(self.tokens, TYPES[self.descr], ids)
@@ -59,10 +72,10 @@ class Writer:
                 raise Problem("a document has 2^31 tokens or more; write .npy instead")
             put(self.lengths, "i", [self.length])
         self.documents, self.length = self.documents + 1, 0
+        self.kept.written(self.count)
 
     def finish_index(self):
         """Puts the header before the lengths, and offsets and documents behind."""
-        width = array(TYPES[self.descr]).itemsize
         kind = {"<u2": 8, "<u4": 4}[self.descr]  # ids below 2^31 are int32's as well
         count = self.documents
         head = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, kind, count, count + 1)
@@ -75,7 +88,7 @@ class Writer:
             while block := lengths.read(1 << 16):
                 out = []
                 for n in little_endian("i", block):
-                    out.append(rewrite(n, at * width))
+                    out.append(rewrite(n, at * self.width))
                     at += n
                 put(whole, "i" if rewrite(1, 0) else "q", out)
         for first in range(0, count + 1, 1 << 16):
@@ -95,10 +108,39 @@ class Writer:
         for path, file in reversed(self.files.items()):
             file.close()
             os.replace(file.name, path)
+        self.forget()
+
+    def forget(self):
+        """What an earlier run has kept."""
+        self.kept.forget()
+        for path in self.files:
+            if os.path.exists(kept_name(path)):
+                os.remove(kept_name(path))
+
+    def keep(self):
+        """Leaves the documents that are complete to a later run; whether there are
+        any."""
+        if not self.kept.documents:
+            self.abandon()
+            return False
+        try:
+            for file in self.files.values():
+                file.close()
+        except OSError:  # a full disk
+            self.abandon()
+            return False
+        self.kept.forget()
+        for path, file in self.files.items():
+            os.replace(file.name, kept_name(path))
+        self.kept.save()
+        return True
 
     def abandon(self):
         for file in [*self.files.values(), self.lengths]:
             if file:
-                file.close()
+                with contextlib.suppress(OSError):
+                    file.close()
                 if os.path.exists(file.name):
                     os.remove(file.name)
+        if self.kept.earlier:
+            self.kept.forget()

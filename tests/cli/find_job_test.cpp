@@ -75,9 +75,24 @@ TEST_CASE("of several jobs one is to be named") {
   CHECK(run.exit_code == 2);
   CHECK_THAT(run.output,
              ContainsSubstring("you have 2 jobs")
-               && ContainsSubstring(
-                 fmt::format("/{}.sock: 1f1b, 2 ranks, step ", first.pid()))
-               && ContainsSubstring(fmt::format("/{}.sock: ", second.pid())));
+               && ContainsSubstring(fmt::format("/{}-", first.pid()))
+               && ContainsSubstring(fmt::format("/{}-", second.pid()))
+               && ContainsSubstring(".sock: 1f1b, 2 ranks, step "));
+}
+
+TEST_CASE("jobs of one process number in two containers are both found") {
+  constexpr auto contained = "unshare --pid --fork --kill-child ";
+  if (run_program(std::string(contained) + "true").exit_code != 0)
+    SKIP("this user can't make a namespace of processes");
+  const some_user user;
+  const background_program first(contained + user.job(), user.folder / "first");
+  const background_program second(contained + user.job(),
+                                  user.folder / "second");
+  REQUIRE(first.writes("attach with:"));
+  REQUIRE(second.writes("attach with:"));
+  const auto run = user.run("top --once");
+  INFO(run.output);
+  CHECK_THAT(run.output, ContainsSubstring("you have 2 jobs"));
 }
 
 TEST_CASE("an endpoint's text is escaped before it reaches a terminal") {

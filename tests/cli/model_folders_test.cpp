@@ -141,9 +141,21 @@ TEST_CASE("a continuation ends before the end of text that a folder names") {
   check_ends(at.folder / "run");
   at.folder.write("model/generation_config.json", "{}");
   CHECK(generated(at.model())["ids"] == all);
+  const auto train =
+    "train --steps 0 --model " + at.model() + " --checkpoints ";
+  at.run(train + (at.folder / "endless"));
+  CHECK(generated(at.folder / "endless")["ids"] == all);
   at.folder.write("model/generation_config.json",
                   "{\"eos_token_id\": [" + end + ", 1000000]}");
   check_ends(at.model());
+  at.run(train + (at.folder / "two"));
+  check_ends(at.folder / "two");
+  at.run("checkpoint consolidate " + (at.folder / "two") + " -o "
+         + (at.folder / "two.safetensors"));
+  check_ends(at.folder / "two.safetensors");
+  // Another end is no other model.
+  CHECK(at.run(train + (at.folder / "endless") + " --resume auto").exit_code
+        == 0);
   at.folder.write("model/generation_config.json", "{\"eos_token_id\": \"x\"}");
   at.refused("generate --prompt 97 --checkpoint " + at.model(),
              "generation_config.json: eos_token_id is \"x\", not an id");

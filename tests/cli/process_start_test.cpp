@@ -153,6 +153,14 @@ TEST_CASE("too few open files are an error that names the limit") {
   told(64, troupe + " launch --processes 40 -- /bin/sleep 600");
 }
 
+TEST_CASE("the soft limit of open files is raised to the hard one") {
+  const some_run at;
+  const auto run =
+    run_limited("-S -n 30", "env " + at.with("--steps 1 --endpoint none"));
+  INFO(run.output);
+  CHECK(run.exit_code == 0);
+}
+
 TEST_CASE("an uncaught exception is reported and dumps no core") {
   const temporary_folder folder;
   const auto told = end_uncaught(troupe::cli::report_errors, folder / "told");

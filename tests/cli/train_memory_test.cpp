@@ -1,9 +1,15 @@
 #include "troupe/cli/train/train_memory.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "troupe/base/error.hpp"
 
 using namespace troupe;
 using namespace troupe::cli;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
 
 TEST_CASE("bytes of parameters depend on their dtype and on what is trained") {
   struct row {
@@ -79,4 +85,20 @@ TEST_CASE("only what lets a run need less memory is proposed") {
   held = {.all = 100, .trained = 100, .gradients = 2};
   options.plain = true;
   CHECK(ways(model_source::folder) == "a smaller model or --data-parallel");
+}
+
+TEST_CASE("a container's limit of memory counts, and is told") {
+  built_model model;
+  model.parameters = 1 << 27;  // with gradients 1 GiB
+  const train_options options;
+  const auto require = [&](std::optional<std::int64_t> bytes) {
+    require_memory(options, model, model_source::flags,
+                   {.memory_bytes = bytes});
+  };
+  CHECK_NOTHROW(require({}));
+  CHECK_NOTHROW(require(std::int64_t{1} << 30));
+  CHECK_THROWS_MATCHES(require((std::int64_t{1} << 30) - 1), error,
+                       MessageMatches(ContainsSubstring(
+                         "need 1 GiB, and the control group (cgroup) of this "
+                         "process allows 1; use a smaller model")));
 }

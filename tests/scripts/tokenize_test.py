@@ -144,11 +144,16 @@ class TokenizeTest(unittest.TestCase):
         return made.stdout.decode()
 
     def refused(self, *arguments, end=END):
-        """Its message; nothing is left behind."""
+        """Its message; nothing is left behind but documents before, which are removed."""
         before = sorted(os.listdir(self.folder))
         ending = [] if end is None else ["--end-of-text", end]
         made = self.run_script("--out", self.out, *ending, *arguments)
         self.assertEqual(made.returncode, 1, made.stderr.decode())
+        kept = [self.out + ".kept", self.out + ".kept.json"]
+        self.assertEqual(*map(os.path.exists, kept))
+        self.assertEqual("are kept" in made.stderr.decode(), os.path.exists(kept[0]))
+        for path in filter(os.path.exists, kept):
+            os.remove(path)
         self.assertEqual(sorted(os.listdir(self.folder)), before)
         return self.one_line(made)
 
@@ -337,6 +342,90 @@ class TokenizeTest(unittest.TestCase):
             self.assertIn("a.jsonl:4: " + said, message)
         message = self.refused(self.write("a.jsonl", good.encode() + b'{"text": "\xff"}'))
         self.assertIn("a.jsonl:2: ", message)
+
+    def test_bad_rows_are_skipped_and_counted(self):
+        rows = [{"text": text} for text in LINES]
+        file = self.objects("a.jsonl", rows[0], {"text": None}, *rows[1:], {"body": "a"})
+        with open(file, "ab") as f:
+            f.write(b'{"text": "\xff"}\n[\n')
+        made = self.run_script("--out", self.out, "--end-of-text", END, "--skip-bad", file)
+        self.assertEqual(made.returncode, 0, made.stderr.decode())
+        self.assertEqual(read_npy(self.out)[1], self.ids(*LINES))
+        self.assertIn("skipped 4 bad rows, the first: " + file + ":2: field 'text' is of "
+                      "type NoneType, not a string", self.one_line(made))
+        if pyarrow is not None:
+            table = pyarrow.table({"text": [LINES[0], None, LINES[1]]})
+            parquet.write_table(table, self.path("a.parquet"))
+            self.tokenize("--skip-bad", self.path("a.parquet"))
+            self.assertEqual(read_npy(self.out)[1], self.ids(*LINES[:2]))
+
+    def kept(self, *arguments, out=None):
+        """The message of a run that keeps something."""
+        made = self.run_script("--out", out or self.out, "--end-of-text", END, *arguments)
+        self.assertEqual(made.returncode, 1, made.stderr.decode())
+        return self.one_line(made)
+
+    def test_documents_before_a_bad_row_are_kept(self):
+        rows = [{"text": text} for text in LINES]
+        wrong = rows[:2] + [{"text": None}] + rows[3:]
+        for out in self.out, self.path("corpus.bin"):
+            file = self.objects("a.jsonl", *wrong)
+            message = self.kept(file, out=out)
+            self.assertIn("a.jsonl:3: field 'text' is of type NoneType, not a string; "
+                          "--skip-bad goes on without such rows; 2 documents before are "
+                          "kept: --resume goes on behind them", message)
+            # Not yet corrected: they are still kept.
+            self.assertIn("2 documents", self.kept("--resume", file, out=out))
+            self.objects("a.jsonl", *rows)
+            self.assertIn("4 documents", self.tokenize("--resume", file, out=out))
+            with open(out, "rb") as f:
+                resumed = f.read()
+            self.tokenize(file, out=self.path("whole" + out[-4:]))
+            with open(self.path("whole" + out[-4:]), "rb") as f:
+                self.assertEqual(f.read(), resumed)
+            self.assertNotIn(".kept", " ".join(os.listdir(self.folder)))
+        with open(self.path("corpus.idx"), "rb") as f, (
+                open(self.path("whole.idx"), "rb")) as whole:
+            self.assertEqual(f.read(), whole.read())
+
+    def test_long_and_several_files_are_resumed(self):
+        text = long_text(300_000)
+        first = self.write("a.txt", text)
+        second = self.write("b.txt", text.encode() + b"\xff")
+        self.assertIn("1 documents before are kept", self.kept(first, second))
+        self.write("b.txt", text + "more")
+        self.tokenize("--resume", first, second)
+        self.assertTrue(read_npy(self.out)[1] == self.ids(text, text + "more"))
+
+    def test_pairs_are_resumed(self):
+        rows = [{"a": text, "b": " b"} for text in LINES]
+        fields = "--prompt-field", "a", "--completion-field", "b"
+        file = self.objects("a.jsonl", *rows[:3], {"a": "x"})
+        self.assertIn("3 documents before", self.kept(*fields, file))
+        self.objects("a.jsonl", *rows)
+        self.tokenize(*fields, "--resume", file)
+        resumed = read_npy(self.out), read_npy(self.path("out.mask.npy"))
+        self.tokenize(*fields, file)
+        self.assertEqual((read_npy(self.out), read_npy(self.path("out.mask.npy"))),
+                         resumed)
+
+    def test_what_is_kept_must_fit(self):
+        bad = {"text": 1}
+        file = self.objects("a.jsonl", {"text": "a"}, bad)
+        self.assertIn("is missing: no run was interrupted", self.kept("--resume", file))
+        self.kept(file)
+        before = sorted(os.listdir(self.folder))
+        self.assertIn("another field", self.kept("--resume", "--text-field", "b", file))
+        self.objects("a.jsonl", {"text": "b"}, {"text": "c"})
+        self.assertIn("are not those of the files", self.kept("--resume", file))
+        self.assertIn("are not those of the files", self.kept(
+            "--resume", self.write("c.jsonl", "")))
+        os.remove(self.path("c.jsonl"))
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
+        self.write("out.npy.kept.json", "{}")
+        self.assertIn("another program has changed it", self.kept("--resume", file))
+        self.tokenize(file)
+        self.assertNotIn(".kept", " ".join(os.listdir(self.folder)))
 
     def test_wrong_files_are_named(self):
         for name in "a.txt.gz", "a.jsonl.gz":

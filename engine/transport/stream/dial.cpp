@@ -66,7 +66,6 @@ asio::awaitable<connected_socket> connect(const socket_address& target,
 struct dialling {
   endpoint address;
   trust trusted;
-  std::vector<socket_address> addresses;
   milliseconds within;
   clock::time_point until = clock::now() + within;
 
@@ -93,20 +92,35 @@ struct dialling {
     co_return refused.value_or(refusal{});
   }
 
+  /// One attempt at each of the host's addresses, which are asked for each
+  /// time: they may come later, or change.
+  asio::awaitable<refusal> round(stream_pointer& made) const {
+    std::vector<socket_address> targets;
+    try {
+      targets = addresses_of(address);
+    } catch (const error& unknown) {
+      co_return refusal{unknown.what()};
+    }
+    refusal why;
+    for (const auto& target : targets) {
+      why = co_await attempt(target, made);
+      if (made || why.answered || clock::now() >= until)
+        break;
+    }
+    co_return why;
+  }
+
   /// Tries until there is a stream; else throws `transport`.
   asio::awaitable<stream_pointer> run() const {
     asio::steady_timer timer(co_await asio::this_coro::executor);
-    auto pause = first_pause / 2;
-    for (std::size_t next = 0;;) {
+    for (auto pause = first_pause;;
+         pause = std::min(2 * pause, longest_pause)) {
       stream_pointer made;
-      const auto why = co_await attempt(addresses[next], made);
+      const auto why = co_await round(made);
       if (made)
         co_return made;
       if (why.answered)
         fail(error_code::transport, "{}: {}", to_text(address), why.reason);
-      next = (next + 1) % addresses.size();
-      if (next == 0)
-        pause = std::min(2 * pause, longest_pause);
       if (clock::now() + pause >= until)
         fail(error_code::transport,
              "{}: no link within {} s ({}); check that the process there runs "
@@ -114,7 +128,7 @@ struct dialling {
              "credentials, and that no firewall blocks it",
              to_text(address), static_cast<double>(within.count()) / 1000,
              why.reason);
-      timer.expires_after(next == 0 ? pause : milliseconds(0));
+      timer.expires_after(pause);
       co_await timer.async_wait(asio::use_awaitable);
     }
   }
@@ -124,8 +138,7 @@ struct dialling {
 
 asio::awaitable<stream_pointer> dial(endpoint address, credentials shown,
                                      milliseconds within) {
-  const dialling made{address, make_trust(address, shown),
-                      addresses_of(address), within};
+  const dialling made{address, make_trust(address, shown), within};
   co_return co_await made.run();
 }
 

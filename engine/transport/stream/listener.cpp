@@ -19,20 +19,13 @@ namespace {
 
 constexpr int stream = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
 
-/// Whether a process answers at a unix socket.
-bool is_alive(const socket_address& address) {
-  const owned_descriptor handle(::socket(AF_UNIX, stream, 0));
-  return ::connect(handle.get(), address.get(), address.size) == 0
-         || errno == EAGAIN;
-}
-
-void replace_stale(const std::string& path, const socket_address& address) {
+void replace_stale(const std::string& path) {
   struct stat found {};
   if (::lstat(path.c_str(), &found) != 0)
     return;
   if (!S_ISSOCK(found.st_mode))
     fail(error_code::io, "{}: already exists, and is not a socket", path);
-  if (is_alive(address))
+  if (has_listener(path))
     fail(error_code::io,
          "{}: a live job already listens there; choose another path", path);
   ::unlink(path.c_str());
@@ -57,13 +50,21 @@ std::uint16_t port_of(int handle) {
 /// it listens.
 bool is_old_socket(const std::string& path) {
   struct stat found {};
-  return path.size() < sizeof(sockaddr_un{}.sun_path)
-         && ::lstat(path.c_str(), &found) == 0 && S_ISSOCK(found.st_mode)
+  return ::lstat(path.c_str(), &found) == 0 && S_ISSOCK(found.st_mode)
          && found.st_uid == ::getuid()
          && std::time(nullptr) - found.st_mtime >= 10;
 }
 
 }  // namespace
+
+bool has_listener(const std::string& path) {
+  if (path.size() >= sizeof(sockaddr_un{}.sun_path))
+    return false;
+  const auto address = addresses_of({true, path, {}, 0}).front();
+  const owned_descriptor handle(::socket(AF_UNIX, stream, 0));
+  return ::connect(handle.get(), address.get(), address.size) == 0
+         || errno == EAGAIN;
+}
 
 void remove_dead_sockets(const std::string& folder, std::string_view begins,
                          std::string_view ends) {
@@ -73,7 +74,7 @@ void remove_dead_sockets(const std::string& folder, std::string_view begins,
     const auto path = entry.path().string();
     const auto name = entry.path().filename().string();
     if (name.starts_with(begins) && name.ends_with(ends) && is_old_socket(path)
-        && !is_alive(addresses_of({true, path, {}, 0}).front()))
+        && !has_listener(path))
       ::unlink(path.c_str());
   }
 }
@@ -96,7 +97,7 @@ listener::~listener() {
 void listener::bind_unix() {
   const auto address = addresses_of(where_).front();
   make_folder(where_.path);
-  replace_stale(where_.path, address);
+  replace_stale(where_.path);
   family_ = address.family();
   handle_ = owned_descriptor(::socket(family_, stream, 0));
   // Set before the socket has a name, so that nobody else can ever open it.

@@ -37,6 +37,9 @@ class listener {
   ino_t inode_ = 0;
 };
 
+/// Whether a process listens at a unix socket.
+bool has_listener(const std::string& path);
+
 /// Removes a folder's sockets with such names that nobody listens at any more;
 /// keeps any younger than 10 s, which may still be starting up.
 void remove_dead_sockets(const std::string& folder,

@@ -38,6 +38,13 @@ TEST_CASE("a worker that was woken, and waits for a core, counts as awake") {
   CHECK_FALSE(shared.needs_another(workers));  // both cores have one
 }
 
+TEST_CASE("a quota of processor time is not spent on looking for work") {
+  CHECK(spin_sharing::spin_cores_of(4, {}) == 4);
+  CHECK(spin_sharing::spin_cores_of(4, {.cpus = 8}) == 4);
+  CHECK(spin_sharing::spin_cores_of(4, {.cpus = 2.5}) == 2);
+  CHECK(spin_sharing::spin_cores_of(4, {.cpus = 0.5}) == 0);
+}
+
 TEST_CASE("workers that wait for something else don't hold up the others") {
   caf::core::init_global_meta_objects();
   const auto cores = std::max(1u, std::thread::hardware_concurrency());

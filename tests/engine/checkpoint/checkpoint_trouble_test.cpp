@@ -13,6 +13,7 @@
 #include <cstdarg>
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -44,6 +45,22 @@ struct refused_renames {
     return !end.empty() && path.ends_with(end);
   }
   static inline std::string_view end{};
+};
+
+/// While it lives, the folders that are in this one now are as in a lower layer
+/// of an overlay file system, which can't rename them.
+struct lower_layer {
+  explicit lower_layer(const std::string& folder) {
+    for (const auto& each : std::filesystem::directory_iterator(folder))
+      if (each.is_directory())
+        folders.insert(each.path().string());
+  }
+  lower_layer(const lower_layer&) = delete;
+  lower_layer& operator=(const lower_layer&) = delete;
+  ~lower_layer() { folders.clear(); }
+
+  static bool has(const std::string& path) { return folders.contains(path); }
+  static inline std::set<std::string> folders{};
 };
 
 /// While it lives, this folder can't be synchronised.
@@ -103,6 +120,10 @@ struct late_file {
 extern "C" int rename(const char* from, const char* to) {
   if (refused_renames::has(from) || refused_renames::has(to)) {
     errno = EACCES;
+    return -1;
+  }
+  if (lower_layer::has(from)) {
+    errno = EXDEV;
     return -1;
   }
   return static_cast<int>(
@@ -183,6 +204,33 @@ TEST_CASE("what an earlier replacement left does not hinder the next") {
   CHECK(save(folder, 4).empty());
   stored_checkpoint(folder.path_of(4)).verify();
   CHECK(entries_in(at / "all") == 1);
+}
+
+TEST_CASE("checkpoints in a lower layer are set aside, removed and replaced") {
+  const prepared_folder made;
+  const auto& [at, folder] = made;
+  for (const std::int64_t step : {1, 2, 3})
+    CHECK(save(folder, step, {.last = 3}).empty());
+  write_file(folder.path_of(3) + "/part-00001.safetensors", "damaged");
+  {
+    const lower_layer below(at / "all");
+    folder.set_aside_after(2);
+    CHECK(folder.steps() == std::vector<std::int64_t>{2, 1});
+    CHECK(entries_in(folder.path_of(3) + ".damaged") == 3);
+    CHECK(save(folder, 4, {.last = 1}).empty());
+    CHECK(folder.steps() == std::vector<std::int64_t>{4});
+  }
+  {
+    const lower_layer below(at / "all");
+    CHECK(save(folder, 4).empty());
+    stored_checkpoint(folder.path_of(4)).verify();
+    CHECK(entries_in(at / "all") == 2);
+  }
+  // As a process leaves it that is killed while it replaces one.
+  std::filesystem::copy(folder.path_of(4), at / "all/.step-00000004.replaced");
+  std::filesystem::remove(folder.path_of(4) + "/manifest.json");
+  CHECK(folder.prepare().empty());
+  stored_checkpoint(folder.path_of(4)).verify();
 }
 
 TEST_CASE("a checkpoint that another process gave up is nobody's any more") {

@@ -1,17 +1,22 @@
 #include "troupe/engine/checkpoint/folder_lock.hpp"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <cerrno>
 #include <cstdarg>
 #include <filesystem>
+#include <functional>
 #include <string_view>
+#include <thread>
 
+#include "../../expect.hpp"
 #include "../../files.hpp"
 #include "../../says.hpp"
 #include "../../temporary_folder.hpp"
@@ -77,4 +82,77 @@ TEST_CASE("a renewal returns why the folder could not be locked") {
   std::filesystem::remove_all(at / "all");
   CHECK(own.renew().empty());
   CHECK(own.problem().empty());
+}
+
+namespace {
+
+/// Runs it on a thread of its own with this mask and, if this process is root,
+/// as another user. Returns its error's text.
+std::string run_as_other(mode_t mask, const std::function<void()>& work) {
+  std::string text;
+  std::thread([&] {
+    constexpr auto nobody = 65534;
+    ::unshare(CLONE_FS);
+    ::umask(mask);
+    if (::geteuid() == 0)  // of this thread only, which glibc's does not do
+      ::syscall(SYS_setresuid, -1, nobody, -1);
+    try {
+      work();
+    } catch (const std::exception& reason) {
+      text = reason.what();
+    }
+  }).join();
+  return text;
+}
+
+mode_t rights_of(const std::string& path) {
+  struct stat status = {};
+  expect(::stat(path.c_str(), &status) == 0, "there is " + path);
+  return status.st_mode & 0777U;
+}
+
+}  // namespace
+
+TEST_CASE("a lock has the access rights of any new file") {
+  const temporary_folder at;
+  ::chmod((at / "").c_str(), 0777);
+  mode_t rights = 0;
+  CHECK(run_as_other(0002,
+                     [&] {
+                       const folder_lock own(at / "all");
+                       rights = rights_of(at / "all/.lock");
+                     })
+        == "");
+  CHECK(rights == 0664);
+}
+
+TEST_CASE("a lock that another user's killed job left is replaced") {
+  const temporary_folder at;
+  ::chmod((at / "").c_str(), 0777);
+  const auto file = at.write(".lock", "process 7 on a host");
+  ::chmod(file.c_str(), 0444);
+  CHECK(run_as_other(0022,
+                     [&] {
+                       const folder_lock own(at / "");
+                       expect(own.problem().empty(), "it is locked");
+                       expect(content(file) != "process 7 on a host",
+                              "it is replaced");
+                     })
+        == "");
+  // Where the file can't be removed, either.
+  at.write(".lock", "process 7 on a host");
+  ::chmod(file.c_str(), 0444);
+  ::chmod((at / "").c_str(), 01777);
+  if (::geteuid() == 0)
+    CHECK_THAT(run_as_other(0022, [&] { folder_lock own(at / ""); }),
+               Catch::Matchers::ContainsSubstring("may neither write nor"));
+}
+
+TEST_CASE("a lock that another user's job holds is respected") {
+  const temporary_folder at;
+  ::chmod((at / "").c_str(), 0777);
+  const folder_lock own(at / "");
+  ::chmod((at / ".lock").c_str(), 0444);
+  CHECK_THAT(run_as_other(0022, [&] { folder_lock other(at / ""); }),
+             Catch::Matchers::ContainsSubstring("in use: process "));
 }

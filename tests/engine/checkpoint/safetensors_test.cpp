@@ -10,9 +10,12 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <fmt/format.h>
+
 #include <cstring>
 #include <iterator>
 #include <limits>
+#include <map>
 #include <random>
 
 #include "../../files.hpp"
@@ -78,6 +81,34 @@ TEST_CASE("tensors of all dtypes and shapes come back as they were") {
     REQUIRE(found != back.end());
     CHECK(found->second.scalar_type() == original.scalar_type());
     CHECK(at::equal(found->second, original));
+  }
+}
+
+TEST_CASE("dtypes that are only passed on are written as they were read") {
+  const temporary_folder folder;
+  const auto path = folder / "a.safetensors";
+  for (const auto& [name, bytes] :
+       std::map<std::string, std::size_t>{{"U16", 2},
+                                          {"U32", 4},
+                                          {"U64", 8},
+                                          {"F8_E4M3", 1},
+                                          {"F8_E5M2", 1},
+                                          {"F8_E8M0", 1}}) {
+    INFO(name);
+    const auto header = fmt::format(
+      R"({{"a":{{"dtype":"{}","shape":[3],"data_offsets":[0,{}]}}}})", name,
+      3 * bytes);
+    const auto padded = header + std::string((8 - header.size() % 8) % 8, ' ');
+    const auto whole = with_header(padded, 3 * bytes);
+    const auto tensors = read_safetensors(folder.write("b.safetensors", whole));
+    CHECK(first_not_finite(tensors) == "");
+    write_safetensors(path, tensors);
+    CHECK(content(path) == whole);
+    CHECK_THROWS_MATCHES(
+      load_parameters(
+        {{"a", at::zeros({3}, name[0] == 'F' ? at::kFloat : at::kLong)}},
+        tensors, path),
+      error, MessageMatches(ContainsSubstring("no model is trained from")));
   }
 }
 

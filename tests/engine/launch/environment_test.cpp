@@ -4,6 +4,10 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
 #include <map>
 
 #include "troupe/base/error.hpp"
@@ -176,6 +180,85 @@ TEST_CASE("mpirun within a step of Slurm's is Open MPI's job") {
   launched.merge(std::map<std::string, std::string>{
     {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"TROUPE_JOB", "x"}});
   CHECK(read(launched).job == "x");
+}
+
+TEST_CASE("MPI's variables are understood: MPICH, Intel MPI, Flux and Cray") {
+  const std::map<std::string, std::string> common{{"PMI_RANK", "2"},
+                                                  {"PMI_SIZE", "4"}};
+  auto hydra = common, cray = common;
+  hydra.merge(std::map<std::string, std::string>{{"MPI_LOCALRANKID", "1"},
+                                                 {"MPI_LOCALNRANKS", "2"}});
+  cray.merge(std::map<std::string, std::string>{
+    {"PMI_LOCAL_RANK", "1"}, {"PMI_LOCAL_SIZE", "2"}, {"PALS_APID", "a1"}});
+  for (const auto& variables : {hydra, cray}) {
+    const auto at = read(variables);
+    CHECK(at.launcher == "MPI");
+    CHECK(at.process == 2);
+    CHECK(at.processes == 4);
+    CHECK(at.counted_by == "PMI_SIZE=4");
+    CHECK(at.local_process == 1);
+    CHECK(at.local_processes == 2);
+    CHECK(at.host.empty());
+    CHECK(at.doubt.empty());
+  }
+  CHECK(read(common).is_one_machine());
+  CHECK(read(cray).job == "a1");
+  auto set = hydra;
+  set.merge(std::map<std::string, std::string>{{"MASTER_ADDR", "first"},
+                                               {"MASTER_PORT", "7"}});
+  CHECK(read(set).host == "first");
+}
+
+TEST_CASE("jobs of Hydra's are told apart by the socket that they inherit") {
+  const auto job = [](int descriptor) {
+    return read({{"PMI_RANK", "0"},
+                 {"PMI_SIZE", "2"},
+                 {"HYDI_CONTROL_FD", std::to_string(descriptor)}})
+      .job;
+  };
+  std::array<int, 2> one{}, other{};
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, one.data()) == 0);
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, other.data()) == 0);
+  const auto same = ::dup(one[0]);
+  CHECK(job(one[0]) == job(same));
+  CHECK(job(one[0]) != job(other[0]));
+  CHECK(job(one[0]) != "");
+  for (const auto each : {one[0], one[1], other[0], other[1], same})
+    ::close(each);
+  CHECK(job(one[0]) == "");
+  CHECK(job(-1) == "");
+}
+
+TEST_CASE("srun with MPI's variables is Slurm's, mpiexec in a step is not") {
+  std::map<std::string, std::string> step{{"SLURM_PROCID", "1"},
+                                          {"SLURM_STEP_NUM_TASKS", "2"},
+                                          {"SLURM_STEP_NODELIST", "node[1-2]"},
+                                          {"SLURM_JOB_ID", "11"},
+                                          {"SLURM_STEP_ID", "5"},
+                                          {"PMI_RANK", "1"},
+                                          {"PMI_SIZE", "2"}};
+  CHECK(read(step).launcher == "MPI");
+  step["PMI_JOBID"] = "11.5";
+  CHECK(read(step).launcher == "Slurm");
+  CHECK(read(step).host == "node1");
+}
+
+TEST_CASE("a launcher whose variables don't suffice is doubted") {
+  for (const auto& variables :
+       {std::map<std::string, std::string>{{"PMIX_RANK", "1"}},
+        {{"FLUX_TASK_RANK", "0"}},
+        {{"PMI_RANK", "1"}},
+        {{"OMPI_COMM_WORLD_RANK", "1"}, {"MASTER_ADDR", "x"}}}) {
+    const auto at = read(variables);
+    CHECK(at.is_alone());
+    CHECK_THAT(at.doubt,
+               ContainsSubstring(variables.rbegin()->first + "=")
+                 || ContainsSubstring(variables.begin()->first + "="));
+  }
+  // Of a batch script, and of a launcher that is understood.
+  CHECK(read({{"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}}).doubt == "");
+  CHECK(read({{"PMIX_RANK", "1"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}}).doubt
+        == "");
 }
 
 TEST_CASE("variables that make no sense are named") {

@@ -163,6 +163,31 @@ TEST_CASE("a process that does not come is named") {
   CHECK(made.errors[1] != "");
 }
 
+TEST_CASE("a shell of Slurm's that waits alone learns which variable did it") {
+  const temporary_folder folder;
+  const std::map<std::string, std::string> shell{{"SLURM_PROCID", "0"},
+                                                 {"SLURM_STEP_NUM_TASKS", "2"},
+                                                 {"SLURM_LOCALID", "0"},
+                                                 {"SLURM_JOB_ID", "11"},
+                                                 {"SLURM_STEP_ID", "5"}};
+  auto alone = options_of(0, 2, "unix:" + (folder / "job"));
+  alone.place = read_environment(
+    [&](const std::string& name) -> std::optional<std::string> {
+      const auto found = shell.find(name);
+      return found == shell.end() ? std::nullopt : std::optional(found->second);
+    });
+  alone.patience = std::chrono::milliseconds(150);
+  std::string news;
+  alone.news_every = std::chrono::milliseconds(50);
+  alone.news = [&](const std::string& text) { news = text; };
+  CHECK_THAT(join_all({alone}).errors[0],
+             ContainsSubstring("process 1 of 2 (SLURM_STEP_NUM_TASKS=2) did "
+                               "not connect")
+               && ContainsSubstring("`srun --pty -n 1`"));
+  CHECK_THAT(news,
+             ContainsSubstring("process 1 of 2 (SLURM_STEP_NUM_TASKS=2)"));
+}
+
 namespace {
 
 /// Process 1 of 2. It sends its last message of the rendezvous and a frame of

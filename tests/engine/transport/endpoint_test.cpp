@@ -107,6 +107,13 @@ TEST_CASE("sockets of dead jobs are swept up, and nothing else") {
   CHECK(std::filesystem::exists(folder / "other"));
 }
 
+TEST_CASE("a process has a new endpoint each time, named by its number") {
+  const auto one = own_endpoint(), other = own_endpoint();
+  CHECK(one != other);
+  for (const auto& each : {one, other})
+    CHECK_THAT(each, ContainsSubstring("/" + std::to_string(::getpid()) + "-"));
+}
+
 TEST_CASE("a path that is no socket is left alone") {
   const temporary_folder folder;
   const auto path = folder.write("precious", "text");
