@@ -1,20 +1,6 @@
 #include "troupe/actors/pipeline.hpp"
 
-#include <spdlog/spdlog.h>
-
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <map>
-#include <mutex>
-#include <optional>
-
-#include "troupe/actors/message_types.hpp"
-#include "troupe/actors/monitoring/event_hub.hpp"
-#include "troupe/actors/step/run_texts.hpp"
-#include "troupe/actors/step/step_gate.hpp"
-#include "troupe/actors/system/local_actors.hpp"
-#include "troupe/engine/plan/text/plan_text.hpp"
+#include "troupe/actors/pipeline_state.hpp"
 
 namespace troupe {
 
@@ -47,132 +33,17 @@ std::uint64_t run_id(const pipeline_options& options) {
 
 }  // namespace
 
-struct pipeline::impl {
-  explicit impl(pipeline_options given)
-    : options(std::move(given)),
-      watch(make_supervision(options)),
-      actors(options, watch, run_id(options)) {
-    if (!options.job)
-      return;
-    tell_of_waits();
-    options.job->start(book().links->events(actors.book()));
-  }
-
-  /// Monitors are waited for here, as long as they may take: their hub is an
-  /// actor, and those have to end soon.
-  ~impl() {
-    if (options.job)
-      options.job->stop();
-    for (const auto& [id, known] : monitors)
-      if (const auto monitor = known.lock())
-        monitor->leave();
-  }
-
-  void tell_of_waits() {
-    if (options.execution.limits.stall > 0)
-      options.job->tell_of_waits(
-        std::chrono::milliseconds(
-          static_cast<std::int64_t>(options.execution.limits.stall * 1000)),
-        [layout = options.layout()](std::int32_t sender, double seconds) {
-          spdlog::warn("this process has waited {:.3g} s for a message of {}",
-                       seconds, in_words(sender, layout));
-        });
-  }
-
-  const address_book& book() const { return *actors.book(); }
-
-  /// What a step has to know of its plan; of those that ran last.
-  struct plan_facts {
-    plan_pointer of;
-    std::uint64_t hash = 0;
-    bool splits_backward = false;
-  };
-  const plan_facts& facts_of(const plan_pointer& plan) {
-    constexpr std::size_t most = 4;
-    const auto known = std::ranges::find(facts, plan, &plan_facts::of);
-    if (known != facts.end())
-      return *known;
-    if (facts.size() == most)
-      facts.erase(facts.begin());
-    const auto splits = std::ranges::count(
-      plan->ops, plan_op_kind::input_backward, &plan_op::kind);
-    facts.push_back({plan, options.job ? content_hash(*plan) : 0, splits > 0});
-    return facts.back();
-  }
-
-  /// Whether a step has thrown why the run ended.
-  bool told() const {
-    const std::scoped_lock lock(mutex);
-    return failed || told_end;
-  }
-
-  /// A monitor that waits for its own end would wait for ever.
-  static void require_other_thread(const std::weak_ptr<monitor_thread>& ends) {
-    const auto monitor = ends.lock();
-    if (monitor && monitor->runs_this())
-      fail(error_code::invalid_argument,
-           "monitor {} can't be detached by one of its own calls, which would "
-           "have to end first; detach it from another thread",
-           monitor->name());
-  }
-
-  std::optional<std::int64_t> last_monitor() {
-    const std::scoped_lock lock(mutex);
-    return monitors.empty() ? std::nullopt
-                            : std::optional{monitors.rbegin()->first};
-  }
-
-  void begin_step(plan_pointer plan) {
-    const std::scoped_lock lock(mutex);
-    running = std::move(plan);
-    in_step = true;
-  }
-
-  void end_step(const step_outcome& outcome) {
-    failed = !outcome.failure.empty();
-    if (!failed)
-      gate.reset();
-    const std::scoped_lock lock(mutex);
-    failure = outcome.failure;
-    interrupted = outcome.interrupted;
-    if (outcome.end)
-      end = outcome.end;
-    in_step = false;
-  }
-
-  pipeline_options options;
-  supervision watch;
-  local_actors actors;
-  std::vector<plan_facts> facts;
-  std::int64_t serial = 0;
-  std::shared_ptr<step_gate> gate;  // of a step that runs, or has failed
-  std::atomic<bool> failed = false;
-  std::atomic<std::int64_t> next_monitor = 0;
-  mutable std::mutex mutex;  // of what follows
-  std::map<std::int64_t, std::weak_ptr<monitor_thread>> monitors;
-  plan_pointer running;  // or ran last
-  bool in_step = false;
-  std::string failure;
-  bool interrupted = false;
-  std::optional<run_end> end;
-  bool told_end = false;  // to whoever wanted a further step
-};
+pipeline::impl::impl(pipeline_options given)
+  : options(std::move(given)),
+    watch(make_supervision(options)),
+    actors(options, watch, run_id(options)) {
+  if (!options.job)
+    return;
+  tell_of_waits();
+  options.job->start(book().links->events(actors.book()));
+}
 
 namespace {
-
-template <class Answer, class Handle, class... Request>
-Answer ask(caf::actor_system& system, const Handle& whom,
-           Request&&... request) {
-  const caf::scoped_actor self(system);
-  Answer answer{};
-  self->request(whom, caf::infinite, std::forward<Request>(request)...)
-    .receive([&](Answer& given) { answer = std::move(given); },
-             [&](const caf::error& reason) {
-               fail(error_code::internal, "an actor has terminated: {}",
-                    caf::to_string(reason));
-             });
-  return answer;
-}
 
 std::int32_t microbatches_of_update(const plan& plan) {
   return plan.update.every == 0 ? plan.microbatches : plan.update.every;
@@ -242,85 +113,22 @@ step_report pipeline::run_part(const step_settings& settings, plan_pointer plan,
   const auto ran = step->plan;
   impl_->begin_step(ran);
   impl_->actors.note(step);
-  auto outcome =
-    ask<step_outcome>(impl_->actors.system(), impl_->book().coordinator,
-                      run_step{std::move(step)});
+  step_outcome outcome;
+  try {
+    outcome =
+      ask<step_outcome>(impl_->actors.system(), impl_->book().coordinator,
+                        run_step{std::move(step)});
+  } catch (...) {
+    impl_->leave_step();
+    throw;
+  }
   impl_->end_step(outcome);
+  impl_->leave_step();
   if (impl_->failed)
     throw error(
       outcome.interrupted ? error_code::interrupted : error_code::op_failed,
       outcome.failure);
   return to_report(std::move(outcome), ran);
-}
-
-std::int64_t pipeline::attach(monitor watcher) {
-  const auto id = ++impl_->next_monitor;
-  auto stop = [coordinator = impl_->book().coordinator,
-               within = impl_->watch.limits.finish](run_end why) {
-    caf::anon_send(coordinator,
-                   finish_run{.end = std::move(why), .within = within});
-  };
-  auto spent = [board = impl_->watch.events](std::int64_t ns) {
-    board->spent(ns);
-  };
-  const auto made = std::make_shared<monitor_thread>(
-    std::move(watcher), std::move(stop), std::move(spent));
-  ask<bool>(impl_->actors.system(), impl_->book().hub,
-            attach_monitor{id, made});
-  const std::scoped_lock lock(impl_->mutex);
-  impl_->monitors.emplace(id, made);
-  return id;
-}
-
-void pipeline::detach(std::int64_t id) {
-  {
-    const std::scoped_lock lock(impl_->mutex);
-    if (const auto found = impl_->monitors.find(id);
-        found != impl_->monitors.end()) {
-      impl::require_other_thread(found->second);
-      impl_->monitors.erase(found);
-    }
-  }
-  const auto monitor =
-    ask<detached_monitor>(impl_->actors.system(), impl_->book().hub,
-                          detach_monitor{id})
-      .what;
-  if (!monitor)
-    return;
-  const auto trouble = monitor->finish();
-  const bool told = monitor->stopped() && impl_->told();
-  if (!trouble.empty() && !told)
-    fail(error_code::io, "monitor {}: {}", monitor->name(), trouble);
-}
-
-void pipeline::finish_monitors() {
-  {
-    const std::scoped_lock lock(impl_->mutex);
-    for (const auto& [id, known] : impl_->monitors)
-      impl::require_other_thread(known);
-  }
-  std::string trouble;
-  while (const auto last = impl_->last_monitor()) {
-    try {
-      detach(*last);
-    } catch (const error& reason) {
-      trouble = reason.what();
-    }
-  }
-  if (!trouble.empty())
-    throw error(error_code::io, trouble);
-}
-
-run_health pipeline::health() const {
-  const std::scoped_lock lock(impl_->mutex);
-  run_health now{impl_->in_step, impl_->failure, impl_->interrupted,
-                 impl_->end};
-  if (impl_->running)
-    now.ranks = impl_->watch.progress->look(*impl_->running);
-  for (const auto& [id, known] : impl_->monitors)
-    if (const auto monitor = known.lock())
-      now.monitors.push_back(monitor->health());
-  return now;
 }
 
 void pipeline::announce_plan() {

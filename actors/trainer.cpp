@@ -1,5 +1,7 @@
 #include "troupe/actors/trainer.hpp"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <cmath>
 #include <mutex>
@@ -16,7 +18,16 @@ namespace troupe {
 trainer::trainer(const model& layers, trainer_options options)
   : impl_(std::make_unique<impl>(layers, std::move(options))) {}
 
-trainer::~trainer() = default;
+trainer::~trainer() {
+  if (!impl_)
+    return;  // moved from
+  try {
+    impl_->actors->finish_monitors();
+  } catch (const std::exception& reason) {
+    spdlog::warn("when a trainer ended: {}", reason.what());
+  }
+}
+
 trainer::trainer(trainer&&) noexcept = default;
 
 step_report trainer::step(const source_pointer& source, bool skip_update) {

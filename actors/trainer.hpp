@@ -66,6 +66,9 @@ class stored_checkpoint;
 class trainer {
  public:
   trainer(const model& layers, trainer_options options);
+  /// Finishes the monitors that are attached, as `finish_monitors`; what went
+  /// wrong there is logged. A monitor whose call does not end is left behind
+  /// after some seconds (monitor_limits).
   ~trainer();
   trainer(trainer&&) noexcept;
 
@@ -104,9 +107,12 @@ class trainer {
   /// From any thread, also while a step runs: it sees whole steps. Throws
   /// `invalid_argument` for a subscription that can't be meant.
   std::int64_t attach(monitor watcher);
-  /// Waits until the monitor has seen its events and has finished. Throws `io`
-  /// with what went wrong there, and `invalid_argument` in a call of that
-  /// monitor, as `finish_monitors` does in a call of any.
+  /// Waits until the step that runs has ended (at most for
+  /// time_limits::finish), and until the monitor has seen its events and has
+  /// finished: it sees all of that step. Any thread but those that run the
+  /// step. Throws `io` with what went wrong there, and `invalid_argument` for
+  /// an id that is not attached and in a call of that monitor, as
+  /// `finish_monitors` does in a call of any.
   void detach(std::int64_t id);
   /// Lets all monitors finish what they write; throws `io` if one can't.
   void finish_monitors();

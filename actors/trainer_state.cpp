@@ -7,7 +7,6 @@
 #include "troupe/actors/trainer_checks.hpp"
 #include "troupe/actors/trainer_plans.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/part.hpp"
 #include "troupe/engine/plan/values.hpp"
@@ -70,7 +69,6 @@ trainer::impl::impl(const model& layers, trainer_options given)
   require_legal(layers);
   layout = layout_of(options);
   ranges = split_for(layers, options);
-  set_intra_op_threads(options.execution.intra_op_threads);
   take_ties(layers);
   const auto graph = graph_of(layers, ranges);
   training =

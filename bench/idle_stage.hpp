@@ -18,6 +18,7 @@ class idle_stage : public stage_compute, public stage_parameters {
   tensor_list take_gradients() override { return {}; }
   void put_gradients(tensor_list) override {}
   std::vector<double> norm_powers() override { return {}; }
+  std::string name_of_power(std::size_t) const override { return {}; }
   void update(double) override {}
   std::shared_ptr<stage_state> read_version(std::int32_t, bool) override {
     return {};

@@ -1,5 +1,6 @@
 #include "troupe/actors/monitoring/event_hub.hpp"
 
+#include <limits>
 #include <map>
 
 #include "troupe/actors/system/handles.hpp"
@@ -14,7 +15,10 @@ struct hub_state {
   struct entry {
     std::shared_ptr<monitor_thread> what;
     std::int64_t since;  // the epoch from which on it sees steps
-    bool gone = false;   // failed; kept for whoever detaches it
+    /// The epoch from which on it sees none.
+    std::int64_t until = std::numeric_limits<std::int64_t>::max();
+    bool leaves = false;
+    bool gone = false;  // failed; kept for whoever detaches it
   };
 
   std::shared_ptr<event_board> board;
@@ -24,7 +28,7 @@ struct hub_state {
   std::int64_t tell_board() const {
     std::vector<subscription> all;
     for (const auto& [id, monitor] : monitors)
-      if (!monitor.gone)
+      if (!monitor.gone && !monitor.leaves)
         all.push_back(monitor.what->wants());
     return board->set(std::move(all));
   }
@@ -60,7 +64,8 @@ struct hub_state {
     bool changed = false;
     for (auto& [id, monitor] : monitors) {
       const auto epoch = source_of(*what).epoch;
-      if (monitor.gone || (epoch >= 0 && epoch < monitor.since))
+      if (monitor.gone
+          || (epoch >= 0 && (epoch < monitor.since || epoch >= monitor.until)))
         continue;
       const auto trouble = push(*monitor.what, what);
       if (trouble.empty())
@@ -73,8 +78,16 @@ struct hub_state {
       tell_board();
   }
 
-  detached_monitor detach(std::int64_t id) {
-    auto node = monitors.extract(id);
+  detached_monitor detach(const detach_monitor& request) {
+    if (request.after_step) {
+      if (const auto found = monitors.find(request.id);
+          found != monitors.end()) {
+        found->second.leaves = true;
+        found->second.until = tell_board();
+      }
+      return {};
+    }
+    auto node = monitors.extract(request.id);
     tell_board();
     return {node.empty() ? nullptr : std::move(node.mapped().what)};
   }
@@ -90,9 +103,7 @@ caf::behavior event_hub_actor(caf::event_based_actor*,
       state->attach(request);
       return true;
     },
-    [state](const detach_monitor& request) {
-      return state->detach(request.id);
-    },
+    [state](const detach_monitor& request) { return state->detach(request); },
     [state](const publish_event& message) {
       state->publish(state->whole(message.what));
     });

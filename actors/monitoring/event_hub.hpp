@@ -14,9 +14,11 @@ struct attach_monitor {
   std::shared_ptr<monitor_thread> what;
 };
 /// The hub answers with the monitor, for whoever asks to let it finish; null
-/// if there is none of that number.
+/// if there is none of that number. `after_step`: it answers with null, and the
+/// monitor gets the events of the step that runs, but of no later one.
 struct detach_monitor {
   std::int64_t id = 0;
+  bool after_step = false;
 };
 struct detached_monitor {
   std::shared_ptr<monitor_thread> what;

@@ -1,5 +1,6 @@
 #include "troupe/actors/system/local_actors.hpp"
 
+#include <ATen/Parallel.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -24,13 +25,22 @@ namespace {
 
 class worker_threads final : public caf::thread_hook {
  public:
-  explicit worker_threads(std::int32_t intra_op) : intra_op_(intra_op) {}
+  explicit worker_threads(std::int32_t intra_op)
+    : intra_op_(intra_op), others_(at::get_num_threads()) {}
   void init(caf::actor_system&) override {}
-  void thread_started() override { set_intra_op_threads(intra_op_); }
+  /// LibTorch sets the number for threads to come, too; these are the user's,
+  /// and a thread that ends at once sets it back.
+  void thread_started() override {
+    prepare_compute_thread(intra_op_);
+    try {
+      std::thread([others = others_] { at::set_num_threads(others); }).join();
+    } catch (const std::system_error&) {  // no thread is left, for others too
+    }
+  }
   void thread_terminates() override {}
 
  private:
-  std::int32_t intra_op_;
+  std::int32_t intra_op_, others_;
 };
 
 /// Workers to spare beyond the ranks, so that loaders, monitors and the

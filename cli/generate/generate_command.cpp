@@ -21,6 +21,7 @@
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/checkpoint/manifest.hpp"
 #include "troupe/engine/data/mapped_file.hpp"
+#include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/generation/generation.hpp"
 #include "troupe/engine/models/model_folder.hpp"
 
@@ -314,6 +315,7 @@ void generate(const CLI::App& command, generate_options& o) {
       o.model.given.push_back(option->get_single_name());
   signal_watch signals;
   auto devices = open_devices(o.run.devices, false);
+  prepare_compute_thread(o.run.execution.intra_op_threads);
   auto setup = make_setup(o);
   setup.trainer.devices = std::move(devices);
   require_job(o.run);

@@ -22,6 +22,7 @@
 #include "troupe/cli/train/train_output.hpp"
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 namespace troupe::cli {
@@ -259,6 +260,7 @@ void train(const CLI::App& command, train_options options) {
       options.checkpoints.grace, *granted);
   signal_watch signals(watched_signals::with_notices);
   auto devices = open_devices(options.devices, options.plain);
+  prepare_compute_thread(options.execution.intra_op_threads);
   auto setup = make_setup(options);
   if (const auto file = sizes_file(options.partition); !file.empty())
     require_sizes_of_file(command, file, setup.trainer.schedule);

@@ -14,6 +14,22 @@ void set_intra_op_threads(int count) {
   at::set_num_threads(count);
 }
 
+void prepare_compute_thread(int intra_op_threads) {
+  set_intra_op_threads(intra_op_threads);
+  at::globalContext().setFlushDenormal(true);  // of this thread
+}
+
+compute_scope::compute_scope(int intra_op_threads)
+  : threads_(at::get_num_threads()) {
+  std::fegetenv(&arithmetic_);
+  prepare_compute_thread(intra_op_threads);
+}
+
+compute_scope::~compute_scope() {
+  std::fesetenv(&arithmetic_);
+  at::set_num_threads(threads_);
+}
+
 void use_deterministic_operators() {
   // cuBLAS reads it when its first handle is made.
   ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);

@@ -22,12 +22,6 @@ namespace troupe {
 
 namespace {
 
-/// Before the model is made.
-plain_options with_threads(plain_options options) {
-  set_intra_op_threads(options.intra_op_threads);
-  return options;
-}
-
 layer_range all_of(const model& layers) {
   return {0, static_cast<std::int32_t>(layers.size())};
 }
@@ -55,7 +49,12 @@ void set_values(const tensor_list& parameters, const tensor_list& values) {
 }  // namespace
 
 plain_loop::plain_loop(const model& layers, plain_options options)
-  : options_(with_threads(std::move(options))),
+  : plain_loop(compute_scope(options.intra_op_threads), layers,
+               std::move(options)) {}
+
+plain_loop::plain_loop(const compute_scope&, const model& layers,
+                       plain_options options)
+  : options_(std::move(options)),
     module_(std::make_shared<layer_sequence>(layers, all_of(layers))),
     ties_(ties_of(layers)),
     aliases_(troupe::aliases_of(ties_)),
@@ -223,6 +222,7 @@ void plain_loop::sum_tied() {
 }
 
 plain_loop::result plain_loop::step(const data_function& load) {
+  const compute_scope computes(options_.intra_op_threads);
   const at::AutoGradMode with_graph(true);
   const auto scope = enter();
   module_->train();
@@ -305,6 +305,7 @@ void plain_loop::read_versions(std::int32_t microbatch) {
 
 named_value plain_loop::evaluate(const data_function& load,
                                  std::int64_t count) {
+  const compute_scope computes(options_.intra_op_threads);
   const at::NoGradGuard no_grad;
   const auto scope = enter();
   module_->eval();
@@ -318,6 +319,7 @@ named_value plain_loop::evaluate(const data_function& load,
 }
 
 tensor_list plain_loop::infer(const tensor_list& inputs) {
+  const compute_scope computes(options_.intra_op_threads);
   return run_on_host(*module_, inputs, {}, options_.numerics.autocast,
                      options_.device.get())
     .outputs;

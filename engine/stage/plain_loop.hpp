@@ -12,6 +12,8 @@
 
 namespace troupe {
 
+class compute_scope;
+
 class layer_sequence;
 
 /// Updates within a step that read older parameters than the newest: what a
@@ -39,8 +41,7 @@ struct plain_options {
   troupe::numerics numerics;  // but for what a stage keeps and halts on
   /// The device, on whose compute stream it runs; null: the CPU.
   std::shared_ptr<rank_device> device;
-  /// Of LibTorch, in the thread that makes the loop, from then on.
-  int intra_op_threads = 1;
+  int intra_op_threads = 1;  // of LibTorch, within the loop's functions
 };
 
 /// The oracle: the unsplit model in a plain loop with gradient accumulation, in
@@ -106,6 +107,9 @@ class plain_loop {
   tensor_list infer(const tensor_list& inputs);
 
  private:
+  /// In a thread that computes.
+  plain_loop(const compute_scope& in, const model& layers,
+             plain_options options);
   parameter_list trained(const layer_sequence& module) const;
   std::unique_ptr<stream_scope> enter() const;
   /// The optimised sum of each loss of the model, by its number.

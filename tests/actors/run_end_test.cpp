@@ -80,6 +80,64 @@ TEST_CASE("a monitor ends a run as a success") {
   CHECK(finished);
 }
 
+TEST_CASE("a trainer that ends finishes its monitors") {
+  std::int64_t seen = 0;
+  bool finished = false;
+  {
+    trainer run(model_for({}), options_for({}));
+    monitor counter;
+    counter.name = "counter";
+    counter.wants.steps = true;
+    counter.see = [&](const event&) { ++seen; };
+    counter.finish = [&] { finished = true; };
+    run.attach(counter);
+    for (int i = 0; i < 5; ++i)
+      run.step(small_text());
+  }
+  CHECK(seen == 5);
+  CHECK(finished);
+}
+
+TEST_CASE("a monitor that is detached sees all of the step that runs") {
+  trainer run(model_for({}), options_for({}));
+  std::atomic<std::int64_t> tensors = 0, steps = 0;
+  std::int64_t all = 0;
+  const auto counter = [&] {
+    monitor made;
+    made.name = "counter";
+    made.wants.tensors = tensor_kind::activation | tensor_kind::gradient;
+    made.wants.steps = true;
+    made.see = [&](const event& what) {
+      if (std::holds_alternative<tensors_event>(what))
+        ++tensors;
+      else
+        ++steps;
+    };
+    return made;
+  };
+  auto id = run.attach(counter());
+  run.step(small_text());
+  run.detach(id);
+  all = tensors.exchange(0);
+  CHECK(all > 8);
+  CHECK(steps.exchange(0) == 1);
+  CHECK_THROWS_MATCHES(run.detach(id), error,
+                       MessageMatches(ContainsSubstring(
+                         "no monitor " + std::to_string(id) + " is attached")));
+  // While a step runs: from within its loading, by another thread.
+  id = run.attach(counter());
+  std::thread other;
+  const auto text = small_text();
+  run.step(make_source([&](std::int64_t index) {
+    if (index % 4 == 3)
+      other = std::thread([&] { run.detach(id); });
+    return text->at(index);
+  }));
+  other.join();
+  CHECK(tensors == all);
+  CHECK(steps == 1);
+}
+
 TEST_CASE("after a success, steps and evaluations run without haste") {
   auto options = options_for({});
   options.execution.limits.finish = 0.5;

@@ -1,4 +1,5 @@
 #include <ATen/Parallel.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
@@ -36,6 +37,30 @@ TEST_CASE("intra-op threads are set for the calling thread") {
   });
   worker.join();
   CHECK(inside == 1);
+}
+
+TEST_CASE("a scope that computes gives the thread its settings back") {
+  const auto before = at::get_num_threads();
+  const auto tiny = at::full({8}, 1e-39F);
+  int within = 0, after = 0, later = 0;
+  at::Tensor flushed, kept;
+  std::thread([&] {
+    set_intra_op_threads(3);
+    {
+      const compute_scope computes(1);
+      within = at::get_num_threads();
+      flushed = tiny * 1;
+    }
+    after = at::get_num_threads();
+    kept = tiny * 1;
+    std::thread([&] { later = at::get_num_threads(); }).join();
+  }).join();
+  set_intra_op_threads(before);
+  CHECK(within == 1);
+  CHECK(flushed.eq(0).all().item<bool>());
+  CHECK(after == 3);
+  CHECK(kept.eq(tiny).all().item<bool>());
+  CHECK(later == 3);
 }
 
 TEST_CASE("a worker keeps its intra-op threads, whatever another one sets") {

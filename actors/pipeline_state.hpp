@@ -1,0 +1,159 @@
+#pragma once
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "troupe/actors/message_types.hpp"
+#include "troupe/actors/monitoring/event_hub.hpp"
+#include "troupe/actors/pipeline.hpp"
+#include "troupe/actors/step/run_texts.hpp"
+#include "troupe/actors/step/step_gate.hpp"
+#include "troupe/actors/system/local_actors.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
+
+namespace troupe {
+
+struct pipeline::impl {
+  explicit impl(pipeline_options given);
+
+  /// Monitors are waited for here, as long as they may take: their hub is an
+  /// actor, and those have to end soon.
+  ~impl() {
+    if (options.job)
+      options.job->stop();
+    for (const auto& [id, known] : monitors)
+      if (const auto monitor = known.lock())
+        monitor->leave();
+  }
+
+  void tell_of_waits() {
+    if (options.execution.limits.stall > 0)
+      options.job->tell_of_waits(
+        std::chrono::milliseconds(
+          static_cast<std::int64_t>(options.execution.limits.stall * 1000)),
+        [layout = options.layout()](std::int32_t sender, double seconds) {
+          spdlog::warn("this process has waited {:.3g} s for a message of {}",
+                       seconds, in_words(sender, layout));
+        });
+  }
+
+  const address_book& book() const { return *actors.book(); }
+
+  /// What a step has to know of its plan; of those that ran last.
+  struct plan_facts {
+    plan_pointer of;
+    std::uint64_t hash = 0;
+    bool splits_backward = false;
+  };
+  const plan_facts& facts_of(const plan_pointer& plan) {
+    constexpr std::size_t most = 4;
+    const auto known = std::ranges::find(facts, plan, &plan_facts::of);
+    if (known != facts.end())
+      return *known;
+    if (facts.size() == most)
+      facts.erase(facts.begin());
+    const auto splits = std::ranges::count(
+      plan->ops, plan_op_kind::input_backward, &plan_op::kind);
+    facts.push_back({plan, options.job ? content_hash(*plan) : 0, splits > 0});
+    return facts.back();
+  }
+
+  /// Whether a step has thrown why the run ended.
+  bool told() const {
+    const std::scoped_lock lock(mutex);
+    return failed || told_end;
+  }
+
+  /// A monitor that waits for its own end would wait for ever.
+  static void require_other_thread(const std::weak_ptr<monitor_thread>& ends) {
+    const auto monitor = ends.lock();
+    if (monitor && monitor->runs_this())
+      fail(error_code::invalid_argument,
+           "monitor {} can't be detached by one of its own calls, which would "
+           "have to end first; detach it from another thread",
+           monitor->name());
+  }
+
+  std::optional<std::int64_t> last_monitor() {
+    const std::scoped_lock lock(mutex);
+    return monitors.empty() ? std::nullopt
+                            : std::optional{monitors.rbegin()->first};
+  }
+
+  void begin_step(plan_pointer plan) {
+    const std::scoped_lock lock(mutex);
+    running = std::move(plan);
+    in_step = true;
+    ++begun;
+  }
+
+  void leave_step() {
+    {
+      const std::scoped_lock lock(mutex);
+      in_step = false;
+    }
+    step_left.notify_all();
+  }
+
+  /// Until the step that runs has ended, or for as long as an end may take.
+  void await_step() {
+    std::unique_lock lock(mutex);
+    step_left.wait_for(lock, std::chrono::duration<double>(watch.limits.finish),
+                       [&, now = begun] { return !in_step || begun != now; });
+  }
+
+  void end_step(const step_outcome& outcome) {
+    failed = !outcome.failure.empty();
+    if (!failed)
+      gate.reset();
+    const std::scoped_lock lock(mutex);
+    failure = outcome.failure;
+    interrupted = outcome.interrupted;
+    if (outcome.end)
+      end = outcome.end;
+  }
+
+  pipeline_options options;
+  supervision watch;
+  local_actors actors;
+  std::vector<plan_facts> facts;
+  std::int64_t serial = 0;
+  std::shared_ptr<step_gate> gate;  // of a step that runs, or has failed
+  std::atomic<bool> failed = false;
+  std::atomic<std::int64_t> next_monitor = 0;
+  mutable std::mutex mutex;  // of what follows
+  std::map<std::int64_t, std::weak_ptr<monitor_thread>> monitors;
+  plan_pointer running;  // or ran last
+  bool in_step = false;
+  std::int64_t begun = 0;  // steps
+  std::condition_variable step_left;
+  std::string failure;
+  bool interrupted = false;
+  std::optional<run_end> end;
+  bool told_end = false;  // to whoever wanted a further step
+};
+
+/// An actor's answer, for which the calling thread waits. Throws `internal` if
+/// the actor has terminated.
+template <class Answer, class Handle, class... Request>
+Answer ask(caf::actor_system& system, const Handle& whom,
+           Request&&... request) {
+  const caf::scoped_actor self(system);
+  Answer answer{};
+  self->request(whom, caf::infinite, std::forward<Request>(request)...)
+    .receive([&](Answer& given) { answer = std::move(given); },
+             [&](const caf::error& reason) {
+               fail(error_code::internal, "an actor has terminated: {}",
+                    caf::to_string(reason));
+             });
+  return answer;
+}
+
+}  // namespace troupe
