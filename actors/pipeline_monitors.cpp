@@ -23,16 +23,7 @@ std::int64_t pipeline::attach(monitor watcher) {
 }
 
 void pipeline::detach(std::int64_t id) {
-  bool in_step = false;
-  {
-    const std::scoped_lock lock(impl_->mutex);
-    const auto found = impl_->monitors.find(id);
-    if (found == impl_->monitors.end())
-      fail(error_code::invalid_argument, "no monitor {} is attached", id);
-    impl::require_other_thread(found->second);
-    impl_->monitors.erase(found);
-    in_step = impl_->in_step;
-  }
+  const bool in_step = impl_->forget(id);
   const auto ask_hub = [&](bool after_step) {
     return ask<detached_monitor>(impl_->actors.system(), impl_->book().hub,
                                  detach_monitor{id, after_step})

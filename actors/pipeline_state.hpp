@@ -81,6 +81,17 @@ struct pipeline::impl {
            monitor->name());
   }
 
+  /// Whether a step runs.
+  bool forget(std::int64_t id) {
+    const std::scoped_lock lock(mutex);
+    const auto found = monitors.find(id);
+    if (found == monitors.end())
+      fail(error_code::invalid_argument, "no monitor {} is attached", id);
+    require_other_thread(found->second);
+    monitors.erase(found);
+    return in_step;
+  }
+
   std::optional<std::int64_t> last_monitor() {
     const std::scoped_lock lock(mutex);
     return monitors.empty() ? std::nullopt

@@ -11,6 +11,7 @@
 #include "troupe/actors/trainer_state.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/stage/module/on_device.hpp"
 
 namespace troupe {
@@ -45,6 +46,8 @@ step_report trainer::step(const source_pointer& source, bool skip_update) {
   impl_->buffer_versions = versions_of(impl_->buffers);
   auto settings = impl_->next_settings();
   settings.skip_update = skip_update;
+  // Recorded steps are launched from this thread.
+  const compute_scope computes(impl_->options.execution.intra_op_threads);
   auto report = impl_->graphs
                   ? impl_->graphs->run(settings, source)
                   : impl_->actors->run(settings, impl_->training, source);
@@ -137,6 +140,7 @@ step_event trainer::evaluate(const source_pointer& source,
 }
 
 tensor_list trainer::infer(const tensor_list& inputs) {
+  const compute_scope computes(impl_->options.execution.intra_op_threads);
   const impl::whole_scope whole(*impl_);
   const auto& state = *impl_;
   auto* const job = state.options.job.get();

@@ -114,6 +114,13 @@ void set_loss_scale(numerics& of, const schedule& schedule) {
       schedule.name);
 }
 
+norm_type norm_type_of(const std::string& p) {
+  return p == "inf" ? norm_type::infinity
+         : p == "1" ? norm_type::one
+         : p == "3" ? norm_type::three
+                    : norm_type::two;
+}
+
 }  // namespace
 
 numerics numerics_for(const train_options& o, const built_model& model,
@@ -128,10 +135,7 @@ numerics numerics_for(const train_options& o, const built_model& model,
                              : words.decay == "linear" ? shape::linear
                                                        : shape::constant;
   made.learning_rate.total_steps = o.steps;
-  made.norm_type = words.clip_norm_type == "inf" ? norm_type::infinity
-                   : words.clip_norm_type == "1" ? norm_type::one
-                   : words.clip_norm_type == "3" ? norm_type::three
-                                                 : norm_type::two;
+  made.norm_type = norm_type_of(words.clip_norm_type);
   made.division = division_of(o.partition);
   made.autocast = dtype_of(words.autocast);
   made.dtypes = {dtype_of(words.dtype), dtype_of(words.buffer_dtype)};

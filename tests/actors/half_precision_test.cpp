@@ -118,9 +118,9 @@ TEST_CASE("the learning rate warms up by updates, not by steps") {
   auto what = case_in(at::kHalf);
   what.loss_scale = {.initial = 0x1p40, .dynamic = true};
   auto options = options_for(what);
-  options.numerics.learning_rate.warmup_steps = 10;
   auto plain = plain_options_for(what);
-  plain.numerics.learning_rate.warmup_steps = 10;
+  for (auto* each : {&options.numerics, &plain.numerics})
+    each->learning_rate.warmup_steps = 10;
   trainer run(model_for(what), options);
   plain_loop loop(model_for(what), plain);
   const auto text = small_text();

@@ -244,11 +244,12 @@ TEST_CASE("a notice that comes as soon as a run starts is taken by it") {
     background_program run(processes > 1 ? at.launch(processes, "--ranks 2")
                                          : program + at.training("--ranks 2"),
                            at.folder / "output");
-    // The shell has become the program, which first blocks the signals.
+    // The shell, which starts with blocked signals, too, has become the
+    // program, which first blocks them.
     REQUIRE(eventually([&] {
       const auto status = content(fmt::format("/proc/{}/status", run.pid()));
       const auto mask = status.find("SigBlk:\t");
-      return mask != std::string::npos
+      return status.starts_with("Name:\ttroupe") && mask != std::string::npos
              && (std::stoull(status.substr(mask + 8, 16), nullptr, 16)
                  & (1ULL << (SIGUSR1 - 1)))
                   != 0;
