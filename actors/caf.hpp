@@ -26,7 +26,8 @@
   CAF_ADD_TYPE_ID(block, (troupe::name)) \
   CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::name)
 
-CAF_BEGIN_TYPE_ID_BLOCK(troupe, caf::first_custom_type_id)
+// Above those that programs usually take, from caf::first_custom_type_id on.
+CAF_BEGIN_TYPE_ID_BLOCK(troupe, 2000)
 TROUPE_ADD_MESSAGE(troupe, begin_step)
 TROUPE_ADD_MESSAGE(troupe, run_op)
 TROUPE_ADD_MESSAGE(troupe, end_step)

@@ -4,12 +4,11 @@
 
 namespace troupe {
 
-/// Makes troupe's messages known to CAF: once, before the first actor system of
-/// the process. A trainer calls it too.
+/// Makes troupe's messages known to CAF. This happens when the program is
+/// loaded, before `main`, so that CAF's table of types need not grow while an
+/// actor system runs: programs register their own messages, with ids from
+/// caf::first_custom_type_id up to 1999, before or after a trainer is made.
+/// Further calls have no effect.
 void register_message_types();
-
-/// Where type ids of a user's own messages may begin.
-inline constexpr caf::type_id_t first_free_type_id =
-  caf::id_block::troupe::end + 64;
 
 }  // namespace troupe

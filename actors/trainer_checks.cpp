@@ -8,6 +8,7 @@
 #include "troupe/actors/monitoring/warn_of.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/events/globs.hpp"
 #include "troupe/engine/plan/check/verify.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
@@ -248,6 +249,7 @@ void require_legal(const trainer_options& options) {
   if (options.data_parallel < 1)
     fail(error_code::invalid_argument,
          "data_parallel is {}; use 1 or more replicas", options.data_parallel);
+  require_legal_threads(options.execution.intra_op_threads);
   if (std::ranges::count(options.devices, nullptr) > 0)
     throw error(error_code::invalid_argument,
                 "one of the devices is null; omit it");

@@ -19,7 +19,6 @@ caf::behavior loss_printer(caf::event_based_actor*) {
 }
 
 int main() {
-  register_message_types();
   caf::actor_system_config config;
   caf::actor_system system(config);
   const auto printer = system.spawn(loss_printer);

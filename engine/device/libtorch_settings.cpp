@@ -5,6 +5,8 @@
 
 #include <cstdlib>
 
+#include "troupe/base/error.hpp"
+
 namespace troupe {
 
 void set_intra_op_threads(int count) {
@@ -14,6 +16,12 @@ void set_intra_op_threads(int count) {
   at::set_num_threads(count);
 }
 
+void require_legal_threads(int intra_op_threads) {
+  if (intra_op_threads < 1)
+    fail(error_code::invalid_argument,
+         "intra_op_threads is {}; use 1 or more threads", intra_op_threads);
+}
+
 void prepare_compute_thread(int intra_op_threads) {
   set_intra_op_threads(intra_op_threads);
   at::globalContext().setFlushDenormal(true);  // of this thread
@@ -21,6 +29,7 @@ void prepare_compute_thread(int intra_op_threads) {
 
 compute_scope::compute_scope(int intra_op_threads)
   : threads_(at::get_num_threads()) {
+  require_legal_threads(intra_op_threads);
   std::fegetenv(&arithmetic_);
   prepare_compute_thread(intra_op_threads);
 }

@@ -10,6 +10,9 @@ namespace troupe {
 /// worker calls this again first.
 void set_intra_op_threads(int count);
 
+/// Throws `invalid_argument` for a number below 1.
+void require_legal_threads(int intra_op_threads);
+
 /// Sets up the calling thread as one that computes: its number of intra-op
 /// threads as above, and subnormal numbers (below 1.2e-38 in fp32) are read and
 /// written as 0, in the thread and in those that it starts. Optimizers' moments
