@@ -24,6 +24,27 @@ CAF_BEGIN_TYPE_ID_BLOCK(package_test, caf::first_custom_type_id)
 CAF_ADD_TYPE_ID(package_test, (question))
 CAF_END_TYPE_ID_BLOCK(package_test)
 
+troupe::source_pointer random_tokens() {
+  return troupe::make_source([](std::int64_t) {
+    return troupe::microbatch_data{{at::randint(32, {2, 8}, at::kLong)},
+                                   {at::randint(32, {2, 8}, at::kLong)},
+                                   {},
+                                   16};
+  });
+}
+
+void train() {
+  const auto model = troupe::gpt(
+    {.width = 16, .layers = 2, .heads = 2, .length = 8, .vocabulary = 32});
+  troupe::trainer_options options;
+  options.schedule =
+    troupe::make_schedule("1f1b", {.ranks = 2, .microbatches = 4});
+  troupe::trainer run{model, options};
+  run.attach(troupe::progress_monitor({.steps = 2}));
+  for (const auto& step : run.train(random_tokens(), 2))
+    std::printf("loss %.3f\n", step.losses.front().value);
+}
+
 int main() {
   caf::init_global_meta_objects<caf::id_block::package_test>();
   caf::core::init_global_meta_objects();
@@ -33,21 +54,7 @@ int main() {
     return {[](const question& asked) { return 2 * asked.number; }};
   });
 
-  const auto tokens = troupe::make_source([](std::int64_t) {
-    return troupe::microbatch_data{{at::randint(32, {2, 8}, at::kLong)},
-                                   {at::randint(32, {2, 8}, at::kLong)},
-                                   {},
-                                   16};
-  });
-  const auto model = troupe::gpt(
-    {.width = 16, .layers = 2, .heads = 2, .length = 8, .vocabulary = 32});
-  troupe::trainer_options options;
-  options.schedule =
-    troupe::make_schedule("1f1b", {.ranks = 2, .microbatches = 4});
-  troupe::trainer run{model, options};
-  run.attach(troupe::progress_monitor({.steps = 2}));
-  for (const auto& step : run.train(tokens, 2))
-    std::printf("loss %.3f\n", step.losses.front().value);
+  train();
 
   int answered = 0;
   caf::scoped_actor self(system);
