@@ -13,8 +13,8 @@ namespace troupe {
 /// `limits.stuck_seconds`, fails or ends is detached, with a warning; the run
 /// goes on. After `trainer::detach` or `finish_monitors` it gets no more.
 ///
-/// Messages of the user's own have type ids from caf::first_custom_type_id up to
-/// 1999 (message_types.hpp). Throws `invalid_argument` for a null actor.
+/// Messages of the user's own have type ids from caf::first_custom_type_id up
+/// to 1999 (message_types.hpp). Throws `invalid_argument` for a null actor.
 monitor actor_monitor(std::string name, caf::actor watcher, subscription wants,
                       const monitor_limits& limits = {});
 
