@@ -7,6 +7,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/cli/config_file.hpp"
 #include "troupe/cli/plan/checks.hpp"
 
 namespace troupe::cli {
@@ -18,7 +19,7 @@ void add_loss_scale_flags(CLI::App& app, loss_scale_options& o) {
             "what the loss is multiplied by; constant without "
             "--dynamic-loss-scale",
             number_above(0))
-    ->default_str("65536 if dynamic, else 1");
+    ->default_str(description("65536 if dynamic, else 1"));
   app.add_flag("--dynamic-loss-scale", o.dynamic,
                "halve the scale and skip the update on an overflow, double it "
                "after 2000 good steps; the default with fp16, unless "

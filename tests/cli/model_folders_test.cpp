@@ -249,7 +249,7 @@ TEST_CASE("masked tokens do not count in a program's loss") {
   at.folder.write("mask", mask);
   const auto done =
     at.train("--validation-fraction 0 --loss-mask " + (at.folder / "mask"));
-  CHECK_THAT(done.output, ContainsSubstring("loss 0.0000"));
+  CHECK_THAT(done.output, ContainsSubstring("loss - (no counted tokens)"));
   at.folder.write("mask", "short");
   at.refused(
     "train --model " + at.model() + " --loss-mask " + (at.folder / "mask"),
