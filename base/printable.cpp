@@ -40,7 +40,11 @@ std::size_t shown_bytes(std::string_view text) {
     if ((byte(i) & 0xc0U) != 0x80)
       return 0;
   const bool is_control = first == 0xc2 && byte(1) < 0xa0;
-  return is_control ? 0 : size;
+  const bool reverses =
+    first == 0xe2
+    && ((byte(1) == 0x80 && byte(2) >= 0xaa && byte(2) <= 0xae)
+        || (byte(1) == 0x81 && byte(2) >= 0xa6 && byte(2) <= 0xa9));
+  return is_control || reverses ? 0 : size;
 }
 
 }  // namespace

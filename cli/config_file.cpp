@@ -210,7 +210,7 @@ bool is_description(const std::string& text) {
 /// Empty if the flag was not given and has no default to show.
 std::string value_text(const CLI::Option& option) {
   if (option.count() > 0)
-    return toml_value(option, option.results());
+    return toml_value(option, option.reduced_results());
   if (is_flag(option))
     return "false";
   const auto given = option.get_default_str();
@@ -224,20 +224,20 @@ std::string value_text(const CLI::Option& option) {
 
 std::vector<std::string> expand_config(std::vector<std::string> arguments,
                                        CLI::App& command) {
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    std::string path;
-    if (arguments[i].starts_with("--config="))
-      path = arguments[i].substr(std::string("--config=").size());
+  constexpr std::string_view flag = "--config=";
+  std::vector<std::string> paths;
+  for (std::size_t i = 0; i < arguments.size(); ++i)
+    if (arguments[i].starts_with(flag))
+      paths.push_back(arguments[i].substr(flag.size()));
     else if (arguments[i] == "--config" && i + 1 < arguments.size())
-      path = arguments[i + 1];
-    if (path.empty())
-      continue;
-    const auto end = arguments[i] == "--config" ? i + 2 : i + 1;
-    arguments.erase(arguments.begin() + static_cast<std::ptrdiff_t>(i),
-                    arguments.begin() + static_cast<std::ptrdiff_t>(end));
-    const auto flags = flags_of(path, arguments, command);
+      paths.push_back(arguments[++i]);
+  if (paths.size() > 1)
+    fail(error_code::invalid_argument,
+         "--config is given twice: {} and {}; give one file", paths[0],
+         paths[1]);
+  if (!paths.empty()) {
+    const auto flags = flags_of(paths[0], arguments, command);
     arguments.insert(arguments.begin(), flags.begin(), flags.end());
-    return arguments;
   }
   return arguments;
 }

@@ -7,10 +7,11 @@
 
 namespace troupe::cli {
 
-/// Replaces `--config FILE` in a subcommand's arguments by the TOML file's
-/// content: each key as its long flag, before those of the command line, which
+/// Adds the TOML file's content to a subcommand's arguments with `--config
+/// FILE`: each key as its long flag, before those of the command line, which
 /// take precedence. Throws `invalid_argument` with file and line on a syntax
-/// error, on an unknown key and on a value that its flag refuses.
+/// error, on an unknown key and on a value that its flag refuses, and for a
+/// second `--config`.
 std::vector<std::string> expand_config(std::vector<std::string> arguments,
                                        CLI::App& command);
 

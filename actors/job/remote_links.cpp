@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <concepts>
+#include <optional>
 
 #include "troupe/actors/step/run_texts.hpp"
 #include "troupe/actors/system/address_book.hpp"
@@ -91,36 +92,48 @@ stage_tensors remote_links::receive(std::int32_t sender, frame what) {
 
 namespace {
 
+void tell_of_silence(const std::string& process, double seconds,
+                     std::optional<line> only) {
+  if (seconds == 0)
+    spdlog::warn("{} is responding again", process);
+  else if (!only)
+    spdlog::warn(
+      "no message from {} for {:.3g} s: it is stopped or very slow; the run is "
+      "waiting for it",
+      process, seconds);
+  else
+    spdlog::warn(
+      "nothing came over the connection for {} from {} for {:.3g} s, while "
+      "another one works: what is between the processes holds it up; the run "
+      "is waiting for it",
+      *only == line::control ? "control messages" : "tensors", process,
+      seconds);
+}
+
 class dispatcher {
  public:
   explicit dispatcher(address_book_pointer book) : book_(std::move(book)) {}
 
   mesh_events events() const {
-    return {
-      [book = book_](std::int32_t sender, frame_type type,
-                     const frame_head& head) {
-        obey(*book, [&] {
-          if (type == frame_type::tensors)
-            book->links->checks().check(sender, head);
-          else if (type == frame_type::part)
-            book->links->checks().check_part(sender, head.tensors);
-        });
-      },
-      [*this](std::int32_t sender, frame what) {
-        dispatch(sender, std::move(what));
-      },
-      [book = book_](std::int32_t process, const std::string& reason) {
-        caf::anon_send(book->coordinator, peer_lost{process, reason});
-      },
-      [layout = book_->links->layout()](std::int32_t process, double seconds) {
-        if (seconds > 0)
-          spdlog::warn(
-            "no message from {} for {:.3g} s: it is stopped or very slow; the "
-            "run is waiting for it",
-            in_words(process, layout), seconds);
-        else
-          spdlog::warn("{} is responding again", in_words(process, layout));
-      }};
+    return {[book = book_](std::int32_t sender, frame_type type,
+                           const frame_head& head) {
+              obey(*book, [&] {
+                if (type == frame_type::tensors)
+                  book->links->checks().check(sender, head);
+                else if (type == frame_type::part)
+                  book->links->checks().check_part(sender, head.tensors);
+              });
+            },
+            [*this](std::int32_t sender, frame what) {
+              dispatch(sender, std::move(what));
+            },
+            [book = book_](std::int32_t process, const std::string& reason) {
+              caf::anon_send(book->coordinator, peer_lost{process, reason});
+            },
+            [layout = book_->links->layout()](
+              std::int32_t process, double seconds, std::optional<line> only) {
+              tell_of_silence(in_words(process, layout), seconds, only);
+            }};
   }
 
  private:

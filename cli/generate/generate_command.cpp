@@ -145,7 +145,6 @@ void add_stored_flags(CLI::App& app, generate_options& o) {
 
 void add_generate_flags(CLI::App& app, generate_options& options) {
   app.option_defaults()->always_capture_default();
-  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.option_defaults()->group("Options");
   add_value(
     app, "--checkpoint PATH", options.checkpoint,

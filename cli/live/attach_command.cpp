@@ -157,7 +157,7 @@ void print_attached(live_client& client, bool json) {
     return print_now(json_text(field_of(all, "monitors")) + "\n");
   for (const auto& each : field_of(all, "monitors"))
     fmt::print("{} {}{}\n", field<std::int64_t>(each, "id"),
-               plain_text(field<std::string>(each, "spec")),
+               printable(field<std::string>(each, "spec"), 4096),
                field<bool>(each, "keep") ? " (kept)" : "");
 }
 

@@ -150,6 +150,8 @@ std::unique_ptr<CLI::App> make_app() {
   auto app = std::make_unique<CLI::App>(
     "troupe: pipeline-parallel training with actors", "troupe");
   app->require_subcommand(1);
+  // Commands take this over; a flag that takes a list keeps all its values.
+  app->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app->set_version_flag("--version", TROUPE_VERSION);
   return app;
 }

@@ -297,7 +297,7 @@ void train(const CLI::App& command, train_options options) {
 void add_train_command(CLI::App* command) {
   auto options = std::make_shared<train_options>();
   add_train_flags(*command, *options);
-  command->add_option("--config",
+  command->add_option("--config", options->config,
                       "settings from a TOML file; its keys are "
                       "the long flags, which override it");
   command->footer(example);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
@@ -47,8 +48,18 @@ std::filesystem::path place_of(const used_file& file) {
   return trouble ? written.lexically_normal() : found;
 }
 
+/// Whether they are one place, or two names of one file (hard links).
+bool is_same(const used_file& a, const used_file& b) {
+  std::error_code trouble;
+  return place_of(a) == place_of(b)
+         || (!a.is_folder() && !b.is_folder()
+             && std::filesystem::equivalent(a.path, b.path, trouble));
+}
+
 /// Whether they are equal, or the first one's path leads through the second.
 bool is_within(const used_file& a, const used_file& b) {
+  if (is_same(a, b))
+    return true;
   const auto inner = place_of(a), outer = place_of(b);
   return std::ranges::mismatch(inner, outer).in2 == outer.end();
 }
@@ -71,34 +82,63 @@ bool intrudes(const used_file& inner, const used_file& outer) {
 
 /// "is also the file of".
 std::string relation(const used_file& a, const used_file& b) {
-  const auto* how = place_of(a) == place_of(b) ? "is also"
-                    : is_within(a, b)          ? "is in"
-                                               : "holds";
+  const auto* how = is_same(a, b)     ? "is also"
+                    : is_within(a, b) ? "is in"
+                                      : "holds";
   return fmt::format("{} the {} of", how, b.is_folder() ? "folder" : "file");
 }
 
-std::vector<used_file> read_by(const train_options& o) {
+std::vector<used_file> read_of_data(const data_options& o) {
   std::vector<used_file> all;
-  for (const auto& path : o.data.text)
+  for (const std::filesystem::path path : o.text) {
     all.push_back({"--text", path});
-  for (const auto& path : o.data.loss_mask)
+    // Megatron-LM's texts are two files.
+    for (const auto& [one, other] :
+         {std::pair(".bin", ".idx"), std::pair(".idx", ".bin")})
+      if (path.extension() == one)
+        all.push_back(
+          {"--text", std::filesystem::path(path).replace_extension(other)});
+  }
+  for (const auto& path : o.loss_mask)
     all.push_back({"--loss-mask", path});
-  all.push_back({"--initial", o.model.initial});
+  return all;
+}
+
+std::vector<used_file> read_of_model(const model_flags& o) {
+  std::vector<used_file> all{{"--initial", o.initial}};
   std::error_code trouble;
-  if (o.model.is_folder())
+  if (o.is_folder())
     for (const auto& file :
-         std::filesystem::directory_iterator(o.model.name, trouble))
+         std::filesystem::directory_iterator(o.name, trouble))
       if (file.is_regular_file(trouble))
         all.push_back({"--model", file.path()});
-  all.push_back({"--schedule", o.partition.schedule});
-  all.push_back({"--plan", o.partition.plan});
-  all.push_back({"--replay", o.order.replay});
-  all.push_back({"--checkpoints", o.checkpoints.folder, content::shared});
-  all.push_back({"--endpoint-token-file", o.access.endpoint_token_file});
-  all.push_back(
-    {"--endpoint-control-token-file", o.access.endpoint_control_token_file});
-  all.push_back({"--dashboard-token-file", o.access.dashboard_token_file});
-  all.push_back({"--job-token-file", o.processes.token_file});
+  return all;
+}
+
+std::vector<used_file> secrets_read_by(const train_options& o) {
+  std::vector<used_file> all{
+    {"--endpoint-token-file", o.access.endpoint_token_file},
+    {"--endpoint-control-token-file", o.access.endpoint_control_token_file},
+    {"--dashboard-token-file", o.access.dashboard_token_file},
+    {"--job-token-file", o.processes.token_file}};
+  for (const auto& spec : o.output.sink)
+    all.push_back({"--sink", sink_input(spec)});
+  if (const auto& set = o.processes.joining.shown.certificates; !set.empty())
+    for (const auto* name : {"authority.pem", "member.pem", "member.key"})
+      all.push_back({"--certificates", set + "/" + name});
+  return all;
+}
+
+std::vector<used_file> read_by(const train_options& o) {
+  std::vector<used_file> all{
+    {"--config", o.config},
+    {"--schedule", o.partition.schedule},
+    {"--plan", o.partition.plan},
+    {"--replay", o.order.replay},
+    {"--checkpoints", o.checkpoints.folder, content::shared}};
+  for (auto&& part :
+       {read_of_data(o.data), read_of_model(o.model), secrets_read_by(o)})
+    all.insert(all.end(), part.begin(), part.end());
   return all;
 }
 

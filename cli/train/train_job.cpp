@@ -92,6 +92,28 @@ job_description describe(const CLI::App& command) {
   return made;
 }
 
+/// A unix socket asks for no credentials.
+bool meet_by_unix_sockets(const job_options& joining) {
+  return joining.rendezvous.empty()
+           ? joining.place.is_one_machine()
+           : as_endpoint(joining.rendezvous).starts_with("unix:");
+}
+
+void require_one_kind_of_trust(const process_options& options) {
+  std::vector<const char*> given;
+  if (!options.token_file.empty())
+    given.push_back("--job-token-file");
+  if (!options.joining.shown.certificates.empty())
+    given.push_back("--certificates");
+  if (options.joining.shown.insecure)
+    given.push_back("--insecure");
+  if (given.size() > 1)
+    fail(error_code::invalid_argument,
+         "{} and {} contradict each other: processes trust each other in one "
+         "way; give one of the two",
+         given[0], given[1]);
+}
+
 }  // namespace
 
 bool shows_what_all_would() {
@@ -106,6 +128,7 @@ void require_job(const train_options& options) {
     fail(error_code::invalid_argument,
          "--plain runs in one process, and {} started {}; start it alone",
          place.launcher, place.processes);
+  require_one_kind_of_trust(options.processes);
   read_token(options.processes.token_file);
   const auto& joining = options.processes.joining;
   for (const auto& where : {joining.rendezvous, joining.announced})
@@ -148,6 +171,11 @@ std::shared_ptr<mesh> join_job(const CLI::App& command,
     fail(error_code::interrupted,
          "stopped by a signal as the job began; nothing is saved");
   spdlog::info("{} processes ({})", place.processes, place.launcher);
+  if (meet_by_unix_sockets(joining)
+      && (!joining.shown.token.empty() || !joining.shown.certificates.empty()))
+    spdlog::info(
+      "the processes meet by unix sockets of this user: the job's secret or "
+      "certificates are not asked for, and may differ");
   return job;
 }
 

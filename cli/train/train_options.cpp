@@ -305,7 +305,6 @@ void add_access_flags(CLI::App& app, access_options& o) {
 
 void add_train_flags(CLI::App& app, train_options& options) {
   app.option_defaults()->always_capture_default();
-  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_data_flags(app, options.data, options.execution.loading);
   add_model_flags(app, options.model);
   add_folder_flags(app, options);

@@ -136,6 +136,7 @@ struct train_options {
   access_options access;
   process_options processes;
   std::int64_t steps = 100;
+  std::string config;
   bool plain = false;
   bool print_config = false;
   bool dry_run = false;

@@ -121,7 +121,14 @@ class meeting {
     // All processes of a job send hellos of a similar size.
     const auto own = to_frame(*members_[0]).head.size();
     request_limit_ = static_cast<std::uint32_t>(2 * own + (64U << 10U));
-    public_ = std::make_unique<acceptor>(
+    public_ = listen_for_all();
+    if (point_.tell)
+      point_.tell(to_text(public_->where()));
+    co_await welcome_if_all_are_there();
+  }
+
+  std::unique_ptr<acceptor> listen_for_all() try {
+    return std::make_unique<acceptor>(
       here_.get_executor(), parse_endpoint(point_.where), options_.shown,
       acceptor::events{
         [this](stream_pointer stream) {
@@ -130,9 +137,13 @@ class meeting {
           spawn(here_.get_executor(), [this, peer] { return admit(peer); });
         },
         [this](const std::string& reason) { turned_away_ = reason; }});
-    if (point_.tell)
-      point_.tell(to_text(public_->where()));
-    co_await welcome_if_all_are_there();
+  } catch (const error& reason) {
+    if (reason.code() != error_code::io)
+      throw;
+    fail(error_code::io,
+         "{}; if a process 0 of this job runs already, start each process with "
+         "its own RANK",
+         reason.what());
   }
 
   asio::awaitable<void> admit(std::shared_ptr<awaited_stream> peer) {

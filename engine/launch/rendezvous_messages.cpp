@@ -74,7 +74,7 @@ std::string difference(const job_description& leader,
   const std::map<std::string, std::string> there(other.begin(), other.end());
   const auto value = [](const auto& subject, const std::string& name) {
     const auto found = subject.find(name);
-    return found == subject.end() ? std::string("nothing") : found->second;
+    return found == subject.end() ? std::string("not given") : found->second;
   };
   for (const auto* either : {&here, &there})
     for (const auto& [name, ignored] : *either)

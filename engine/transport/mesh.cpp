@@ -17,6 +17,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/memory.hpp"
+#include "troupe/engine/transport/heard_lines.hpp"
 
 namespace troupe {
 
@@ -44,7 +45,7 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
     std::deque<frame> mail, given, notes;
     std::optional<std::string> lost;  // why
     bool gives_no_more = false;       // the peer's tensor line has ended
-    clock::time_point heard = clock::now();
+    heard_lines heard;
     bool is_silent = false;
   };
 
@@ -88,7 +89,6 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
 
   // Called on the loop's thread.
   void arrived(std::int32_t sender, frame what) {
-    at(sender).heard = clock::now();
     auto& from = at(sender);
     auto* queue = what.type == frame_type::mail         ? &from.mail
                   : what.type == frame_type::collective ? &from.given
@@ -166,7 +166,6 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
       auto& peer = at(p);
       for (const auto& [purpose, link] : peer.lines)
         listen(p, purpose, link);
-      peer.heard = clock::now();
     }
     keep_alive();
   }
@@ -208,14 +207,15 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
 
   void listen_for(std::int32_t process) {
     auto& peer = at(process);
-    const auto silence = clock::now() - peer.heard;
-    if (peer.is_silent == (silence > patience.silence))
-      return;
-    peer.is_silent = !peer.is_silent;
-    if (events.silent)
-      events.silent(process, peer.is_silent
-                               ? std::chrono::duration<double>(silence).count()
-                               : 0);
+    const auto now = clock::now();
+    for (const auto& [purpose, link] : peer.lines)
+      if (purpose != line::outgoing)  // which brings answers, and may be quiet
+        peer.heard.note(purpose, link->bytes_received(), now);
+    const auto [longest, only] = peer.heard.longer_than(patience.silence, now);
+    const auto seconds = std::chrono::duration<double>(longest).count();
+    const bool is_silent = longest > patience.silence;
+    if (std::exchange(peer.is_silent, is_silent) != is_silent && events.silent)
+      events.silent(process, is_silent ? seconds : 0, only);
   }
 
   io_loop& loop;

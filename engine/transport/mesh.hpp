@@ -35,15 +35,18 @@ struct mesh_events {
   std::function<void(std::int32_t sender, frame)> arrived;
   /// A process is lost; called once per process.
   std::function<void(std::int32_t process, const std::string& reason)> lost;
-  /// A connected process has been silent for some seconds; 0: it is heard
-  /// again.
-  std::function<void(std::int32_t process, double seconds)> silent = {};
+  /// A connected process has been silent for some seconds, on all connections
+  /// on which it speaks, or `only` on one; 0: it is heard again on all.
+  std::function<void(std::int32_t process, double seconds,
+                     std::optional<line> only)>
+    silent = {};
 };
 
 /// Limits for detecting stopped or disconnected processes.
 struct mesh_patience {
   std::chrono::milliseconds heartbeat = std::chrono::seconds(1);
-  /// A process that sends nothing for so long is silent: stopped, or very slow.
+  /// A process is silent that sends nothing for so long: it is stopped or very
+  /// slow. If that is so on one connection, something between the two holds it.
   std::chrono::milliseconds silence = std::chrono::seconds(5);
   /// A machine that acknowledges nothing for so long is lost.
   std::chrono::milliseconds cut_off = std::chrono::seconds(20);

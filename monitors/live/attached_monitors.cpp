@@ -15,8 +15,15 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::ptrdiff_t monitors_of_a_client = 16;
-constexpr std::size_t monitors_in_all = 64;
+/// What is encoded for clients costs the job processor time; and some places
+/// are left for those who may detach the others' monitors.
+struct allowance {
+  std::ptrdiff_t of_a_client;
+  std::size_t in_all;
+};
+constexpr allowance allowed_for(access_right right) {
+  return right == access_right::control ? allowance{16, 64} : allowance{4, 48};
+}
 constexpr std::size_t longest_spec = 4096;
 constexpr std::size_t longest_plan = std::size_t{900} << 10;
 
@@ -124,6 +131,10 @@ request_reply attached_monitors::replan(const requesting_client& who,
 json attached_monitors::attach(const requesting_client& who,
                                const json& request) {
   const auto spec = field<std::string>(request, "spec");
+  if (std::ranges::any_of(spec, [](unsigned char c) { return c < ' '; }))
+    fail(error_code::invalid_argument,
+         "a spec is one line without control characters, and not '{}'",
+         printable(spec));
   const bool keep = has_flag(request, "keep");
   if (spec.size() > longest_spec)
     fail(error_code::invalid_argument, "a spec has at most {} bytes",
@@ -173,7 +184,7 @@ json attached_monitors::watch(const requesting_client& who,
 json attached_monitors::add(
   const requesting_client& who, entry added,
   const std::function<monitor(const monitor_client&)>& make) {
-  require_room(added.client);
+  require_room(who);
   const monitor_client to{++next_, who.outbox, log_};
   added.ended = std::make_shared<std::atomic<bool>>(false);
   const bool may_stop = includes(who.right, access_right::control);
@@ -207,15 +218,20 @@ json attached_monitors::list(std::int64_t client) const {
   return {{"monitors", std::move(all)}};
 }
 
-void attached_monitors::require_room(std::int64_t client) const {
+void attached_monitors::require_room(const requesting_client& who) const {
   const auto own = std::ranges::count_if(entries_, [&](const auto& item) {
-    return item.second.client == client && !item.second.keep;
+    return item.second.client == who.id && !item.second.keep;
   });
-  if (own >= monitors_of_a_client || entries_.size() >= monitors_in_all)
+  const auto [of_a_client, in_all] = allowed_for(who.right);
+  if (own >= of_a_client || entries_.size() >= in_all)
     fail(error_code::invalid_argument,
-         "a client may attach {} monitors, and all clients together {}; detach "
-         "one",
-         monitors_of_a_client, monitors_in_all);
+         "a client that may {} may attach {} monitors, until {} are attached "
+         "by all clients{}; detach one",
+         who.right == access_right::control ? "control the job" : "only watch",
+         of_a_client, in_all,
+         who.right == access_right::control
+           ? ""
+           : " (the other 16 places are for those that may control the job)");
 }
 
 std::function<void()> attached_monitors::take_where(

@@ -62,7 +62,8 @@ struct requesting_client {
 };
 
 /// The monitors attached over an endpoint, by client. Answers requests; one
-/// thread at a time. A client attaches at most 16 monitors, all of them 64.
+/// thread at a time. A client attaches at most 16 monitors, all of them 64; one
+/// that may only watch 4, and all of these 48.
 /// What monitors cause to be logged is limited: 32 lines, and one more in each
 /// 10 s.
 class attached_monitors {
@@ -105,7 +106,7 @@ class attached_monitors {
                          const std::string& spec) const;
   nlohmann::json plan() const;
   nlohmann::json list(std::int64_t client) const;
-  void require_room(std::int64_t client) const;
+  void require_room(const requesting_client& who) const;
   request_reply detach(const requesting_client& who,
                        const nlohmann::json& request);
   request_reply replan(const requesting_client& who,

@@ -130,8 +130,11 @@ struct endpoint_server::impl {
                            ? clients_allowed
                            : clients_allowed - clients_allowed / 4;
     if (clients.size() >= allowed)
-      fail(error_code::transport, "there are already {} clients",
-           clients.size());
+      fail(error_code::transport, "there are already {} clients{}",
+           clients.size(),
+           allowed < clients_allowed ? "; the other places are for those that "
+                                       "may control the job"
+                                     : "");
     const auto own = who.shared_from_this();
     strangers.remove(own);
     clients.push_back(own);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <boost/asio/ip/address.hpp>
+#include <boost/beast/core/string.hpp>
 #include <optional>
 #include <string_view>
 
@@ -24,7 +25,9 @@ struct host_and_port {
 std::optional<address> address_of(std::string_view host, bool in_brackets) {
   boost::system::error_code problem;
   const auto found = boost::asio::ip::make_address(
-    host == "localhost" && !in_brackets ? std::string_view("127.0.0.1") : host,
+    boost::beast::iequals(host, "localhost") && !in_brackets
+      ? std::string_view("127.0.0.1")
+      : host,
     problem);
   return problem || found.is_v6() != in_brackets ? std::nullopt
                                                  : std::optional(found);
@@ -85,11 +88,17 @@ bool is_plain_host(const std::string& host) {
   return parse(host).has_value();
 }
 
-std::string password_of(const std::string& authorization) {
-  constexpr std::string_view scheme = "Basic ";
-  if (!authorization.starts_with(scheme))
+std::string credentials_of(const std::string& authorization,
+                           std::string_view scheme) {
+  const auto end = authorization.find(' ');
+  if (end == std::string::npos
+      || !boost::beast::iequals(authorization.substr(0, end), scheme))
     return {};
-  const auto plain = from_base64(authorization.substr(scheme.size()));
+  return authorization.substr(end + 1);
+}
+
+std::string password_of(const std::string& authorization) {
+  const auto plain = from_base64(credentials_of(authorization, "Basic"));
   const auto colon = plain.find(':');
   return colon == std::string::npos ? std::string{} : plain.substr(colon + 1);
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace troupe {
 
@@ -23,6 +24,11 @@ void require_servable(const std::string& address, const std::string& token);
 /// Whether a request's `Host` is a number or `localhost`, with or without a
 /// port.
 bool is_plain_host(const std::string& host);
+
+/// What follows a scheme such as `Bearer`, whose name has no case; empty for
+/// another scheme.
+std::string credentials_of(const std::string& authorization,
+                           std::string_view scheme);
 
 /// The password in `Basic` and the base64 of `user:password`; empty where
 /// there is none.

@@ -61,9 +61,16 @@ tcp::acceptor listen(asio::io_context& context, const http_options& options) {
 
 bool knows_token(const http_request& request, const http_options& options) {
   const std::string given = request[http::field::authorization];
-  return same_secret(given, "Bearer " + options.token)
+  return same_secret(credentials_of(given, "Bearer"), options.token)
          || (options.for_browsers
              && same_secret(password_of(given), options.token));
+}
+
+/// In UTF-8, as JSON is.
+bool is_json(std::string_view type) {
+  return beast::iequals(type, "application/json")
+         || beast::iequals(type, "application/json; charset=utf-8")
+         || beast::iequals(type, "application/json;charset=utf-8");
 }
 
 /// Of the page that asks, `http://127.0.0.1:80`; none if it is no page.
@@ -72,7 +79,8 @@ bool is_foreign_page(const http_request& request) {
   constexpr std::string_view scheme = "http://";
   return !origin.empty()
          && (!origin.starts_with(scheme)
-             || origin.substr(scheme.size()) != request[http::field::host]);
+             || !beast::iequals(origin.substr(scheme.size()),
+                                request[http::field::host]));
 }
 
 http_response refusal(const http_request& request,
@@ -95,7 +103,7 @@ http_response refusal(const http_request& request,
   if ((posts || token.empty()) && is_foreign_page(request))
     return {403, "text/plain", "request from a page of another host\n"};
   if (posts)
-    return request[http::field::content_type] == "application/json"
+    return is_json(request[http::field::content_type])
              ? http_response{}
              : http_response{415, "text/plain", "send application/json\n"};
   if (request.method() != http::verb::get

@@ -38,17 +38,27 @@ sink_pointer make_terminal(const std::string& text, std::int64_t) {
   return terminal_sink(terminal_of(text));
 }
 
-prometheus_options prometheus_of(const std::string& text) {
+struct prometheus_spec {
+  std::string address;
+  std::optional<std::string> token_file;
+};
+
+prometheus_spec prometheus_spec_of(const std::string& text) {
   const auto comma = std::min(text.find(','), text.size());
-  prometheus_options options;
-  options.address = text.substr(0, comma);
+  prometheus_spec spec{text.substr(0, comma), {}};
   settings given("sink prometheus",
                  text.substr(std::min(comma + 1, text.size())));
-  std::optional<std::string> token_file;
-  given("token_file", token_file);
+  given("token_file", spec.token_file);
   given.require_all_read();
-  if (token_file)
-    options.token = read_secret(*token_file);
+  return spec;
+}
+
+prometheus_options prometheus_of(const std::string& text) {
+  const auto spec = prometheus_spec_of(text);
+  prometheus_options options;
+  options.address = spec.address;
+  if (spec.token_file)
+    options.token = read_secret(*spec.token_file);
   return options;
 }
 
@@ -66,6 +76,11 @@ void require_folder(const std::string& folder) {
     fail(error_code::io, "{}: can't be written: {}", folder,
          std::strerror(errno));
   ::rmdir(probe.c_str());
+}
+
+void require_prometheus(const std::string& text) {
+  const auto options = prometheus_of(text);
+  require_servable(options.address, options.token);
 }
 
 struct sink_kind {
@@ -93,10 +108,7 @@ constexpr std::array kinds{
             [](const std::string& text, std::int64_t) {
               return prometheus_sink(prometheus_of(text));
             },
-            [](const std::string& text) {
-              const auto options = prometheus_of(text);
-              require_servable(options.address, options.token);
-            }},
+            require_prometheus},
 };
 
 struct chosen_sink {
@@ -131,6 +143,13 @@ void require_sink(const std::string& spec) {
 std::string sink_output(const std::string& spec) {
   const auto [kind, more] = chosen(spec);
   return kind->require == &require_writable ? more : std::string{};
+}
+
+std::string sink_input(const std::string& spec) {
+  const auto [kind, more] = chosen(spec);
+  return kind->require == &require_prometheus
+           ? prometheus_spec_of(more).token_file.value_or("")
+           : std::string{};
 }
 
 std::string sink_help() {

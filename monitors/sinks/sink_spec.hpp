@@ -23,6 +23,10 @@ void require_sink(const std::string& spec);
 /// `invalid_argument`.
 std::string sink_output(const std::string& spec);
 
+/// The file that a sink of this text reads, such as a token; empty: none.
+/// Throws `invalid_argument`.
+std::string sink_input(const std::string& spec);
+
 /// A line for each sink and its settings, for `--help`.
 std::string sink_help();
 

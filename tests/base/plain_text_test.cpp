@@ -16,6 +16,11 @@ TEST_CASE("what would make a terminal do things is shown instead") {
 TEST_CASE("text of other languages is shown as it is") {
   for (const auto* text : {"caf\xc3\xa9", "\xe2\x96\x88", "\xf0\x9f\x8e\xad"})
     CHECK(plain_text(text) == text);
-  CHECK(plain_text("\xe2\x96") == "\\xE2\\x96");  // cut off
-  CHECK(plain_text("\xc0\x9b") == "\\xC0\\x9B");  // too long a form
+  CHECK(plain_text("a\xe2\x80\xae"
+                   "b")
+        == "a\\xE2\\x80\\xAEb");
+  CHECK(plain_text("\xe2\x81\xa6") == "\\xE2\\x81\\xA6");
+  CHECK(plain_text("\xe2\x80\x9c") == "\xe2\x80\x9c");  // a quote
+  CHECK(plain_text("\xe2\x96") == "\\xE2\\x96");        // cut off
+  CHECK(plain_text("\xc0\x9b") == "\\xC0\\x9B");        // too long a form
 }

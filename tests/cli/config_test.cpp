@@ -90,6 +90,30 @@ TEST_CASE("a printed configuration names no schedule that there is not") {
   CHECK(run.exit_code == 0);
 }
 
+TEST_CASE("of a flag's values the last one is used and printed") {
+  const temporary_folder folder;
+  const auto printed =
+    printed_and_read(folder,
+                     "--seed 1 --seed 2 --lr 1 --lr=1e-3 --steps 3 "
+                     "--steps 4 --text a --text b --plain --plain");
+  for (const auto* line : {"seed = 2\n", "lr = 0.001\n", "steps = 4\n",
+                           "text = ['a', 'b']\n", "plain = true\n"})
+    CHECK_THAT(printed, ContainsSubstring(line));
+  const auto config = folder.write("c.toml", "seed = 5\n");
+  CHECK_THAT(run_troupe("train", "--print-config --seed 1 --config " + config
+                                   + " --seed 2")
+               .output,
+             ContainsSubstring("seed = 2\n"));
+  const auto plan = run_troupe("plan", "--ranks 4 --ranks 3");
+  INFO(plan.output);
+  CHECK(plan.exit_code == 0);
+  CHECK_THAT(plan.output, ContainsSubstring("1f1b: 3 ranks"));
+  const auto twice =
+    run_troupe("train", "--config " + config + " --config=" + config);
+  CHECK(twice.exit_code == 2);
+  CHECK_THAT(twice.output, ContainsSubstring("--config is given twice"));
+}
+
 TEST_CASE("a switch takes true and false") {
   const temporary_folder folder;
   const auto read = [&](const std::string& setting) {

@@ -75,6 +75,11 @@ TEST_CASE("processes started with other settings learn the difference") {
   const auto text = "--text " + at.text;
   CHECK_THAT(both(text, text + " --lr 0.1").output,
              ContainsSubstring("--lr is 0.1 there"));
+  // The last value of a flag is the one in use.
+  CHECK_THAT(both(text + " --seed 1", text + " --seed 1 --seed 2").output,
+             ContainsSubstring("--seed is 2 there, but 1 in process 0"));
+  CHECK_THAT(both(text, text + " --steps 2 --steps 9").output,
+             ContainsSubstring("--steps is 9 there"));
   const auto saving = text + " --save-parameters " + (at.folder / "saved");
   CHECK_THAT(both(saving, text).output,
              ContainsSubstring("--save-parameters is not given there"));
@@ -113,6 +118,14 @@ TEST_CASE("a job's secret must be long and readable by its owner alone") {
   ::chmod(secret.c_str(), 0600);
   CHECK_THAT(at.launch(2, flags).output,
              ContainsSubstring("at least 16 characters"));
+  const auto long_one = at.folder.write("long", "a-secret-of-the-tests");
+  ::chmod(long_one.c_str(), 0600);
+  const auto run = at.launch(2, "--ranks 2 --job-token-file " + long_one);
+  INFO(run.output);
+  CHECK(run.exit_code == 0);
+  CHECK_THAT(run.output,
+             ContainsSubstring("the job's secret or certificates are not asked "
+                               "for, and may differ"));
 }
 
 TEST_CASE("launch says what it can't run") {

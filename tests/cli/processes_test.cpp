@@ -1,5 +1,6 @@
 #include <sys/stat.h>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <cstdio>
 
@@ -62,6 +63,19 @@ struct linked_training {
 TEST_CASE("processes save the bits of the plain loop by every link") {
   linked_training at;
   at.check_all_links(3, " --ranks 3 --schedule eager_1f1b");
+}
+
+TEST_CASE("processes trust each other in one way") {
+  for (const std::string flags :
+       {"--insecure --job-token-file x", "--certificates x --insecure",
+        "--certificates x --job-token-file y"}) {
+    const auto run = run_program(program + " train" + tiny + "--dry-run --text "
+                                 + __FILE__ + " " + flags);
+    INFO(run.output);
+    CHECK(run.exit_code == 2);
+    CHECK_THAT(run.output,
+               Catch::Matchers::ContainsSubstring("contradict each other"));
+  }
 }
 
 TEST_CASE("so they do for every schedule, 2 to 4 processes", "[.full]") {

@@ -65,6 +65,45 @@ TEST_CASE("a sink that would replace what the run reads or writes is refused") {
   at.refused(logged, "is also the file of --log-json");
 }
 
+TEST_CASE("an output in place of a file that a flag's value names is refused") {
+  const watched_files at;
+  for (const auto* sink : {"csv:", "json:"})
+    at.refused(at.writing({}, {"prometheus:127.0.0.1:0,token_file=" + at.token,
+                               sink + at.token}),
+               "is also the file of --sink");
+  auto scraped =
+    at.writing({}, {"prometheus:127.0.0.1:0,token_file=" + at.token});
+  scraped.access.endpoint_token_file.clear();
+  cli::require_outputs(scraped);
+  scraped.output.log_json = at.token;
+  at.refused(scraped, "is also the file of --sink");
+  auto options = at.writing({}, {"csv:" + at.folder / "member.key"});
+  options.processes.joining.shown.certificates = at.folder / "";
+  at.refused(options, "is also the file of --certificates");
+  options = at.writing({}, {"csv:" + at.folder / "set.toml"});
+  options.config = at.folder / "set.toml";
+  at.refused(options, "is also the file of --config");
+  options = at.writing({}, {"csv:" + at.folder / "tokens.idx"});
+  options.data.text = {at.folder / "tokens.bin"};
+  at.refused(options, "is also the file of --text");
+}
+
+TEST_CASE("an output in place of another name of an input is refused") {
+  const watched_files at;
+  const auto hard = at.folder / "hard";
+  std::filesystem::create_hard_link(at.text, hard);
+  at.refused(at.writing({}, {"csv:" + hard}), "is also the file of --text");
+  at.refused(at.writing({"timeline:svg=" + hard}, {}),
+             "is also the file of --text");
+  auto options = at.writing({}, {});
+  options.output.save_parameters = hard;
+  at.refused(options, "is also the file of --text");
+  const auto one = at.folder.write("one", "");
+  std::filesystem::create_hard_link(one, at.folder / "two");
+  at.refused(at.writing({}, {"csv:" + one, "json:" + at.folder / "two"}),
+             "is also the file of --sink");
+}
+
 TEST_CASE("a monitor that would replace what the run reads is refused") {
   const watched_files at;
   at.refused(at.writing({"timeline:trace=" + at.text}, {}),

@@ -266,6 +266,18 @@ TEST_CASE("the catalogue is told with the shapes that it takes") {
   CHECK(made["schedules"][0]["stages_per_rank"]["most"] == 1);
 }
 
+namespace {
+
+/// "f.0=1,f.1=1,...", as much as a request holds.
+std::string many_entries(const std::string& key, const std::string& place) {
+  std::string all;
+  for (int i = 0; all.size() < lab::most_request_bytes - 200; ++i)
+    all += fmt::format("{}{}.{}{}=1", all.empty() ? "" : ",", key, i, place);
+  return all;
+}
+
+}  // namespace
+
 TEST_CASE("the largest requests take less than a second") {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   constexpr double most = 30;
@@ -285,4 +297,20 @@ TEST_CASE("the largest requests take less than a second") {
       drawn(request);
       CHECK(thread_seconds() - begin < most);
     }
+}
+
+TEST_CASE("the longest lists of costs and sizes take less than a second") {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr double most = 30;
+#else
+  constexpr double most = 1;
+#endif
+  const nlohmann::json listed[]{{{"costs", many_entries("f", "")}},
+                                {{"costs", many_entries("message", "-65535")}},
+                                {{"sizes", many_entries("kept", "")}}};
+  for (const auto& request : listed) {
+    const auto begin = thread_seconds();
+    drawn(request);
+    CHECK(thread_seconds() - begin < most);
+  }
 }

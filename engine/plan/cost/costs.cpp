@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numbers>
 #include <random>
+#include <set>
+#include <string_view>
+#include <utility>
 
 #include "troupe/engine/plan/cost/entries.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
@@ -47,7 +51,9 @@ plan_op_kind kind_of(const keyed_number& read) {
 /// Latency, bytes and bandwidth: of a link, or of all where it has none.
 class message_entries {
  public:
-  explicit message_entries(const std::vector<keyed_number>& all) : all_{all} {
+  explicit message_entries(const std::vector<keyed_number>& all) {
+    for (const auto& each : all)
+      of_key_[each.key].emplace(each.link, &each);
     for (const auto& each : all)
       if (each.key == "bandwidth" && each.value == 0)
         cost_reader.refuse(each.text, "no message would ever arrive");
@@ -72,25 +78,28 @@ class message_entries {
  private:
   const keyed_number* find(std::string_view key,
                            std::optional<rank_pair> link) const {
-    const keyed_number* found = nullptr;
-    for (const auto& each : all_)
-      if (each.key == key && (each.link == link || (!each.link && !found)))
-        found = &each;
-    return found;
+    const auto known = of_key_.find(key);
+    if (known == of_key_.end())
+      return nullptr;
+    const auto& of_link = known->second;
+    auto found = of_link.find(link);
+    if (found == of_link.end())
+      found = of_link.find(std::nullopt);
+    return found == of_link.end() ? nullptr : found->second;
   }
 
   // One without the other would have no effect.
   void require(const keyed_number& given, std::string_view other) const {
-    const auto fits = [&](const keyed_number& each) {
-      return each.key == other
-             && (!each.link || !given.link || each.link == given.link);
-    };
-    if (std::ranges::none_of(all_, fits))
+    const bool fits =
+      given.link ? find(other, given.link) != nullptr : of_key_.contains(other);
+    if (!fits)
       cost_reader.refuse(given.text,
                          fmt::format("it has no effect without {}", other));
   }
 
-  const std::vector<keyed_number>& all_;
+  std::map<std::string_view,
+           std::map<std::optional<rank_pair>, const keyed_number*>>
+    of_key_;
 };
 
 void set_messages(const std::vector<keyed_number>& read, op_costs& costs) {
@@ -106,26 +115,35 @@ void set_messages(const std::vector<keyed_number>& read, op_costs& costs) {
 using cost_entries = std::vector<op_costs::entry>;
 using stage_number = std::optional<std::int32_t>;  // none: all stages
 
-bool gives(const cost_entries& entries, plan_op_kind kind, stage_number stage) {
-  return std::ranges::any_of(entries, [&](const op_costs::entry& each) {
-    return each.kind == kind && each.stage == stage;
-  });
-}
+/// What entries give costs of.
+class subjects {
+ public:
+  explicit subjects(const cost_entries& entries) {
+    for (const auto& each : entries)
+      all_.emplace(each.kind, each.stage);
+  }
 
-bool gives_half(const cost_entries& entries, stage_number stage) {
-  return gives(entries, plan_op_kind::input_backward, stage)
-         || gives(entries, plan_op_kind::weight_backward, stage);
-}
+  bool have(plan_op_kind kind, stage_number stage) const {
+    return all_.contains({kind, stage});
+  }
+  bool have_half(stage_number stage) const {
+    return have(plan_op_kind::input_backward, stage)
+           || have(plan_op_kind::weight_backward, stage);
+  }
+
+ private:
+  std::set<std::pair<plan_op_kind, stage_number>> all_;
+};
 
 // Halves of a full backward, or their sum, that no entry gives, from those that
 // one does; of a stage's row.
 void complete_backwards(op_costs::by_kind& row, stage_number stage,
-                        const cost_entries& entries) {
-  const bool whole = gives(entries, plan_op_kind::backward, stage);
+                        const subjects& given) {
+  const bool whole = given.have(plan_op_kind::backward, stage);
   auto& backward = row[slot(plan_op_kind::backward)];
   auto& input = row[slot(plan_op_kind::input_backward)];
   auto& weight = row[slot(plan_op_kind::weight_backward)];
-  if (const bool halves = gives_half(entries, stage); whole && !halves)
+  if (const bool halves = given.have_half(stage); whole && !halves)
     input = weight = backward / 2;
   else if (halves && !whole)
     backward = input + weight;
@@ -135,10 +153,11 @@ void complete_backwards(op_costs::by_kind& row, stage_number stage,
 // the text: so single stages are handled last.
 op_costs make_costs(cost_entries entries) {
   op_costs costs;
+  const subjects given(entries);
   for (const auto& each : entries)
     if (!each.stage && each.kind != plan_op_kind::send)
       costs.of_kind[slot(each.kind)] = each.value;
-  complete_backwards(costs.of_kind, {}, entries);
+  complete_backwards(costs.of_kind, {}, given);
   for (const auto& each : entries) {
     if (!each.stage)
       continue;
@@ -149,7 +168,7 @@ op_costs make_costs(cost_entries entries) {
   }
   for (std::size_t row = 0; row < costs.of_stage.size(); ++row)
     complete_backwards(costs.of_stage[row], static_cast<std::int32_t>(row),
-                       entries);
+                       given);
   costs.entries = std::move(entries);
   return costs;
 }
@@ -161,15 +180,15 @@ rank_pair link_of(const channel& each) {
 // A half of a backward that no entry gives follows from the whole, and the
 // whole from its halves.
 bool follows_from(plan_op_kind kind, const op_costs::entry& entry,
-                  const cost_entries& entries) {
+                  const subjects& given) {
   const auto is_half = [](plan_op_kind each) {
     return each == plan_op_kind::input_backward
            || each == plan_op_kind::weight_backward;
   };
   if (entry.kind == plan_op_kind::backward)
-    return is_half(kind) && !gives_half(entries, entry.stage);
+    return is_half(kind) && !given.have_half(entry.stage);
   return is_half(entry.kind) && kind == plan_op_kind::backward
-         && !gives(entries, kind, entry.stage);
+         && !given.have(kind, entry.stage);
 }
 
 }  // namespace
@@ -252,15 +271,15 @@ op_costs disturbed(op_costs costs, const plan& plan, const disturbance& how) {
 
 std::vector<std::string> without_effect(const op_costs& costs,
                                         const plan& plan) {
+  const subjects given(costs.entries);
   const auto has_effect = [&](const op_costs::entry& entry) {
-    return entry.link
-             ? std::ranges::find(plan.channels, *entry.link, link_of)
-                 != plan.channels.end()
-             : std::ranges::any_of(plan.ops, [&](const plan_op& op) {
-                 return (op.kind == entry.kind
-                         || follows_from(op.kind, entry, costs.entries))
-                        && op.stage == entry.stage.value_or(op.stage);
-               });
+    return entry.link ? std::ranges::find(plan.channels, *entry.link, link_of)
+                          != plan.channels.end()
+                      : std::ranges::any_of(plan.ops, [&](const plan_op& op) {
+                          return (op.kind == entry.kind
+                                  || follows_from(op.kind, entry, given))
+                                 && op.stage == entry.stage.value_or(op.stage);
+                        });
   };
   std::vector<std::string> unused;
   for (const auto& entry : costs.entries)

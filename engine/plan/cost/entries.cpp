@@ -1,5 +1,7 @@
 #include "troupe/engine/plan/cost/entries.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -72,11 +74,13 @@ keyed_number entry_reader::read_entry(std::string_view text) const {
   if (has_links && place.find('-', 1) != std::string_view::npos) {
     read.link = link_of(place);
     if (!read.link)
-      refuse(text, "the link is not two ranks, as in 0-1");
+      refuse(text, fmt::format("the link is not two ranks below {}, as in 0-1",
+                               most_ranks));
   } else {
     read.stage = number_below(most_stages, place);
     if (!read.stage)
-      refuse(text, "the stage is not a number");
+      refuse(text,
+             fmt::format("the stage is not a number below {}", most_stages));
   }
   return read;
 }

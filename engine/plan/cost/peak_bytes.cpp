@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "troupe/engine/plan/cost/entries.hpp"
@@ -266,12 +269,13 @@ value_sizes parse_sizes(std::string_view text) {
       size_reader.refuse(entry.text, "the key is unknown");
     row.*field->member = entry.value;
   };
+  std::set<std::pair<std::string_view, std::optional<std::int32_t>>> given;
+  for (const auto& entry : entries)
+    given.emplace(entry.key, entry.stage);
   const auto complete = [&](stage_sizes& row, std::optional<std::int32_t> of) {
     for (const auto& [key, member, otherwise] : size_fields)
-      if (otherwise
-          && std::ranges::none_of(entries, [&](const keyed_number& each) {
-               return each.key == key && (!each.stage || each.stage == of);
-             }))
+      if (otherwise && !given.contains({key, std::nullopt})
+          && !given.contains({key, of}))
         row.*member = row.*otherwise;
   };
   // A stage's row starts from the figures for all, which may come later.

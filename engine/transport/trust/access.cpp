@@ -11,7 +11,8 @@ void require_right(access_right own, access_right needed,
   if (!includes(own, needed))
     fail(error_code::invalid_argument,
          "this client may watch the job and not control it, which it needs {}; "
-         "connect with the token of --endpoint-control-token-file",
+         "connect with the token of the job's --endpoint-control-token-file, "
+         "whose file a client names with --token-file",
          purpose);
 }
 

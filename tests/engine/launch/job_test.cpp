@@ -248,6 +248,24 @@ TEST_CASE("two processes of one number are an error") {
   CHECK_THAT(made.errors[0], ContainsSubstring("both claim to be process 1"));
 }
 
+TEST_CASE("two processes 0 at one place are told of their numbers") {
+  const temporary_folder folder;
+  auto first = options_of(0, 2, "unix:" + (folder / "job"));
+  first.patience = std::chrono::seconds(1);
+  const auto made = join_all({first, first});
+  const auto second =
+    made.errors[0].find("did not connect") == std::string::npos
+      ? made.errors[0]
+      : made.errors[1];
+  CHECK_THAT(second, ContainsSubstring("a live job already listens there")
+                       && ContainsSubstring("each process with its own RANK"));
+}
+
+TEST_CASE("a setting that one process lacks is told so") {
+  CHECK(difference({{"--seed", "1"}}, {})
+        == "--seed is not given there, but 1 in process 0");
+}
+
 TEST_CASE("a host's name that is loopback to itself is refused") {
   auto options = options_of(0, 2, "");
   options.place.local_processes = 1;

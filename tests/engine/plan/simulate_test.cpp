@@ -217,14 +217,17 @@ TEST_CASE("costs are read strictly") {
         std::pair{
           "message.1=1",
           "a message belongs to a link, as in message.0-1=2 for ranks 0 and 1"},
-        std::pair{"message.1-1=1", "the link is not two ranks, as in 0-1"},
-        std::pair{"message.1-=1", "the link is not two ranks, as in 0-1"},
-        std::pair{"message.1-65536=1", "the link is not two ranks, as in 0-1"},
+        std::pair{"message.1-1=1",
+                  "the link is not two ranks below 65536, as in 0-1"},
+        std::pair{"message.1-=1",
+                  "the link is not two ranks below 65536, as in 0-1"},
+        std::pair{"message.1-65536=1",
+                  "the link is not two ranks below 65536, as in 0-1"},
         std::pair{"f.0-1=1", "only messages belong to a link; give a stage"},
         std::pair{"bytes=1", "it has no effect without bandwidth"},
         std::pair{"bandwidth=1", "it has no effect without bytes"},
-        std::pair{"f.x=1", "the stage is not a number"},
-        std::pair{"f.-1=1", "the stage is not a number"}})
+        std::pair{"f.x=1", "the stage is not a number below 65536"},
+        std::pair{"f.-1=1", "the stage is not a number below 65536"}})
     CHECK_THROWS_MATCHES(
       parse_costs(text), error,
       Message(

@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include "socket_pair.hpp"
+#include "troupe/engine/transport/heard_lines.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -15,7 +16,8 @@ class silences {
   mesh_events events() {
     mesh_events made;
     made.arrived = [](std::int32_t, frame) {};
-    made.silent = [this](std::int32_t process, double seconds) {
+    made.silent = [this](std::int32_t process, double seconds,
+                         std::optional<line>) {
       const std::scoped_lock lock(mutex_);
       told_.emplace_back(process, seconds > 0);
       changed_.notify_all();
@@ -54,6 +56,48 @@ TEST_CASE("a silent process is reported, and its return") {
   silences others;
   b->start(others.events());
   CHECK(heard.wait_for(2).at(1) == std::pair(1, false));
+  std::thread leaving([&] { b.reset(); });
+  a.stop();
+  leaving.join();
+}
+
+TEST_CASE("silence is told of all connections, or of a single one") {
+  using std::chrono::seconds;
+  const heard_lines::clock::time_point begin{};
+  heard_lines heard;
+  const auto at = [&](int time, std::int64_t control, std::int64_t tensors) {
+    heard.note(line::control, control, begin + seconds(time));
+    heard.note(line::incoming, tensors, begin + seconds(time));
+    return heard.longer_than(seconds(5), begin + seconds(time));
+  };
+  CHECK(at(0, 0, 0).longest == seconds(0));
+  CHECK(at(5, 0, 7).longest == seconds(5));
+  CHECK(at(6, 0, 8).only == line::control);
+  const auto all = at(12, 0, 8);
+  CHECK(all.longest == seconds(12));
+  CHECK_FALSE(all.only.has_value());
+  CHECK(at(13, 1, 8).only == line::incoming);
+  CHECK(at(14, 2, 9).longest == seconds(0));
+}
+
+TEST_CASE("one silent connection of a process that speaks is reported") {
+  using std::chrono::milliseconds;
+  const mesh_patience quick{milliseconds(5), milliseconds(50),
+                            std::chrono::seconds(20)};
+  io_loop loop_a, loop_b;
+  auto control = socket_pair();
+  auto tensors = socket_pair();
+  mesh a(loop_a, {0, 2, 7}, quick);
+  a.add(1, line::control, connection::make(loop_a, std::move(control.a)));
+  a.add(1, line::incoming, connection::make(loop_a, std::move(tensors.a)));
+  // Nobody passes on what process 1 says by its control connection.
+  auto b = std::make_unique<mesh>(loop_b, job_place{1, 2, 7}, quick);
+  b->add(0, line::outgoing, connection::make(loop_b, std::move(tensors.b)));
+  silences heard, others;
+  b->start(others.events());
+  a.start(heard.events());
+  CHECK(heard.wait_for(1).at(0) == std::pair(1, true));
+  control.b.reset();
   std::thread leaving([&] { b.reset(); });
   a.stop();
   leaving.join();

@@ -58,8 +58,9 @@ struct guarded_job {
 
 void check_denied(live_client& client, const nlohmann::json& request) {
   INFO(request);
-  CHECK_THROWS_MATCHES(client.request(request), error,
-                       says("may watch the job and not control it"));
+  CHECK_THROWS_MATCHES(
+    client.request(request), error,
+    says("may watch the job and not control it") && says("--token-file"));
 }
 
 event failed_run() {
@@ -116,8 +117,41 @@ TEST_CASE("watchers leave places for those who may control the job") {
   };
   for (int i = 0; i < 48; ++i)
     more(tokens.watch);
-  CHECK_THROWS_MATCHES(more(tokens.watch), error, says("already 48 clients"));
+  CHECK_THROWS_MATCHES(more(tokens.watch), error,
+                       says("already 48 clients; the other places are for "
+                            "those that may control the job"));
   CHECK_NOTHROW(more(tokens.control));
+}
+
+TEST_CASE("watchers leave monitors for those who may control the job") {
+  const guarded_job at;
+  std::vector<std::unique_ptr<live_client>> watchers;
+  for (int i = 0; i < 12; ++i) {
+    watchers.push_back(
+      std::make_unique<live_client>(at.server->where(), tokens.watch));
+    for (int each = 0; each < 4; ++each)
+      watchers.back()->watch({});
+    CHECK_THROWS_MATCHES(watchers.back()->watch({}), error,
+                         says("may only watch may attach 4 monitors"));
+  }
+  auto other = at.client(tokens.watch);
+  CHECK_THROWS_MATCHES(other.watch({}), error,
+                       says("until 48 are attached by all clients (the other "
+                            "16 places are for those"));
+  auto controller = at.client(tokens.control);
+  for (int i = 0; i < 16; ++i)
+    controller.watch({});
+  CHECK_THROWS_MATCHES(controller.watch({}), error,
+                       says("may control the job may attach 16 monitors"));
+}
+
+TEST_CASE("a spec is one line without control characters") {
+  const guarded_job at;
+  auto client = at.client(tokens.watch);
+  for (const std::string spec : {"stability\n1 gap", "\033[2J"})
+    CHECK_THROWS_MATCHES(client.attach(spec), error, says("one line"));
+  CHECK_THROWS_MATCHES(client.attach(std::string("gap\0x", 5)), error,
+                       says("gap\\x00x'"));
 }
 
 TEST_CASE("requests to replan wait in a bounded number") {

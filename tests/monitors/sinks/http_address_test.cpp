@@ -25,8 +25,8 @@ TEST_CASE("addresses are numbers or localhost, with a port") {
 }
 
 TEST_CASE("a plain host is a number or localhost") {
-  for (const auto* plain : {"localhost", "localhost:80", "127.0.0.1",
-                            "127.0.0.1:1", "[::1]:80", "[::1]"})
+  for (const auto* plain : {"localhost", "LocalHost:80", "localhost:80",
+                            "127.0.0.1", "127.0.0.1:1", "[::1]:80", "[::1]"})
     CHECK(is_plain_host(plain));
   for (const auto* other :
        {"", "evil.example", "localhost.evil.example:80",
@@ -38,13 +38,19 @@ TEST_CASE("a plain host is a number or localhost") {
 }
 
 TEST_CASE("a password is what follows the user's name") {
-  CHECK(password_of("Basic dTpzZXNhbWU=") == "sesame");    // u:sesame
+  CHECK(password_of("Basic dTpzZXNhbWU=") == "sesame");  // u:sesame
+  CHECK(password_of("basic dTpzZXNhbWU=") == "sesame");
   CHECK(password_of("Basic OnNlc2FtZQ==") == "sesame");    // :sesame
   CHECK(password_of("Basic dTphOmIv/w==") == "a:b/\xff");  // u:a:b/
-  for (const auto* other :
-       {"", "Basic", "Basic ", "Basic ====", "Basic dQ==", "basic dTpzZXNhbWU=",
-        "Bearer dTpzZXNhbWU=", "Basic \xff\xfe:"})
+  for (const auto* other : {"", "Basic", "Basic ", "Basic ====", "Basic dQ==",
+                            "Bearer dTpzZXNhbWU=", "Basic \xff\xfe:"})
     CHECK(password_of(other).empty());
+}
+
+TEST_CASE("the names of schemes have no case, and their values do") {
+  CHECK(credentials_of("bEARER Sesame", "Bearer") == "Sesame");
+  for (const auto* other : {"", "Bearer", "Bearers x", "Basic x", " Bearer x"})
+    CHECK(credentials_of(other, "Bearer").empty());
 }
 
 TEST_CASE("who may be asked, and who needs a token") {

@@ -230,6 +230,10 @@ TEST_CASE("a POST of JSON has a response, if one is wanted") {
   const http_server server(with_post(), say);
   CHECK_THAT(post(server, "{1}", of_json),
              StartsWith(ok) && EndsWith("\r\n\r\n/a got {1}"));
+  for (const auto* type :
+       {"application/json; charset=utf-8", "Application/JSON;charset=UTF-8"})
+    CHECK_THAT(post(server, "{1}", fmt::format("Content-Type: {}\r\n", type)),
+               StartsWith(ok));
   const std::string much_text(99999, 'x');  // more than a request without body
   CHECK_THAT(post(server, much_text, of_json), EndsWith(" got " + much_text));
   CHECK_THAT(get(server.address(), "/a"), EndsWith("at /a"));
