@@ -158,14 +158,14 @@ class trainer {
   void check_replicas() const;
 
   // For checkpoints, between two steps, or after one that was interrupted if
-  // `keeps_last_step`.
+  // `loses_last_step` returns no reason.
 
-  /// After a failed or interrupted step: whether the parameters and the
-  /// optimizer's state that live here are still those of the step before, so
-  /// that they can be saved. No op of the failed step runs from then on. Waits
-  /// for ops that run, for at most so long; one that does not end counts as a
-  /// change.
-  bool keeps_last_step(std::chrono::milliseconds longest) const;
+  /// After a failed or interrupted step: why the parameters and the
+  /// optimizer's state that live here may no longer be those of the step
+  /// before; empty if they are, so that they can be saved. No op of the failed
+  /// step begins from then on. Waits for ops that run, where they may write
+  /// what is saved, for at most so long.
+  std::string loses_last_step(std::chrono::milliseconds longest) const;
 
   run_progress progress() const;
   /// Copies in host memory, by rank, of the parameters, the buffers and the

@@ -13,13 +13,17 @@ run_progress trainer::progress() const {
           .skipped = scale.skipped};
 }
 
-bool trainer::keeps_last_step(std::chrono::milliseconds longest) const {
+std::string trainer::loses_last_step(std::chrono::milliseconds longest) const {
+  if (!impl_->actors->abandon_step())
+    return "the step that was interrupted had begun to change the parameters";
   const bool reads_what_ops_write =
     !impl_->buffers.empty() || impl_->options.sharding.shards();
-  return impl_->actors->abandon_step()
-         && (!reads_what_ops_write || impl_->actors->await_ops(longest))
-         && (impl_->buffer_versions.empty()
-             || impl_->buffer_versions == versions_of(impl_->buffers));
+  if (reads_what_ops_write && !impl_->actors->await_ops(longest))
+    return "an op of the step that was interrupted did not end in time";
+  if (!impl_->buffer_versions.empty()
+      && impl_->buffer_versions != versions_of(impl_->buffers))
+    return "the step that was interrupted had begun to change buffers";
+  return {};
 }
 
 std::map<std::int32_t, parameter_list> trainer::snapshot() const {

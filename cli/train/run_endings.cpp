@@ -66,9 +66,8 @@ void save_last_step(trainer& run, const train_options& options,
   const auto progress = run.progress();
   if (progress.step == 0)
     return;
-  if (!run.keeps_last_step(rest_of_grace(options, signals))) {
-    constexpr auto* why =
-      "the step that was interrupted had begun to change the parameters";
+  if (const auto why = run.loses_last_step(rest_of_grace(options, signals));
+      !why.empty()) {
     saver.refuse(progress.step, why);
     if (leads(setup.trainer.job))
       spdlog::error("step {} can't be saved: {}", progress.step, why);

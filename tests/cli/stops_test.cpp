@@ -135,7 +135,7 @@ void check_stops(int repetitions) {
 
 /// Steps after the second take much longer than a signal leaves them.
 const std::string slow_steps =
-  " --microbatches 64 --slow rank.0=1000 --slow-from 3 --grace 3";
+  " --microbatches 256 --slow rank.0=20 --slow-from 3 --grace 3";
 
 void check_overdue(int processes, const std::string& flags) {
   const stopped_run at, whole;

@@ -67,10 +67,12 @@ TEST_CASE("a sink that would replace what the run reads or writes is refused") {
 
 TEST_CASE("an output in place of a file that a flag's value names is refused") {
   const watched_files at;
-  for (const auto* sink : {"csv:", "json:"})
-    at.refused(at.writing({}, {"prometheus:127.0.0.1:0,token_file=" + at.token,
-                               sink + at.token}),
-               "is also the file of --sink");
+  for (const auto* sink : {"csv:", "json:"}) {
+    auto both = at.writing(
+      {}, {"prometheus:127.0.0.1:0,token_file=" + at.token, sink + at.token});
+    both.access.endpoint_token_file.clear();
+    at.refused(both, "is also the file of --sink");
+  }
   auto scraped =
     at.writing({}, {"prometheus:127.0.0.1:0,token_file=" + at.token});
   scraped.access.endpoint_token_file.clear();

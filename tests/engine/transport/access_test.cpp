@@ -23,7 +23,7 @@ TEST_CASE("control includes watching, and not the other way round") {
   require_right(control, control, "to replan it");
   CHECK_THROWS_MATCHES(require_right(watch, control, "to replan it"), error,
                        says("needs to replan it; connect with the token of "
-                            "--endpoint-control-token-file"));
+                            "the job's --endpoint-control-token-file"));
 }
 
 TEST_CASE("a token gives its own right, and no other text does") {
