@@ -3,17 +3,27 @@
 #include <mutex>
 
 #include "troupe/actors/monitoring/event_hub.hpp"
+#include "troupe/base/error.hpp"
 
 namespace troupe {
 
 namespace {
 
+bool is_loaded = false;
 [[maybe_unused]] const bool at_load = [] {
   register_message_types();
-  return true;
+  return is_loaded = true;
 }();
 
 }  // namespace
+
+void require_loaded() {
+  if (!is_loaded)
+    fail(error_code::invalid_argument,
+         "a trainer is made before main() begins, while static objects are: it "
+         "would outlive what it runs on; make it in main(), or as a static "
+         "object of a function");
+}
 
 void register_message_types() {
   static std::once_flag once;

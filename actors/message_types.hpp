@@ -11,4 +11,8 @@ namespace troupe {
 /// Further calls have no effect.
 void register_message_types();
 
+/// Throws `invalid_argument` before troupe's own static objects are made, as
+/// for a trainer of static storage: CAF's would be destroyed before it.
+void require_loaded();
+
 }  // namespace troupe

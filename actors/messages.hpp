@@ -286,15 +286,28 @@ struct peer_lost {
   std::string reason;
   bool for_good = false;  // what ended it had its time to arrive
 };
+/// What a program chooses of a plan.
+struct plan_shape {
+  std::string schedule{};
+  std::int32_t ranks = 0;
+  std::int32_t stages = 0;
+  std::int32_t copies = 0;
+  std::int32_t microbatches = 0;
+  std::int32_t slices = 0;
+  bool global_norm = false;
+};
+TROUPE_FIELDS(plan_shape, schedule, ranks, stages, copies, microbatches, slices,
+              global_norm)
 /// A step as process 0 begins it. The others begin the same one, or the
 /// programs have parted.
 struct remote_begin {
   std::int64_t serial = 0;
   step_settings settings{};  // with the epoch of the leader's subscriptions
   std::uint64_t plan = 0;    // its hash
+  plan_shape shape{};
   std::vector<subscription> interest{};
 };
-TROUPE_FIELDS(remote_begin, serial, settings, plan, interest)
+TROUPE_FIELDS(remote_begin, serial, settings, plan, shape, interest)
 /// How it ended, for the other processes.
 struct remote_outcome {
   std::int64_t serial = 0;

@@ -45,6 +45,21 @@ pipeline::impl::impl(pipeline_options given)
 
 namespace {
 
+/// With the exception that caused it nested, where this process has it.
+[[noreturn]] void throw_failure(const step_outcome& outcome,
+                                const std::exception_ptr& cause) {
+  const error reason(
+    outcome.interrupted ? error_code::interrupted : error_code::op_failed,
+    outcome.failure);
+  if (!cause)
+    throw reason;
+  try {
+    std::rethrow_exception(cause);
+  } catch (...) {
+    std::throw_with_nested(reason);
+  }
+}
+
 std::int32_t microbatches_of_update(const plan& plan) {
   return plan.update.every == 0 ? plan.microbatches : plan.update.every;
 }
@@ -66,8 +81,9 @@ step_report to_report(step_outcome outcome, const plan_pointer& plan) {
 }  // namespace
 
 pipeline::pipeline(pipeline_options options) {
-  register_message_types();
+  require_loaded();
   impl_ = std::make_unique<impl>(std::move(options));
+  impl_->exits.emplace([this] { return impl_->end_at_exit(*this); });
 }
 
 pipeline::~pipeline() = default;
@@ -125,9 +141,7 @@ step_report pipeline::run_part(const step_settings& settings, plan_pointer plan,
   impl_->end_step(outcome);
   impl_->leave_step();
   if (impl_->failed)
-    throw error(
-      outcome.interrupted ? error_code::interrupted : error_code::op_failed,
-      outcome.failure);
+    throw_failure(outcome, impl_->book().cause->of(outcome.failure));
   return to_report(std::move(outcome), ran);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <spdlog/spdlog.h>
+#include "troupe/engine/events/log.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -15,6 +15,7 @@
 #include "troupe/actors/pipeline.hpp"
 #include "troupe/actors/step/run_texts.hpp"
 #include "troupe/actors/step/step_gate.hpp"
+#include "troupe/actors/system/exit_watch.hpp"
 #include "troupe/actors/system/local_actors.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 
@@ -26,11 +27,18 @@ struct pipeline::impl {
   /// Monitors are waited for here, as long as they may take: their hub is an
   /// actor, and those have to end soon.
   ~impl() {
+    exits.reset();
+    close();
+  }
+
+  /// Returns whether no thread of the run is left.
+  bool close() {
     if (options.job)
       options.job->stop();
     for (const auto& [id, known] : monitors)
       if (const auto monitor = known.lock())
         monitor->leave();
+    return actors.end();
   }
 
   void tell_of_waits() {
@@ -39,8 +47,8 @@ struct pipeline::impl {
         std::chrono::milliseconds(
           static_cast<std::int64_t>(options.execution.limits.stall * 1000)),
         [layout = options.layout()](std::int32_t sender, double seconds) {
-          spdlog::warn("this process has waited {:.3g} s for a message of {}",
-                       seconds, in_words(sender, layout));
+          log()->warn("this process has waited {:.3g} s for a message of {}",
+                      seconds, in_words(sender, layout));
         });
   }
 
@@ -99,6 +107,8 @@ struct pipeline::impl {
   }
 
   void begin_step(plan_pointer plan) {
+    exit_watch::cover();
+    exit_watch::stay_if_exiting();
     const std::scoped_lock lock(mutex);
     running = std::move(plan);
     in_step = true;
@@ -111,6 +121,8 @@ struct pipeline::impl {
       in_step = false;
     }
     step_left.notify_all();
+    exit_watch::stay_if_exiting();
+    exit_watch::cover();
   }
 
   /// Until the step that runs has ended, or for as long as an end may take.
@@ -118,6 +130,22 @@ struct pipeline::impl {
     std::unique_lock lock(mutex);
     step_left.wait_for(lock, std::chrono::duration<double>(watch.limits.finish),
                        [&, now = begun] { return !in_step || begun != now; });
+  }
+
+  /// While the process exits; see exit_watch.hpp.
+  bool end_at_exit(pipeline& self) {
+    self.interrupt("the process exits");
+    await_step();
+    if (const std::scoped_lock lock(mutex); in_step)
+      return false;
+    try {
+      self.finish_monitors();
+    } catch (const error& reason) {
+      log()->warn("when the process exited: {}", reason.what());
+    }
+    const std::chrono::milliseconds longest(
+      static_cast<std::int64_t>(1000 * watch.limits.leave));
+    return (!gate || gate->await_ops(longest)) && close();
   }
 
   void end_step(const step_outcome& outcome) {
@@ -149,6 +177,7 @@ struct pipeline::impl {
   bool interrupted = false;
   std::optional<run_end> end;
   bool told_end = false;  // to whoever wanted a further step
+  std::optional<exit_watch> exits;
 };
 
 /// An actor's answer, for which the calling thread waits. Throws `internal` if

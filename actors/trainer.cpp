@@ -1,6 +1,6 @@
 #include "troupe/actors/trainer.hpp"
 
-#include <spdlog/spdlog.h>
+#include "troupe/engine/events/log.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -25,7 +25,7 @@ trainer::~trainer() {
   try {
     impl_->actors->finish_monitors();
   } catch (const std::exception& reason) {
-    spdlog::warn("when a trainer ended: {}", reason.what());
+    log()->warn("when a trainer ended: {}", reason.what());
   }
 }
 

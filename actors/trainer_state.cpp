@@ -1,6 +1,6 @@
 #include "troupe/actors/trainer_state.hpp"
 
-#include <spdlog/spdlog.h>
+#include "troupe/engine/events/log.hpp"
 
 #include <algorithm>
 
@@ -258,7 +258,7 @@ void trainer::impl::take_up_plan() {
   lock.lock();
   training = std::move(taken);
   if (layout.process == 0)
-    spdlog::info("step {} switches to {}", step + 1, training->schedule_name);
+    log()->info("step {} switches to {}", step + 1, training->schedule_name);
 }
 
 step_settings trainer::impl::next_settings() const {

@@ -135,6 +135,16 @@ std::shared_ptr<signal_queue> forward_signals(signal_watch& signals) {
   return queue;
 }
 
+std::string failure_text(const launch_outcome& outcome) {
+  if (outcome.others_failed.empty())
+    return fmt::format("process {} was the first to fail: {}",
+                       outcome.first_to_fail, outcome.how);
+  return fmt::format(
+    "process {} was the first to end: {}; {} failed, too: their messages name "
+    "the cause",
+    outcome.first_to_fail, outcome.how, fmt::join(outcome.others_failed, ", "));
+}
+
 void launch(const CLI::App& app, const launch_settings& settings) {
   drop_closed_output();
   auto what = launch_of(app, settings);
@@ -156,9 +166,7 @@ void launch(const CLI::App& app, const launch_settings& settings) {
   if (signals.exit_code() != 0)  // the processes have said what they saved
     throw process_end({}, code);
   if (outcome.exit_code != 0)
-    throw process_end(fmt::format("process {} was the first to fail: {}",
-                                  outcome.first_to_fail, outcome.how),
-                      outcome.exit_code);
+    throw process_end(failure_text(outcome), outcome.exit_code);
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ target_link_libraries(troupe_transport PRIVATE OpenSSL::SSL)
 troupe_component(launch DIRECTORY engine/launch
   DEPENDS troupe::transport PCH tensors)
 troupe_component(events DIRECTORY engine/events
-  DEPENDS troupe::device PCH tensors)
+  DEPENDS troupe::device spdlog::spdlog PCH tensors)
 include(TroupeStatistics)
 if(TROUPE_CUDA)
   include(TroupeCudaPlugin)

@@ -80,6 +80,16 @@ function(troupe_package_tests)
       --test-command ${folder}/uses_${use})
     set_tests_properties("package: uses ${use}" PROPERTIES
       FIXTURES_REQUIRED package LABELS package TIMEOUT 300
+      FIXTURES_SETUP package_${use}
       ENVIRONMENT "CCACHE_BASEDIR=${PROJECT_BINARY_DIR};CCACHE_NOHASHDIR=1")
   endforeach()
+endfunction()
+
+# How uses_trainer ends: its exit code, and what it has said.
+function(troupe_package_exit name mode code says)
+  add_test(NAME "package: ${name}" COMMAND sh -c
+    "USES_TRAINER=${mode} ${PROJECT_BINARY_DIR}/uses_trainer/uses_trainer 2>&1; echo code $?")
+  set_tests_properties("package: ${name}" PROPERTIES
+    FIXTURES_REQUIRED "package;package_trainer" LABELS package TIMEOUT 60
+    PASS_REGULAR_EXPRESSION "${says}.*code ${code}")
 endfunction()

@@ -1,15 +1,15 @@
 #include "troupe/monitors/monitor_log.hpp"
 
-#include <spdlog/spdlog.h>
+#include "troupe/engine/events/log.hpp"
 
 namespace troupe {
 
 void log_finding(const std::string& text) {
-  const auto usual = spdlog::default_logger();
-  spdlog::logger log(finding_logger, usual->sinks().begin(),
+  const auto usual = log();
+  spdlog::logger out(finding_logger, usual->sinks().begin(),
                      usual->sinks().end());
-  log.set_level(usual->level());
-  log.warn("{}", text);
+  out.set_level(usual->level());
+  out.warn("{}", text);
 }
 
 }  // namespace troupe

@@ -113,15 +113,23 @@ void lane_builder::repeat_one_forward_one_backward() {
   }
 }
 
+void lane_builder::forward(std::int32_t chunk) {
+  lane_.push_back(next_of(chunk, op_kind::forward));
+}
+
+void lane_builder::backward(std::int32_t chunk) {
+  append_backward(next_of(chunk, op_kind::backward));
+}
+
 void lane_builder::forward(std::int32_t chunk, op_count count) {
   for (; count.limit > 0 && forwards_left(chunk) > 0; --count.limit)
-    lane_.push_back(next_of(chunk, op_kind::forward));
+    forward(chunk);
 }
 
 void lane_builder::backward(std::int32_t chunk, op_count count) {
   const auto& state = chunks_[index_of(chunk)];
   for (; count.limit > 0 && state.next_backward < state.end; --count.limit)
-    append_backward(next_of(chunk, op_kind::backward));
+    backward(chunk);
 }
 
 void lane_builder::input_backward(std::int32_t chunk) {
@@ -155,6 +163,12 @@ std::size_t lane_builder::index_of(std::int32_t chunk) const {
 op lane_builder::next_of(std::int32_t chunk, op_kind kind) {
   auto& state = chunks_[index_of(chunk)];
   auto& next = is_backward(kind) ? state.next_backward : state.next_forward;
+  if (next >= state.end)
+    fail(error_code::invalid_argument,
+         "rank {}: chunk {} (stage {}) has no {} left: that of its last "
+         "microbatch, {}, is in the lane",
+         rank_, chunk, state.stage, is_backward(kind) ? "backward" : "forward",
+         state.end - 1);
   return {.stage = state.stage,
           .microbatch = next++,
           .copy = state.copy,

@@ -48,7 +48,8 @@ std::vector<std::int32_t> groups_of(std::int32_t total, std::int32_t size);
 /// the first half of the microbatches takes copy 0.
 ///
 /// Throws `error` (invalid_argument) for a chunk that the rank does not have,
-/// and for sizes that are out of range.
+/// for an op of a chunk that has none left, and for sizes that are out of
+/// range.
 class lane_builder {
  public:
   lane_builder(const placement& placement, std::int32_t microbatches,
@@ -78,8 +79,12 @@ class lane_builder {
   /// Forward, backward, forward, ... until no forward is left.
   void repeat_one_forward_one_backward();
 
-  void forward(std::int32_t chunk, op_count count = first(1));
-  void backward(std::int32_t chunk, op_count count = first(1));
+  /// The next op of a chunk; throws if none is left.
+  void forward(std::int32_t chunk);
+  void backward(std::int32_t chunk);
+  /// As many of a chunk's as are left.
+  void forward(std::int32_t chunk, op_count count);
+  void backward(std::int32_t chunk, op_count count);
   /// I; its W is due from then on.
   void input_backward(std::int32_t chunk);
   /// An overlapped pair: a forward and a full backward.

@@ -107,7 +107,7 @@ struct update_rule {
 /// The order in which each rank runs its forwards and backwards: compute only,
 /// no messages. Plain data; made by the DSL, a built-in, or a CSV file.
 struct schedule {
-  std::string name;
+  std::string name = "custom";
   std::int32_t microbatches = 1;
   std::int32_t slices = 1;
   troupe::placement placement{};

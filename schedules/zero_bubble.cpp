@@ -78,18 +78,18 @@ schedule zb_v(const schedule_shape& shape) {
       rank.split_backwards(0);
       rank.forward(0, first(2 * ranks_left - 1));
       for (std::int32_t i = 0; i < rank.rank(); ++i) {
-        rank.forward(1);
-        rank.forward(0);
+        rank.forward(1, first(1));
+        rank.forward(0, first(1));
       }
       for (std::int32_t i = 0; i < ranks_left; ++i) {
-        rank.forward(1);
-        rank.backward(1);
+        rank.forward(1, first(1));
+        rank.backward(1, first(1));
       }
       while (rank.forwards_left(1) > 0) {
-        rank.forward(0);
-        rank.backward(0);
-        rank.forward(1);
-        rank.backward(1);
+        rank.forward(0, first(1));
+        rank.backward(0, first(1));
+        rank.forward(1, first(1));
+        rank.backward(1, first(1));
       }
       for (std::int32_t i = 0; i < rank.rank(); ++i) {
         rank.input_backward(0);

@@ -1,7 +1,7 @@
 #include "troupe/actors/job/remote_links.hpp"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
+#include "troupe/engine/events/log.hpp"
 
 #include <concepts>
 #include <optional>
@@ -16,8 +16,14 @@ namespace troupe {
 
 remote_begin as_remote(const step_context& step) {
   const auto& interest = step.settings.interest;
-  return {step.serial, step.settings, step.plan_hash,
-          interest ? interest->subscriptions() : std::vector<subscription>{}};
+  const auto& plan = *step.plan;
+  return {
+    step.serial,
+    step.settings,
+    step.plan_hash,
+    {plan.schedule_name, plan.ranks(), plan.stages(), plan.placement.copies(),
+     plan.microbatches, plan.slices, plan.global_norm},
+    interest ? interest->subscriptions() : std::vector<subscription>{}};
 }
 
 void remote_links::begin(const step_pointer& step) {
@@ -95,14 +101,14 @@ namespace {
 void tell_of_silence(const std::string& process, double seconds,
                      std::optional<line> only) {
   if (seconds == 0)
-    spdlog::warn("{} is responding again", process);
+    log()->warn("{} is responding again", process);
   else if (!only)
-    spdlog::warn(
+    log()->warn(
       "no message from {} for {:.3g} s: it is stopped or very slow; the run is "
       "waiting for it",
       process, seconds);
   else
-    spdlog::warn(
+    log()->warn(
       "nothing came over the connection for {} from {} for {:.3g} s, while "
       "another one works: what is between the processes holds it up; the run "
       "is waiting for it",

@@ -17,11 +17,33 @@ std::vector<tensor_record>* records_of(event& what) {
 
 }  // namespace
 
+namespace {
+
+/// Empty if they are equal.
+template <class Value>
+std::string differ(const char* what, const Value& there, const Value& here) {
+  return there == here
+           ? std::string{}
+           : fmt::format("{}: {} there, {} here", what, there, here);
+}
+
+std::string difference(const plan_shape& a, const plan_shape& b) {
+  for (auto text :
+       {differ("schedule", a.schedule, b.schedule),
+        differ("ranks", a.ranks, b.ranks), differ("stages", a.stages, b.stages),
+        differ("copies of each stage", a.copies, b.copies),
+        differ("microbatches", a.microbatches, b.microbatches),
+        differ("slices", a.slices, b.slices),
+        differ("updates wait for a norm of all gradients", a.global_norm,
+               b.global_norm)})
+    if (!text.empty())
+      return text;
+  return {};
+}
+
+}  // namespace
+
 std::string difference(const remote_begin& leader, const remote_begin& own) {
-  const auto differ = [](const char* what, const auto& a, const auto& b) {
-    return a == b ? std::string{}
-                  : fmt::format("{}: {} there, {} here", what, a, b);
-  };
   const auto& a = leader.settings;
   const auto& b = own.settings;
   for (auto text :
@@ -29,7 +51,11 @@ std::string difference(const remote_begin& leader, const remote_begin& own) {
         differ("phase (0: training, 1: validation, 2: inference)",
                static_cast<int>(a.phase), static_cast<int>(b.phase)),
         differ("steps so far, with evaluations", leader.serial, own.serial),
-        differ("plan", leader.plan, own.plan),
+        difference(leader.shape, own.shape),
+        differ(
+          "hash of the plan's ops and messages, which depend on the "
+          "schedule's lanes, the model's links between stages and sharding",
+          leader.plan, own.plan),
         differ("learning rate", a.learning_rate, b.learning_rate),
         differ("loss scale", a.loss_scale, b.loss_scale),
         differ("first microbatch", a.first_microbatch, b.first_microbatch),

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
+#include "troupe/engine/events/log.hpp"
 
 #include <string>
 #include <utility>
@@ -20,7 +20,7 @@ void warn_of(const monitor& about, fmt::format_string<Args...> sentence,
   if (about.warn)
     about.warn(text);
   else
-    spdlog::warn("{}", text);
+    log()->warn("{}", text);
 }
 
 }  // namespace troupe

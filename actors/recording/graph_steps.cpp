@@ -1,6 +1,6 @@
 #include "troupe/actors/recording/graph_steps.hpp"
 
-#include <spdlog/spdlog.h>
+#include "troupe/engine/events/log.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -124,7 +124,7 @@ bool graph_steps::runs_as_usual(const step_settings& settings) {
   const bool looked_into =
     settings.interest || settings.tells_messages || settings.tells_ops;
   if (looked_into && warm_ && !off_ && !std::exchange(told_, true))
-    spdlog::info(
+    log()->info(
       "step {} runs op by op, as do others that monitors look into: they are "
       "not launched as graphs",
       settings.step);
@@ -224,7 +224,7 @@ void graph_steps::launch() {
 }
 
 void graph_steps::give_up(const std::string& why) {
-  spdlog::warn(
+  log()->warn(
     "steps can't be recorded as graphs, so all run op by op from here on: {}",
     why);
   forget();

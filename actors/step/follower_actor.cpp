@@ -1,5 +1,5 @@
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
+#include "troupe/engine/events/log.hpp"
 
 #include <algorithm>
 #include <deque>
@@ -58,7 +58,7 @@ struct follower_state : step_supervisor {
       return;
     const auto serial = (*wanted)->serial;
     if (std::exchange(awaited, serial) == serial)
-      spdlog::warn(
+      log()->warn(
         "step {}: waiting for process 0, which has not begun it for {} s",
         (*wanted)->settings.step, watch.limits.stall);
     look_later();

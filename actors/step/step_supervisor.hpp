@@ -1,6 +1,6 @@
 #pragma once
 
-#include <spdlog/spdlog.h>
+#include "troupe/engine/events/log.hpp"
 
 #include <chrono>
 #include <memory>
@@ -92,11 +92,11 @@ struct step_supervisor {
     const auto step = running->settings.step;
     if (book->device_links)
       for (const auto& text : book->device_links->stuck())
-        spdlog::warn("step {}: {}", step, text);
+        log()->warn("step {}: {}", step, text);
     auto now = watch.progress->snapshot();
     if (now == seen)
-      spdlog::warn("step {}: no op ended in the last {} s: {}", step,
-                   watch.limits.stall, waits_of(*watch.progress, *running));
+      log()->warn("step {}: no op ended in the last {} s: {}", step,
+                  watch.limits.stall, waits_of(*watch.progress, *running));
     seen = std::move(now);
     look_later();
   }

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "troupe/actors/caf.hpp"
 #include "troupe/actors/job/device_links.hpp"
 #include "troupe/actors/job/remote_links.hpp"
 #include "troupe/actors/monitoring/event_hub.hpp"
+#include "troupe/actors/system/failure_cause.hpp"
 #include "troupe/actors/system/handles.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/thrown.hpp"
@@ -30,6 +32,7 @@ struct address_book {
   std::shared_ptr<remote_links> links;
   /// Between devices of different processes; null without.
   std::shared_ptr<troupe::device_links> device_links;
+  std::shared_ptr<failure_cause> cause = std::make_shared<failure_cause>();
 
   std::int32_t data_ranks() const {
     return static_cast<std::int32_t>(loaders.size());
@@ -113,6 +116,7 @@ struct handler_guard {
       return;
     const auto tell = [&](const std::string& reason, bool for_good = true) {
       failed = true;
+      book.cause->keep(reason);
       auto failure = where();
       failure.reason = reason;
       failure.for_good = for_good;

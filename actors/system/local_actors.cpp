@@ -1,7 +1,7 @@
 #include "troupe/actors/system/local_actors.hpp"
 
 #include <ATen/Parallel.h>
-#include <spdlog/spdlog.h>
+#include "troupe/engine/events/log.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -311,13 +311,13 @@ local_actors::local_actors(const pipeline_options& options,
                   run_id,         state_->book, state_->strands}
       .spawn_all();
   } catch (...) {
-    leave_behind();
+    end();
     throw;
   }
 }
 
 local_actors::~local_actors() {
-  leave_behind();
+  end();
 }
 
 caf::actor_system& local_actors::system() {
@@ -333,20 +333,24 @@ void local_actors::note(step_pointer step) {
 }
 
 /// The book holds the actors, and they the book.
-void local_actors::leave_behind() {
+bool local_actors::end() {
+  if (!state_)
+    return true;
   dismiss(*state_->book);
   if (have_ended(state_->system, leave_seconds_)) {
     *state_->book = {};
-    return;
+    state_.reset();
+    return true;
   }
   auto who = watch_.loads->describe();
   if (who.empty())
     who = last_ ? waits_of(*watch_.progress, *last_) : "an actor is busy";
-  spdlog::error(
+  log()->error(
     "the run has ended, but not all of its actors within {:.3g} s: {}; its "
     "threads and their memory are abandoned",
     leave_seconds_, who);
   static_cast<void>(state_.release());
+  return false;
 }
 
 }  // namespace troupe

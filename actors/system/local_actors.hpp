@@ -5,9 +5,7 @@
 
 namespace troupe {
 
-/// The actors of a run that live in this process, and what they run on. It
-/// ends them; one whose handler does not return in time is named in the log,
-/// and all are left behind with their threads and what they hold.
+/// The actors of a run that live in this process, and what they run on.
 class local_actors {
  public:
   /// Makes them and introduces them to each other. Throws `device` if the
@@ -18,6 +16,12 @@ class local_actors {
   local_actors(const local_actors&) = delete;
   local_actors& operator=(const local_actors&) = delete;
 
+  /// Ends them and their threads; one whose handler does not return in time is
+  /// named in the log, and all are left behind with their threads and what they
+  /// hold. Returns whether none was. The destructor does so, too; no other
+  /// member is called afterwards.
+  bool end();
+
   caf::actor_system& system();
   const address_book_pointer& book() const;
 
@@ -26,7 +30,6 @@ class local_actors {
 
  private:
   struct state;
-  void leave_behind();
 
   std::unique_ptr<state> state_;
   supervision watch_;

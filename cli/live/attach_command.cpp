@@ -108,7 +108,7 @@ void print_all(live_client& client, std::set<std::int64_t> ids, bool json) {
       ids.erase(message.monitor);
     } else if (json) {
       print_json(message);
-    } else {
+    } else if (!log_warning(message)) {
       print_found(message);
     }
     return !ids.empty();

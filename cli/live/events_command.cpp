@@ -71,6 +71,7 @@ void stream(live_client& client, const events_options& options) {
   event_joiner joiner;
   std::int64_t seen = 0;
   client.stream([&](const live_message& message) {
+    log_warning(message);
     if (message.type != live_type::event)
       return message.type != live_type::ended;
     if (const auto what = joiner.add(message.content)) {

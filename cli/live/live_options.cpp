@@ -3,10 +3,12 @@
 #include <CLI/CLI.hpp>
 
 #include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 
 #include <optional>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/engine/transport/endpoint.hpp"
@@ -73,6 +75,14 @@ void live_options::take_endpoint(std::vector<std::string>& words) {
     return;
   endpoint = words.front();
   words.erase(words.begin());
+}
+
+bool log_warning(const live_message& message) {
+  if (message.type != live_type::printed
+      || !has_flag(message.content, "warning"))
+    return false;
+  spdlog::warn("{}", plain_text(field<std::string>(message.content, "text")));
+  return true;
 }
 
 bool is_endpoint(const std::string& word) {

@@ -26,6 +26,9 @@ struct live_options {
   live_client connect(double patience = 5) const;
 };
 
+/// Whether it is a warning about an attached monitor, which is logged.
+bool log_warning(const live_message& message);
+
 bool is_endpoint(const std::string& word);
 
 /// The secret in a file; empty for an empty path. Throws as `read_secret` does.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -176,6 +177,14 @@ named_job job_of(const environment_reader& read, const names& variables) {
           "TORCHELASTIC_RUN_ID, TORCHELASTIC_RESTART_COUNT"};
 }
 
+/// Where nothing names the job: what started its processes, unique among those
+/// that share a folder for sockets.
+std::string parent_process() {
+  struct stat processes {};
+  ::stat("/proc/self/ns/pid", &processes);
+  return fmt::format("parent {} of {}", ::getppid(), processes.st_ino);
+}
+
 /// For launchers that give hosts, but no port.
 void add_first_host(launch_environment& environment,
                     const environment_reader& read, const names& variables) {
@@ -250,6 +259,14 @@ launch_environment read_environment(const environment_reader& read) {
     made.elastic_run =
       means == &torch ? read("TORCHELASTIC_RUN_ID").value_or("") : "";
     add_meeting_point(made, read, *means);
+    if (made.job.empty() && made.host.empty()) {
+      made.job = parent_process();
+      made.named_by = "parent process";
+      made.if_alone =
+        " Without MASTER_ADDR and MASTER_PORT only processes that one process, "
+        "such as a shell, has started find each other: set both for all, or "
+        "give --rendezvous.";
+    }
     return made;
   }
   launch_environment alone;

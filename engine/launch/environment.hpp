@@ -23,7 +23,8 @@ struct launch_environment {
   /// torchrun's agent uses that port for its own store.
   bool agent_store = false;
   /// Equal in all processes of the job on one machine, but unique among
-  /// concurrent jobs and torchrun's attempts.
+  /// concurrent jobs and torchrun's attempts. If the launcher names none and
+  /// gives no address: the parent process.
   std::string job;
   std::string named_by;  // names of the variables that gave it
   /// torchrun's name of the job, in all its attempts; empty elsewhere.

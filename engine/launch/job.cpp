@@ -356,8 +356,8 @@ class meeting {
              : " A connection was rejected: " + turned_away_);
     fail(error_code::transport,
          "the job did not begin within {:.3g} s: a process waits for another "
-         "one, or for process 0 at {}",
-         seconds, point_.where);
+         "one, or for process 0 at {}.{}",
+         seconds, point_.where, place_.if_alone);
   }
 
   const clock::time_point began_ = clock::now();

@@ -103,6 +103,17 @@ struct failed_child {
   }
 };
 
+/// Processes that failed by themselves as well: the cause may be theirs.
+std::vector<std::int32_t> others_than(const failed_child& first,
+                                      const std::vector<failed_child>& failed) {
+  std::vector<std::int32_t> others;
+  for (const auto& each : failed)
+    if (!first.was_signalled() && !each.told && each.process != first.process)
+      others.push_back(each.process);
+  std::ranges::sort(others);
+  return others;
+}
+
 /// A signalled process is the root cause, even if the others ended sooner: it
 /// may have had files to write.
 launch_outcome outcome_of(const std::vector<failed_child>& failed) {
@@ -113,7 +124,8 @@ launch_outcome outcome_of(const std::vector<failed_child>& failed) {
     first = failed.begin();
   return {first->exit_code(), first->process,
           fmt::format("{} {}", first->killed ? "killed by signal" : "exit code",
-                      first->status)};
+                      first->status),
+          others_than(*first, failed)};
 }
 
 std::array<owned_descriptor, 2> make_pipe() {

@@ -54,6 +54,9 @@ struct launch_outcome {
   /// send; else the first that failed.
   std::int32_t first_to_fail = -1;
   std::string how{};  // "exit code 1", "killed by signal 9"
+  /// Those that failed by themselves as well, unless that one was signalled:
+  /// which of them had the cause is not known here.
+  std::vector<std::int32_t> others_failed{};
   /// Processes that this launcher killed, as they did not end in time.
   std::vector<std::int32_t> overdue{};
 };

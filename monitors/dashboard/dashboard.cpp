@@ -1,7 +1,7 @@
 #include "troupe/monitors/dashboard/dashboard.hpp"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
+#include "troupe/engine/events/log.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -88,7 +88,7 @@ void dashboard::save() const {
   try {
     write_file_atomically(save_, page_with(data_->since(0)));
   } catch (const error& reason) {
-    spdlog::error("the dashboard's page is not saved: {}", reason.what());
+    log()->error("the dashboard's page is not saved: {}", reason.what());
   }
 }
 

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include <spdlog/spdlog.h>
 #include <unistd.h>
+#include "troupe/engine/events/log.hpp"
 
 #include <atomic>
 #include <boost/asio/basic_socket_acceptor.hpp>
@@ -45,7 +45,7 @@ void run(asio::io_context& jobs, const std::string& owner) {
       jobs.run();
       return;
     } catch (...) {
-      spdlog::warn("{}: {}", owner, thrown_text());
+      log()->warn("{}: {}", owner, thrown_text());
     }
   }
 }
@@ -181,7 +181,7 @@ struct endpoint_server::impl {
     try {
       asio::post(io, asio::use_future(part)).get();
     } catch (...) {
-      spdlog::warn("endpoint {}: {}", to_text(where), thrown_text());
+      log()->warn("endpoint {}: {}", to_text(where), thrown_text());
     }
   }
 

@@ -1,7 +1,7 @@
 #include "troupe/monitors/live/limited_log.hpp"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
+#include "troupe/engine/events/log.hpp"
 
 #include "troupe/base/log_text.hpp"
 
@@ -22,7 +22,7 @@ std::string missing_text(std::int64_t count) {
 
 limited_log::~limited_log() {
   if (limit_.suppressed() > 0)
-    spdlog::warn("{}", missing_text(limit_.suppressed()));
+    log()->warn("{}", missing_text(limit_.suppressed()));
 }
 
 std::string limited_log::passed(const std::string& text) {
@@ -37,12 +37,12 @@ std::string limited_log::passed(const std::string& text) {
 
 void limited_log::info(const std::string& text) {
   if (const auto shown = passed(text); !shown.empty())
-    spdlog::info("{}", shown);
+    log()->info("{}", shown);
 }
 
 void limited_log::warn(const std::string& text) {
   if (const auto shown = passed(text); !shown.empty())
-    spdlog::warn("{}", shown);
+    log()->warn("{}", shown);
 }
 
 }  // namespace troupe

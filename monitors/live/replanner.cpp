@@ -1,6 +1,6 @@
 #include "troupe/monitors/live/replanner.hpp"
 
-#include <spdlog/spdlog.h>
+#include "troupe/engine/events/log.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -140,15 +140,15 @@ struct replanner::state {
     try {
       const auto found = search({}, false);
       if (found.taken)
-        spdlog::info(
-          "{}: {:.3g} ms per step (+-{:.0f} %, {}) instead of {:.3g}",
-          found.order.name, found.then, 100 * found.uncertainty,
-          found.trial_steps > 0 ? "measured" : "predicted", found.now);
+        log()->info("{}: {:.3g} ms per step (+-{:.0f} %, {}) instead of {:.3g}",
+                    found.order.name, found.then, 100 * found.uncertainty,
+                    found.trial_steps > 0 ? "measured" : "predicted",
+                    found.now);
     } catch (const error& reason) {
       if (reason.code() != error_code::interrupted)  // the run is over
-        spdlog::warn("could not search for another order: {}", reason.what());
+        log()->warn("could not search for another order: {}", reason.what());
     } catch (...) {
-      spdlog::warn("could not search for another order: {}", thrown_text());
+      log()->warn("could not search for another order: {}", thrown_text());
     }
     searching = false;
   }

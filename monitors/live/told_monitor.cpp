@@ -167,7 +167,12 @@ monitor told_monitor(const monitor_client& to, monitor what, ended_flag ended,
                      bool may_stop) {
   const last_word end{to, std::move(ended), may_stop};
   auto wrapped = what;
-  wrapped.warn = [log = to.log](const std::string& text) { log->warn(text); };
+  wrapped.warn = [to](const std::string& text) {
+    to.log->warn(text);
+    to.outbox->offer({frame_of(
+      live_type::printed, to.id,
+      {{"text", text.substr(0, text_of_a_frame)}, {"warning", true}})});
+  };
   wrapped.see = [end, see = std::move(what.see)](const event& seen) {
     end.guard([&] { see(seen); });
   };

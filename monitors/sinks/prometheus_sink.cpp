@@ -1,7 +1,7 @@
 #include "troupe/monitors/sinks/prometheus_sink.hpp"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
+#include "troupe/engine/events/log.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -146,7 +146,7 @@ sink_pointer prometheus_sink(const prometheus_options& options) {
   if (options.listening)
     options.listening(url);
   else
-    spdlog::info("prometheus: metrics at {}", url);
+    log()->info("prometheus: metrics at {}", url);
   const auto add = [table, server](const auto& what) { table->add(what); };
   return callback_sink(add, add);
 }

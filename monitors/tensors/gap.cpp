@@ -1,7 +1,7 @@
 #include "troupe/monitors/tensors/gap.hpp"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
+#include "troupe/engine/events/log.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -152,8 +152,8 @@ class gap_state {
       if (!metrics_[place->second]
              .by_rank.emplace(where.data_rank, value)
              .second)
-        spdlog::warn(
-          "metric {} was recorded twice in a step; the first is kept", name);
+        log()->warn("metric {} was recorded twice in a step; the first is kept",
+                    name);
     };
     put("max", sum.max, reduction::max);
     put("mean", sum.mean / batch, reduction::mean);

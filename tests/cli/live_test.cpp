@@ -156,6 +156,21 @@ TEST_CASE("attach prints findings until Ctrl-C, then detaches") {
   CHECK(run_troupe("detach", at.where(), "").exit_code == 2);
 }
 
+TEST_CASE("a client is told of globs that match nothing") {
+  const live_run at;
+  at.ready();
+  for (const auto* watching :
+       {"attach {} gap --match 'nothing.*'",
+        "events {} --tensors activation --match 'nothing.*'"}) {
+    background_program watcher(
+      std::string{TROUPE_PROGRAM} + " "
+        + fmt::format(fmt::runtime(watching), at.where()),
+      at.folder / "warned");
+    CHECK(watcher.writes("no module or parameter is named 'nothing.*'"));
+    CHECK(watcher.end(SIGINT) == 0);
+  }
+}
+
 TEST_CASE("of several monitors all are attached, or none") {
   const live_run at;
   at.ready();

@@ -23,9 +23,9 @@ namespace {
 using entry = int (*)(const std::uint8_t*, std::size_t);
 
 const std::vector<std::string> parsers_of_texts{
-  "addresses",    "cells",     "configurations", "costs",
-  "environments", "job_lists", "live_requests",  "manifests",
-  "plans",        "schedules", "specs"};
+  "addresses", "cells",        "configurations", "control_groups",
+  "costs",     "environments", "job_lists",      "live_requests",
+  "manifests", "plans",        "schedules",      "specs"};
 
 const std::string folder =
   std::string(TROUPE_SOURCE_DIR) + "/tests/fuzz/corpus/";

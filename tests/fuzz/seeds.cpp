@@ -315,6 +315,16 @@ void add_texts(seed_list& to) {
   to.emplace_back("environments",
                   "OMPI_COMM_WORLD_RANK=0\nOMPI_COMM_WORLD_SIZE=2\n"
                   "OMPI_COMM_WORLD_LOCAL_RANK=0\n");
+  to.emplace_back("environments",
+                  "PMI_RANK=1\nPMI_SIZE=2\nMPI_LOCALRANKID=1\n"
+                  "MPI_LOCALNRANKS=2\nHYDI_CONTROL_FD=0\n");
+  to.emplace_back("environments", "PMIX_RANK=1\nFLUX_TASK_RANK=1\n");
+  to.emplace_back("control_groups",
+                  "0::/\n\n31 23 0:28 / / rw shared:4 - cgroup2 cgroup2 rw\n");
+  to.emplace_back(
+    "control_groups",
+    "4:memory:/a/b\n2:cpu,cpuacct:/a\n\n35 31 0:32 /a /c\\040g rw "
+    "- cgroup cgroup rw,memory\n");
   to.emplace_back("configurations",
                   "ranks = 4\nlr = 1e-3\nplain = true\nschedule = \"1f1b\"\n"
                   "text = [\"a\", 'b'] # two\n");

@@ -1,9 +1,19 @@
 // A CAF program with messages and an actor system of its own, which trains.
+//
+// The variable USES_TRAINER chooses something else: a trainer that `exit`
+// destroys (static), a thread that calls exit(3) during a step (exit), a loss
+// that calls exit(4) (inside), a trainer before main() begins (early).
 #include <ATen/ops/randint.h>
 
 #include <caf/all.hpp>
 
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string_view>
+#include <thread>
+#include <vector>
 
 #include "troupe/actors/monitoring/actor_monitor.hpp"
 #include "troupe/actors/trainer.hpp"
@@ -33,19 +43,73 @@ troupe::source_pointer random_tokens() {
   });
 }
 
-void train() {
+troupe::trainer make_trainer(troupe::loss_function loss = {}) {
   const auto model = troupe::gpt(
     {.width = 16, .layers = 2, .heads = 2, .length = 8, .vocabulary = 32});
   troupe::trainer_options options;
   options.schedule =
     troupe::make_schedule("1f1b", {.ranks = 2, .microbatches = 4});
-  troupe::trainer run{model, options};
+  options.execution.limits.leave = 0.2;
+  if (loss)
+    options.numerics.loss = std::move(loss);
+  return {model, options};
+}
+
+/// Prints at its end.
+troupe::monitor last_words() {
+  troupe::monitor watcher;
+  watcher.name = "last_words";
+  watcher.see = [](const troupe::event&) {};
+  watcher.finish = [] {
+    std::puts("the monitor has finished");
+    std::fflush(stdout);
+  };
+  return watcher;
+}
+
+bool wants(const char* mode) {
+  const char* chosen = std::getenv("USES_TRAINER");
+  return chosen != nullptr && std::string_view(chosen) == mode;
+}
+
+const std::unique_ptr<troupe::trainer> early =
+  wants("early") ? std::make_unique<troupe::trainer>(make_trainer()) : nullptr;
+
+void train() {
+  auto run = make_trainer();
   run.attach(troupe::progress_monitor({.steps = 2}));
   for (const auto& step : run.train(random_tokens(), 2))
     std::printf("loss %.3f\n", step.losses.front().value);
 }
 
-int main() {
+int ends_at_exit() {
+  static auto run = make_trainer();
+  run.attach(last_words());
+  run.train(random_tokens(), 2);
+  return 0;
+}
+
+[[noreturn]] void exits_in_a_step() {
+  auto run = make_trainer();
+  run.attach(last_words());
+  std::thread([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    std::exit(3);
+  }).detach();
+  for (;;)
+    run.step(random_tokens());
+}
+
+[[noreturn]] void exits_in_a_loss() {
+  auto run = make_trainer(
+    [](const auto&, const auto&) -> std::vector<troupe::loss_term> {
+      std::exit(4);
+    });
+  for (;;)
+    run.step(random_tokens());
+}
+
+int trains_between_messages() {
   caf::init_global_meta_objects<caf::id_block::package_test>();
   caf::core::init_global_meta_objects();
   caf::actor_system_config config;
@@ -62,4 +126,14 @@ int main() {
     .receive([&](int number) { answered = number; }, [](const caf::error&) {});
   caf::anon_send_exit(doubles, caf::exit_reason::user_shutdown);
   return answered == 42 ? 0 : 1;
+}
+
+int main() {
+  if (wants("static"))
+    return ends_at_exit();
+  if (wants("exit"))
+    exits_in_a_step();
+  if (wants("inside"))
+    exits_in_a_loss();
+  return trains_between_messages();
 }

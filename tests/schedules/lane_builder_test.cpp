@@ -4,12 +4,15 @@
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 #include <functional>
 
 #include "troupe/base/error.hpp"
 #include "troupe/schedules/csv.hpp"
 
 using namespace troupe;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::MessageMatches;
 
 TEST_CASE("a schedule of one's own reads like its description") {
   const auto one_f_one_b =
@@ -56,6 +59,28 @@ TEST_CASE("counts beyond what is left take what is left") {
     r.backward(rest());
   });
   CHECK(to_csv(all) == "0F0,0F1,0B0,0B1\r\n");
+}
+
+TEST_CASE("an op of a chunk that has none left is refused") {
+  const auto refuses = [](const auto& twice, const std::string& why) {
+    CHECK_THROWS_MATCHES(schedule::build({.microbatches = 2},
+                                         [&](lane_builder& rank) {
+                                           rank.forward(0, rest());
+                                           twice(rank);
+                                         }),
+                         error, MessageMatches(ContainsSubstring(why)));
+  };
+  refuses([](auto& rank) { rank.forward(0); },
+          "rank 0: chunk 0 (stage 0) has no forward left");
+  refuses([](auto& rank) { rank.overlap(0, 0); }, "has no forward left");
+  for (const bool splits : {false, true})
+    refuses(
+      [&](auto& rank) {
+        for (int i = 0; i < 3; ++i)
+          splits ? rank.input_backward(0) : rank.backward(0);
+      },
+      "rank 0: chunk 0 (stage 0) has no backward left: that of its last "
+      "microbatch, 1, is in the lane");
 }
 
 TEST_CASE("groups are even, larger first; or of one size, last one short") {

@@ -94,8 +94,12 @@ TEST_CASE("where process 0 is tells whether there are several machines") {
 TEST_CASE("troupe launch is known by the job's name") {
   CHECK(read({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"TROUPE_JOB", "x"}}).launcher
         == "troupe launch");
-  CHECK(read({{"RANK", "0"}, {"WORLD_SIZE", "2"}}).launcher
-        == "the environment");
+  const auto by_hand = read({{"RANK", "0"}, {"WORLD_SIZE", "2"}});
+  CHECK_THAT(by_hand.job, ContainsSubstring(std::to_string(::getppid())));
+  CHECK_THAT(by_hand.if_alone, ContainsSubstring("MASTER_ADDR"));
+  CHECK(read({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "localhost"}})
+          .job.empty());
+  CHECK(by_hand.launcher == "the environment");
 }
 
 TEST_CASE("Slurm's variables are understood") {
@@ -225,8 +229,8 @@ TEST_CASE("jobs of Hydra's are told apart by the socket that they inherit") {
   CHECK(job(one[0]) != "");
   for (const auto each : {one[0], one[1], other[0], other[1], same})
     ::close(each);
-  CHECK(job(one[0]) == "");
-  CHECK(job(-1) == "");
+  for (const auto none : {one[0], -1})
+    CHECK_THAT(job(none), ContainsSubstring(std::to_string(::getppid())));
 }
 
 TEST_CASE("srun with MPI's variables is Slurm's, mpiexec in a step is not") {

@@ -96,6 +96,16 @@ TEST_CASE("a process that ignores the request to end is killed") {
   CHECK(outcome.how == "killed by signal 9");
 }
 
+TEST_CASE("processes that failed by themselves are all named") {
+  scripts run("exit $((RANK + 3))", 3);
+  run.what.grace = std::chrono::seconds(20);
+  auto outcome = launch_locally(run.what);
+  CHECK(outcome.exit_code == 3 + outcome.first_to_fail);
+  outcome.others_failed.push_back(outcome.first_to_fail);
+  std::ranges::sort(outcome.others_failed);
+  CHECK(outcome.others_failed == std::vector{0, 1, 2});
+}
+
 TEST_CASE("a signalled process is named, even if others ended before") {
   const temporary_folder folder;
   const auto ready = folder / "ready";
@@ -112,6 +122,7 @@ TEST_CASE("a signalled process is named, even if others ended before") {
     CHECK(outcome.first_to_fail == 1);
     CHECK(outcome.exit_code == code);
     CHECK(outcome.how == how);
+    CHECK(outcome.others_failed.empty());
   }
 }
 
