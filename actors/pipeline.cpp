@@ -83,6 +83,7 @@ step_report to_report(step_outcome outcome, const plan_pointer& plan) {
 pipeline::pipeline(pipeline_options options) {
   require_loaded();
   impl_ = std::make_unique<impl>(std::move(options));
+  exit_watch::cover();
   impl_->exits.emplace([this] { return impl_->end_at_exit(*this); });
 }
 

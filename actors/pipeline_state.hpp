@@ -17,6 +17,7 @@
 #include "troupe/actors/step/step_gate.hpp"
 #include "troupe/actors/system/exit_watch.hpp"
 #include "troupe/actors/system/local_actors.hpp"
+#include "troupe/actors/system/logger_scope.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 
 namespace troupe {
@@ -185,6 +186,7 @@ struct pipeline::impl {
 template <class Answer, class Handle, class... Request>
 Answer ask(caf::actor_system& system, const Handle& whom,
            Request&&... request) {
+  const logger_scope restored;
   const caf::scoped_actor self(system);
   Answer answer{};
   self->request(whom, caf::infinite, std::forward<Request>(request)...)

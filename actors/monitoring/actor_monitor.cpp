@@ -5,6 +5,7 @@
 #include <chrono>
 #include <stdexcept>
 
+#include "troupe/actors/system/logger_scope.hpp"
 #include "troupe/base/error.hpp"
 
 namespace troupe {
@@ -13,6 +14,7 @@ namespace {
 
 /// Sends an event and waits for the answer, on the monitor's own thread.
 void send_to(const caf::actor& watcher, const event& what, double seconds) {
+  const logger_scope restored;
   const caf::scoped_actor self(watcher.home_system());
   const auto patience = std::chrono::duration_cast<caf::timespan>(
     std::chrono::duration<double>(seconds));

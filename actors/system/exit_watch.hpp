@@ -17,7 +17,7 @@ class exit_watch {
   exit_watch(const exit_watch&) = delete;
   exit_watch& operator=(const exit_watch&) = delete;
 
-  /// Before and after a step. What `exit` calls last is what was registered
+  /// When a run is made, before and after a step. What `exit` calls last is what was registered
   /// first, so that static objects that the first step makes outlive the run.
   static void cover();
   /// Does not return once `exit` was called, in the threads that it did not

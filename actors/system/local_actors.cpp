@@ -13,6 +13,7 @@
 #include "troupe/actors/reduction/reducer.hpp"
 #include "troupe/actors/step/loader_actor.hpp"
 #include "troupe/actors/step/run_texts.hpp"
+#include "troupe/actors/system/logger_scope.hpp"
 #include "troupe/actors/system/spin_sharing.hpp"
 #include "troupe/actors/system/strand.hpp"
 #include "troupe/engine/device/libtorch_settings.hpp"
@@ -306,6 +307,7 @@ local_actors::local_actors(const pipeline_options& options,
   : state_(state::make(options)),
     watch_(watch),
     leave_seconds_(options.execution.limits.leave) {
+  const logger_scope restored;
   try {
     actor_spawner{state_->system, options,      watch,
                   run_id,         state_->book, state_->strands}

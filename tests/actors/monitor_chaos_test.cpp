@@ -225,6 +225,25 @@ TEST_CASE("a monitor can't wait for its own end") {
                                        "one of its own calls"));
 }
 
+TEST_CASE("a run ends though threads that used it live on") {
+  const small_case what{};
+  std::atomic<bool> used = false;
+  const auto goes_on = std::make_shared<gate>();
+  std::thread user;
+  {
+    trainer run(model_for(what), options_for(what));
+    user = std::thread([&run, &used, goes_on] {
+      run.step(small_text());
+      used = true;
+      goes_on->wait();
+    });
+    while (!used)
+      std::this_thread::yield();
+  }
+  goes_on->open();
+  user.join();
+}
+
 TEST_CASE("a run that is thrown away waits for its monitors' calls") {
   const small_case what{};
   std::atomic<bool> inside = false, left = false;

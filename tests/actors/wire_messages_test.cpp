@@ -56,8 +56,11 @@ TEST_CASE("control messages arrive as they were sent") {
   settings.first_microbatch = 5;
   settings.skip_update = true;
   settings.epoch = 1;
-  const remote_begin begin{
-    3, settings, 77, {{.names = "blocks.*", .every = 4}}};
+  const remote_begin begin{3,
+                           settings,
+                           77,
+                           {"1f1b", 4, 8, 1, 16, 2, true},
+                           {{.names = "blocks.*", .every = 4}}};
   const auto begun = there_and_back(begin);
   CHECK(difference(begin, begun).empty());
   CHECK(begun.interest.at(0).names == "blocks.*");

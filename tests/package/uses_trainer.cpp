@@ -85,7 +85,8 @@ void train() {
 int ends_at_exit() {
   static auto run = make_trainer();
   run.attach(last_words());
-  run.train(random_tokens(), 2);
+  for (const auto& step : run.train(random_tokens(), 2))
+    std::printf("loss %.3f\n", step.losses.front().value);
   return 0;
 }
 
