@@ -8,6 +8,7 @@
 #include "troupe/actors/job/device_links.hpp"
 #include "troupe/actors/job/remote_links.hpp"
 #include "troupe/actors/monitoring/event_hub.hpp"
+#include "troupe/actors/system/exit_watch.hpp"
 #include "troupe/actors/system/failure_cause.hpp"
 #include "troupe/actors/system/handles.hpp"
 #include "troupe/base/error.hpp"
@@ -123,6 +124,7 @@ struct handler_guard {
       self->send(book.coordinator, std::move(failure));
     };
     try {
+      exit_watch::cover();
       if (hook)
         hook();
       work();

@@ -17,8 +17,9 @@ class exit_watch {
   exit_watch(const exit_watch&) = delete;
   exit_watch& operator=(const exit_watch&) = delete;
 
-  /// When a run is made, before and after a step. What `exit` calls last is what was registered
-  /// first, so that static objects that the first step makes outlive the run.
+  /// When a run is made, before and after its steps and ops; has no effect
+  /// after the first thousand. `exit` destroys the newest static objects
+  /// first, so those that the first ops make have to outlive the run, too.
   static void cover();
   /// Does not return once `exit` was called, in the threads that it did not
   /// wait for.
