@@ -70,7 +70,7 @@ std::vector<std::shared_ptr<const token_source>> open_texts(
          "--loss-mask gives {} files for {} texts; give one for each --text",
          o.loss_mask.size(), parts.size());
   for (std::size_t i = 0; i < parts.size(); ++i)
-    parts[i] = with_mask(parts[i], open_tokens(o.loss_mask[i]));
+    parts[i] = with_mask(parts[i], open_mask(o.loss_mask[i]));
   return parts;
 }
 

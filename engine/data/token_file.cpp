@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,8 +20,13 @@ namespace troupe {
 
 namespace {
 
-constexpr std::int32_t llm_c_magic = 20240520;
-constexpr std::int32_t llm_c_magic_of_llama = 20240801;
+/// llm.c's files of one kind of tokens.
+struct llm_c_kind {
+  std::int32_t magic, version;
+  token_type type;
+};
+constexpr std::array llm_c_kinds{llm_c_kind{20240520, 1, {2, false}},
+                                 llm_c_kind{20240801, 7, {4, false}}};
 constexpr std::size_t llm_c_header_bytes = 256 * sizeof(std::int32_t);
 
 std::int32_t int_at(std::span<const std::byte> bytes, std::size_t index) {
@@ -34,7 +42,7 @@ std::int32_t int_at(std::span<const std::byte> bytes, std::size_t index) {
 /// Tokens of a fixed width after a header, in a mapped file.
 template <class Token>
 token_pointer tokens_after(mapped_file file, std::size_t header,
-                           std::int64_t count) {
+                           std::int64_t count, bool is_big_endian = false) {
   const auto name = file.path();
   const auto from = std::make_shared<const mapped_file>(std::move(file));
   return std::make_shared<token_source>(
@@ -43,9 +51,11 @@ token_pointer tokens_after(mapped_file file, std::size_t header,
       const auto* start = from->bytes().data() + header
                           + static_cast<std::size_t>(first) * sizeof(Token);
       for (std::int64_t i = 0; i < many; ++i, start += sizeof(Token)) {
-        Token token{};
-        std::memcpy(&token, start, sizeof(Token));
-        out[i] = static_cast<std::int64_t>(token);
+        std::array<std::byte, sizeof(Token)> token{};
+        std::memcpy(token.data(), start, sizeof(Token));
+        if (is_big_endian)
+          std::ranges::reverse(token);
+        out[i] = static_cast<std::int64_t>(std::bit_cast<Token>(token));
       }
     });
 }
@@ -53,9 +63,10 @@ token_pointer tokens_after(mapped_file file, std::size_t header,
 token_pointer tokens_after(mapped_file file, std::size_t header,
                            std::int64_t count, token_type type) {
   const auto as = [&]<class Signed, class Unsigned>(Signed, Unsigned) {
+    const auto big = type.is_big_endian;
     return type.is_signed
-             ? tokens_after<Signed>(std::move(file), header, count)
-             : tokens_after<Unsigned>(std::move(file), header, count);
+             ? tokens_after<Signed>(std::move(file), header, count, big)
+             : tokens_after<Unsigned>(std::move(file), header, count, big);
   };
   switch (type.width) {
     case 1:
@@ -65,41 +76,42 @@ token_pointer tokens_after(mapped_file file, std::size_t header,
     case 4:
       return as(std::int32_t{}, std::uint32_t{});
     default:
-      return tokens_after<std::int64_t>(std::move(file), header, count);
+      return tokens_after<std::int64_t>(std::move(file), header, count,
+                                        type.is_big_endian);
   }
 }
 
-template <class Bytes>
-bool is_llm_c(const Bytes& bytes, std::int32_t magic) {
-  return bytes.size() >= llm_c_header_bytes && int_at(bytes, 0) == magic;
+/// Null: it is no file of llm.c's.
+const llm_c_kind* llm_c_kind_of(std::span<const std::byte> bytes) {
+  const auto* const found =
+    bytes.size() < llm_c_header_bytes
+      ? llm_c_kinds.end()
+      : std::ranges::find(llm_c_kinds, int_at(bytes, 0), &llm_c_kind::magic);
+  return found == llm_c_kinds.end() ? nullptr : found;
 }
 
 token_pointer open_llm_c(mapped_file file) {
   const auto bytes = file.bytes();
-  if (is_llm_c(bytes, llm_c_magic_of_llama))
-    bad_format(file.path(),
-               "is an llm.c token file of Llama 3, with tokens of 32 bits "
-               "(magic 20240801); troupe reads those of GPT-2, with 16 bits");
-  if (!is_llm_c(bytes, llm_c_magic))
+  const auto* kind = llm_c_kind_of(bytes);
+  if (kind == nullptr)
     bad_format(file.path(),
                "is not an llm.c token file (256 x int32 header "
-               "with magic 20240520)");
-  if (int_at(bytes, 1) != 1)
+               "with magic 20240520 or 20240801)");
+  if (int_at(bytes, 1) != kind->version)
     bad_format(file.path(),
                fmt::format("is an llm.c token file of version {}; troupe reads "
-                           "version 1",
-                           int_at(bytes, 1)));
+                           "version {}",
+                           int_at(bytes, 1), kind->version));
   const std::int64_t count = int_at(bytes, 2);
   const auto need = llm_c_header_bytes
                     + static_cast<std::size_t>(std::max<std::int64_t>(count, 0))
-                        * sizeof(std::uint16_t);
+                        * static_cast<std::size_t>(kind->type.width);
   if (count < 0 || bytes.size() != need)
     bad_format(file.path(),
                fmt::format("its header announces {} tokens ({} bytes), the "
                            "file has {} bytes",
                            count, need, bytes.size()));
-  return tokens_after<std::uint16_t>(std::move(file), llm_c_header_bytes,
-                                     count);
+  return tokens_after(std::move(file), llm_c_header_bytes, count, kind->type);
 }
 
 token_pointer open_nano_gpt(mapped_file file) {
@@ -148,18 +160,59 @@ bool has_megatron_index(const std::string& path) {
          && is_megatron_index(mapped_file(index).bytes());
 }
 
-}  // namespace
+/// Bytes in which a file that is no text shows it.
+constexpr std::size_t looked_at = 1 << 16;
 
-token_format guess_token_format(const std::string& path) {
-  const mapped_file file(path);
-  const auto bytes = file.bytes();
+/// What a file is that is not to be read as text; empty: nothing is known.
+std::string unreadable_kind(const std::string& path,
+                            std::span<const std::byte> bytes) {
+  using namespace std::string_view_literals;
+  const std::string_view begin(reinterpret_cast<const char*>(bytes.data()),
+                               std::min(bytes.size(), looked_at));
+  for (const auto& [magic, kind] :
+       {std::pair("\x1f\x8b"sv, "is compressed (gzip)"),
+        {"\x28\xb5\x2f\xfd"sv, "is compressed (Zstandard)"},
+        {"PAR1"sv, "is a table (Parquet)"},
+        {"PK\x03\x04"sv, "is an archive (zip, or NumPy's .npz)"}})
+    if (begin.starts_with(magic))
+      return kind;
+  if (path.ends_with(".jsonl"))
+    return "holds lines of JSON";
+  return begin.find('\0') == begin.npos ? "" : "has bytes of 0, as no text has";
+}
+
+void require_text(const std::string& path, std::span<const std::byte> bytes) {
+  if (const auto kind = unreadable_kind(path, bytes); !kind.empty())
+    bad_format(path, kind
+                       + "; `scripts/tokenize --tokenizer MODEL --out "
+                         "tokens.npy FILE` makes tokens of .txt, .jsonl, .gz, "
+                         ".zst and .parquet (of a .npz, save one array as "
+                         ".npy); --text-format bytes trains on its bytes");
+}
+
+token_format format_of(const std::string& path,
+                       std::span<const std::byte> bytes) {
   if (is_npy(bytes))
     return token_format::npy;
-  if (is_llm_c(bytes, llm_c_magic) || is_llm_c(bytes, llm_c_magic_of_llama))
+  if (llm_c_kind_of(bytes) != nullptr)
     return token_format::llm_c;
   if (has_megatron_index(path))
     return token_format::megatron;
   return path.ends_with(".bin") ? token_format::nano_gpt : token_format::bytes;
+}
+
+}  // namespace
+
+token_format guess_token_format(const std::string& path) {
+  const mapped_file file(path);
+  const auto format = format_of(path, file.bytes());
+  if (format == token_format::bytes)
+    require_text(path, file.bytes());
+  return format;
+}
+
+token_pointer open_mask(const std::string& path) {
+  return open_tokens(path, format_of(path, mapped_file(path).bytes()));
 }
 
 token_pointer open_tokens(const std::string& path,
@@ -187,7 +240,8 @@ token_pointer open_tokens(const std::string& path,
 
 std::string content_of_tokens(const std::string& path,
                               std::optional<token_format> known) {
-  const auto format = known ? *known : guess_token_format(path);
+  const auto format =
+    known ? *known : format_of(path, mapped_file(path).bytes());
   const auto index_path = megatron_index_path(path);
   if (format != token_format::megatron || !index_path.ends_with(".idx"))
     return content_text(path);

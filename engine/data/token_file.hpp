@@ -12,9 +12,9 @@ namespace troupe {
 /// A file's encoding of tokens.
 enum class token_format : std::uint8_t {
   bytes,     // any file; one byte per token, vocabulary 256
-  llm_c,     // llm.c .bin: 256 x i32 header, magic 20240520, then u16
+  llm_c,     // llm.c .bin: 256 x i32 header, then u16 (GPT-2) or u32 (Llama 3)
   nano_gpt,  // nanoGPT .bin: raw u16, little endian
-  npy,       // NumPy .npy, one dimension, u1, u2, i4, u4, i8
+  npy,       // NumPy .npy, u1, u2, i4, u4, i8; rows follow each other
   megatron,  // Megatron-LM .bin with its .idx beside it; either path
 };
 
@@ -41,13 +41,18 @@ class token_source {
 using token_pointer = std::shared_ptr<const token_source>;
 
 /// llm_c and npy by magic number, megatron where the index is beside a .bin,
-/// nano_gpt for another .bin, bytes for the rest. Throws `io`.
+/// nano_gpt for another .bin, bytes for the rest. Throws `io`, and
+/// `invalid_data` with what to do for files that hold no plain text: compressed
+/// ones, tables, lines of JSON, and those with bytes of 0.
 token_format guess_token_format(const std::string& path);
 
 /// Without a format, that of `guess_token_format`. Throws `io` (missing, empty)
 /// or `invalid_data` (the header is wrong).
 token_pointer open_tokens(const std::string& path,
                           std::optional<token_format> format = {});
+
+/// As `open_tokens`, of numbers that need not be text. Throws likewise.
+token_pointer open_mask(const std::string& path);
 
 /// Sizes and hashes (`content_text`) of all files that hold the tokens: both of
 /// Megatron's. Throws `io`.

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/parse_number.hpp"
@@ -23,23 +24,24 @@ struct item_type {
   token_type type;
 };
 
-constexpr std::array<item_type, 6> item_types = {{{"|u1", {1, false}},
-                                                  {"|b1", {1, false}},
-                                                  {"<u2", {2, false}},
-                                                  {"<i4", {4, true}},
-                                                  {"<u4", {4, false}},
-                                                  {"<i8", {8, true}}}};
+constexpr std::array<item_type, 6> item_types = {{{"u1", {1, false}},
+                                                  {"b1", {1, false}},
+                                                  {"u2", {2, false}},
+                                                  {"i4", {4, true}},
+                                                  {"u4", {4, false}},
+                                                  {"i8", {8, true}}}};
 
 [[noreturn]] void bad(const std::string& path, const std::string& what) {
   fail(error_code::invalid_data, "{}: {}", path, what);
 }
 
 token_type type_of(const std::string& path, std::string_view descr) {
-  for (const auto& type : item_types)
-    if (type.descr == descr)
-      return type.type;
+  for (const auto& [name, type] : item_types)
+    if (descr.ends_with(name) && descr.size() == name.size() + 1
+        && descr.find_first_of(type.width == 1 ? "|<>" : "<>") == 0)
+      return {type.width, type.is_signed, descr.starts_with('>')};
   bad(path, fmt::format("has items of type '{}'; token files hold u1, u2, "
-                        "i4, u4 or i8, little endian, and masks b1, too",
+                        "i4, u4 or i8, and masks b1, too",
                         printable(descr)));
 }
 
@@ -85,13 +87,39 @@ std::optional<std::string_view> value_of(std::string_view header,
   return rest.substr(1, end - 1);
 }
 
-/// Items of a shape such as `3,`.
-std::optional<std::int64_t> items_of(std::string_view shape) {
-  constexpr std::size_t most_digits = 15;
-  if (!shape.ends_with(',') || shape.size() > most_digits + 1
-      || shape.starts_with('-'))
-    return {};
-  return parse_number<std::int64_t>(shape.substr(0, shape.size() - 1));
+/// Sizes of a shape such as `3,` or `3, 4`.
+std::optional<std::vector<std::int64_t>> sizes_of(std::string_view shape) {
+  std::vector<std::int64_t> sizes;
+  while (!shape.empty()) {
+    const auto end = std::min(shape.find(','), shape.size());
+    const auto size = parse_number<std::int64_t>(shape.substr(0, end));
+    if (!size || *size < 0)
+      return {};
+    sizes.push_back(*size);
+    shape.remove_prefix(std::min(end + 1, shape.size()));
+    shape.remove_prefix(std::min(shape.find_first_not_of(' '), shape.size()));
+  }
+  return sizes;
+}
+
+std::int64_t items_of(const std::string& path, std::string_view header) {
+  constexpr std::int64_t most = 1'000'000'000'000'000;
+  const auto shape = value_of(header, "'shape':", '(', ')');
+  const auto sizes = shape ? sizes_of(*shape) : std::nullopt;
+  if (!sizes || sizes->empty())
+    bad(path, "has a .npy header without a shape of one dimension or more");
+  std::int64_t items = 1;
+  for (const auto size : *sizes) {
+    if (size > most || items * size > most)
+      bad(path, "announces more than 10^15 items");
+    items *= size;
+  }
+  if (sizes->size() > 1
+      && header.find("'fortran_order': True") != std::string_view::npos)
+    bad(path,
+        "is in Fortran's order, so that a row's tokens are not side by side; "
+        "save numpy.ascontiguousarray of it");
+  return items;
 }
 
 }  // namespace
@@ -109,11 +137,8 @@ npy_header parse_npy_header(const std::string& path,
   const auto descr = value_of(header.text, "'descr':", '\'', '\'');
   if (!descr)
     bad(path, "has a .npy header without a plain item type");
-  const auto shape = value_of(header.text, "'shape':", '(', ')');
-  const auto count = shape ? items_of(*shape) : std::nullopt;
-  if (!count)
-    bad(path, "is not one-dimensional; tokens are one sequence");
-  npy_header parsed{type_of(path, *descr), *count, header.data_offset};
+  npy_header parsed{type_of(path, *descr), items_of(path, header.text),
+                    header.data_offset};
   const auto need = static_cast<std::size_t>(parsed.count)
                     * static_cast<std::size_t>(parsed.type.width);
   if (bytes.size() - parsed.data_offset != need)

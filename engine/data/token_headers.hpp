@@ -11,6 +11,7 @@ namespace troupe {
 struct token_type {
   std::int32_t width = 1;  // bytes: 1, 2, 4 or 8
   bool is_signed = false;
+  bool is_big_endian = false;
 };
 
 /// A NumPy .npy file's (format 1.0 to 3.0) description of its data.
@@ -22,8 +23,9 @@ struct npy_header {
 
 bool is_npy(std::span<const std::byte> bytes);
 
-/// Throws `invalid_data` unless the file has one dimension of an integer type
-/// that can be a token id, and the length that its header gives.
+/// Rows of more dimensions follow each other. Throws `invalid_data` unless the
+/// items have an integer type that can be a token id, the order is C's, and the
+/// length is that which the header gives.
 npy_header parse_npy_header(const std::string& path,
                             std::span<const std::byte> bytes);
 

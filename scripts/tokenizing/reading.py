@@ -2,6 +2,7 @@
 
 import codecs
 import gzip
+import io
 import json
 import os
 import re
@@ -11,7 +12,34 @@ import zlib
 
 from .common import BadRow, Problem
 
-PACKED_WRONGLY = EOFError, gzip.BadGzipFile, zlib.error
+PACKED_WRONGLY = [EOFError, gzip.BadGzipFile, zlib.error]
+
+
+def open_zstandard(raw, path):
+    """Of a file that `zstd` compressed, whatever it consists of."""
+    try:
+        from compression import zstd  # since Python 3.14
+    except ImportError:
+        pass
+    else:
+        PACKED_WRONGLY.append(zstd.ZstdError)
+        return zstd.ZstdFile(raw)
+    try:
+        import zstandard
+    except ImportError:
+        raise Problem(
+            f"{path}: .zst files are read by zstandard, which is not installed: "
+            f"{sys.executable} -m pip install zstandard"
+        ) from None
+    PACKED_WRONGLY.append(zstandard.ZstdError)
+    reader = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
+    return io.BufferedReader(reader)
+
+
+OPENS_PACKED = {
+    ".gz": lambda raw, path: gzip.GzipFile(fileobj=raw),
+    ".zst": open_zstandard,
+}
 
 
 class Progress:
@@ -106,7 +134,7 @@ def text_of(file, path):
         yield decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
         raise Problem(f"{path}: is not UTF-8 after byte {place}: {error}") from None
-    except PACKED_WRONGLY as error:
+    except tuple(PACKED_WRONGLY) as error:
         raise Problem(f"{path}: {error}") from None
 
 
@@ -140,7 +168,9 @@ def rows_of(path, fields, bad):
 
 def documents(path, fields, bad, progress):
     """Of each document an iterable of its pieces, or [prompt, completion]."""
-    name = path.removesuffix(".gz")
+    name, packed = os.path.splitext(path)
+    if packed not in OPENS_PACKED:
+        name, packed = path, ""
     kind = os.path.splitext(name)[1]
     if kind == ".parquet" and name == path:
         yield from rows_of(path, fields, bad)
@@ -148,18 +178,19 @@ def documents(path, fields, bad, progress):
         return
     if kind not in (".txt", ".jsonl", ".json"):
         raise Problem(
-            f"{path}: is none of .txt, .jsonl, .json, these with .gz, and .parquet"
+            f"{path}: is none of .txt, .jsonl, .json, these with .gz or .zst, and "
+            ".parquet"
         )
     if kind == ".txt" and len(fields) == 2:
         raise Problem(f"{path}: a text file has no prompts and completions")
     with open(path, "rb") as raw:
         progress.begin(raw)
-        file = raw if name == path else gzip.GzipFile(fileobj=raw)
+        file = OPENS_PACKED[packed](raw, path) if packed else raw
         try:
             if kind == ".txt":
                 yield text_of(file, path)
             else:
                 yield from lines_of(file, path, fields, bad)
-        except PACKED_WRONGLY as error:
+        except tuple(PACKED_WRONGLY) as error:
             raise Problem(f"{path}: {error}") from None
     progress.end(path)

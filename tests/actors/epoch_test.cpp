@@ -48,7 +48,8 @@ TEST_CASE("an epoch over resumes and other world sizes takes each token once") {
   std::string bytes;
   for (int i = 0; i < 251; ++i)  // each id once
     bytes += static_cast<char>(i);
-  const auto text = open_tokens(folder.write("text", bytes));
+  const auto text =
+    open_tokens(folder.write("text", bytes), token_format::bytes);
   const model layers = gpt({.width = 8,
                             .layers = 4,
                             .heads = 2,

@@ -26,6 +26,10 @@ try:
     from pyarrow import parquet
 except ImportError:
     pyarrow = None
+try:
+    import zstandard
+except ImportError:
+    zstandard = None
 
 SCRIPTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../scripts")
 SCRIPT = os.path.join(SCRIPTS, "tokenize")
@@ -182,6 +186,27 @@ class TokenizeTest(unittest.TestCase):
         packed = self.objects("b.json.gz", *rows)
         self.tokenize("--text-field", "body", plain, packed)
         self.assertEqual(read_npy(self.out)[1], self.ids(*LINES, *LINES))
+
+    def test_zstandard(self):
+        file = self.path("a.jsonl.zst")
+        rows = "".join(json.dumps({"text": text}) + "\n" for text in LINES).encode()
+        if zstandard is None:
+            self.assertIn("pip install zstandard", self.refused(self.write("a.txt.zst", "")))
+            return
+        for packed in rows[:9], rows:
+            # Two frames: files may be joined.
+            parts = [zstandard.compress(part) for part in (packed[:5], packed[5:])]
+            with open(file, "wb") as f:
+                f.write(b"".join(parts))
+            if packed is rows:
+                self.tokenize(file)
+                self.assertEqual(read_npy(self.out)[1], self.ids(*LINES))
+            else:
+                self.assertIn("is not JSON", self.refused(file))
+        for wrong in parts[0][:-3], b"plain":
+            with open(file, "wb") as f:
+                f.write(wrong)
+            self.assertIn("a.jsonl.zst", self.refused(file))
 
     def test_empty_lines_and_documents(self):
         file = self.write("a.jsonl", '\ufeff{"text": ""}\n\n{"text": "a"}')

@@ -29,7 +29,7 @@ std::shared_ptr<const token_source> counting(const temporary_folder& folder,
   std::string bytes(size, '\0');
   for (std::size_t i = 0; i < size; ++i)
     bytes[i] = static_cast<char>(i % 251);
-  return open_tokens(folder.write("text", bytes));
+  return open_tokens(folder.write("text", bytes), token_format::bytes);
 }
 
 std::int64_t id_at(const at::Tensor& tensor, std::int64_t i) {

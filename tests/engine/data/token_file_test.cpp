@@ -82,6 +82,47 @@ TEST_CASE("token formats are recognised by the file's content") {
   CHECK(all_of(*open_tokens(mask)) == ids{1, 0, 1});
 }
 
+TEST_CASE("tokens of Llama 3, of other machines and of rows are read") {
+  const temporary_folder folder;
+  const auto llama =
+    folder.write("llama.bin", llm_c_file(20240801, 7, 2, {})
+                                + raw(std::vector<std::uint32_t>{128'001, 5}));
+  CHECK(all_of(*open_tokens(llama)) == ids{128'001, 5});
+  const auto big = folder.write(
+    "big.npy", npy_file(">u2", "(2,)", std::string("\1\0\0\2", 4)));
+  CHECK(all_of(*open_tokens(big)) == ids{256, 2});
+  const auto wide = folder.write(
+    "wide.npy", npy_file(">i8", "(1,)", std::string("\0\0\0\0\0\1\0\3", 8)));
+  CHECK(all_of(*open_tokens(wide)) == ids{65'539});
+  const auto rows = folder.write(
+    "rows.npy",
+    npy_file("<u2", "(2, 2)", raw(std::vector<std::uint16_t>{1, 2, 3, 4})));
+  CHECK(all_of(*open_tokens(rows)) == ids{1, 2, 3, 4});
+}
+
+TEST_CASE("a file that is no text is refused with what to do") {
+  const temporary_folder folder;
+  const auto check = [&](const std::string& name, const std::string& bytes,
+                         const std::string& kind) {
+    const auto path = folder.write(name, bytes);
+    CHECK_THROWS_MATCHES(
+      open_tokens(path), error,
+      MessageMatches(ContainsSubstring(path + ": " + kind)
+                     && ContainsSubstring("scripts/tokenize --tokenizer")
+                     && ContainsSubstring("--text-format bytes")));
+    CHECK(open_tokens(path, token_format::bytes)->size()
+          == static_cast<std::int64_t>(bytes.size()));
+  };
+  check("a.txt.gz", "\x1f\x8b\x08", "is compressed (gzip)");
+  check("a", "\x28\xb5\x2f\xfd.", "is compressed (Zstandard)");
+  check("a.parquet", "PAR1..", "is a table");
+  check("a.npz", "PK\x03\x04..", "is an archive");
+  check("a.jsonl", "{\"text\": \"a\"}\n", "holds lines of JSON");
+  check("a.txt", std::string("a\0b", 3), "has bytes of 0");
+  CHECK(all_of(*open_mask(folder.write("mask", std::string("\0\1", 2))))
+        == ids{0, 1});
+}
+
 TEST_CASE("files are read in a row, also across their ends") {
   const temporary_folder folder;
   const auto joined = join_tokens({open_tokens(folder.write("a", "ab")),
@@ -108,11 +149,22 @@ TEST_CASE("bad token files are refused with a reason") {
   refused("odd.bin", "abc", "an odd number");
   refused("v.bin", llm_c_file(20240520, 2, 0, {}),
           "is an llm.c token file of version 2; troupe reads version 1");
-  refused("l.bin", llm_c_file(20240801, 1, 0, {}), "of Llama 3");
+  refused("l.bin", llm_c_file(20240801, 1, 0, {}),
+          "is an llm.c token file of version 1; troupe reads version 7");
+  refused("l.bin", llm_c_file(20240801, 7, 3, {1, 2}),
+          "announces 3 tokens (1036 bytes), the file has 1028");
   refused("l.bin", llm_c_file(20240520, 1, 5, {1, 2}),
           "announces 5 tokens (1034 bytes), the file has 1028");
   refused("f.npy", npy_file("<f4", "(1,)", "abcd"), "items of type '<f4'");
-  refused("d.npy", npy_file("<u2", "(1, 2)", "abcd"), "not one-dimensional");
+  for (const std::string shape : {"()", "(-3,)", "(2, -2)", "(1 2)", "(x,)"})
+    refused("d.npy", npy_file("<u2", shape, "abcd"),
+            "without a shape of one dimension or more");
+  refused("d.npy", npy_file("<u2", "(1000000000, 1000000000)", "abcd"),
+          "more than 10^15 items");
+  auto columns = npy_file("<u2", "(1, 2)", "abcd");
+  columns.replace(columns.find("False,"), 6, "True, ");
+  refused("d.npy", columns, "Fortran's order");
+  refused("e.npy", npy_file("=u2", "(1,)", "ab"), "items of type '=u2'");
   refused("s.npy", npy_file("<u2", "(3,)", "abcd"), "announces 6 bytes");
   refused("c.npy", npy_file("<u2", "(3,)", "").substr(0, 20), "cut off");
   for (const std::size_t at : {6U, 7U}) {
@@ -129,7 +181,6 @@ TEST_CASE("bad token files are refused with a reason") {
                 + raw(std::vector<std::uint32_t>{length}) + begin
                 + std::string(length - begin.size(), filler),
               "without a plain item type");
-  refused("n.npy", npy_file("<u2", "(-3,)", "abcd"), "not one-dimensional");
   CHECK_THROWS_MATCHES(open_tokens(folder / "missing"), error,
                        MessageMatches(ContainsSubstring("No such file")));
 }
