@@ -246,9 +246,9 @@ std::string description(const std::string& text) {
   return "(" + text + ")";
 }
 
-std::string config_text(const CLI::App& command,
-                        const std::vector<std::string>& moot) {
-  std::string text;
+std::vector<std::pair<std::string, std::string>> flag_values(
+  const CLI::App& command, const std::vector<std::string>& moot) {
+  std::vector<std::pair<std::string, std::string>> values;
   for (const auto* option : command.get_options()) {
     if (option->get_lnames().empty())
       continue;
@@ -257,9 +257,17 @@ std::string config_text(const CLI::App& command,
       option->count() == 0 && std::ranges::find(moot, name) != moot.end();
     if (name == "help" || name == "config" || name == "print-config" || is_moot)
       continue;
-    if (const auto value = value_text(*option); !value.empty())
-      text += fmt::format("{} = {}\n", name, value);
+    if (auto value = value_text(*option); !value.empty())
+      values.emplace_back(name, std::move(value));
   }
+  return values;
+}
+
+std::string config_text(const CLI::App& command,
+                        const std::vector<std::string>& moot) {
+  std::string text;
+  for (const auto& [name, value] : flag_values(command, moot))
+    text += fmt::format("{} = {}\n", name, value);
   return text;
 }
 

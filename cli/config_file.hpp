@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "troupe/cli/plan/fwd.hpp"
@@ -17,6 +18,10 @@ std::vector<std::string> expand_config(std::vector<std::string> arguments,
 
 /// A flag's default, for --help, in words rather than as a value.
 std::string description(const std::string& text);
+
+/// The settings of all flags, by name without dashes, as TOML's values.
+std::vector<std::pair<std::string, std::string>> flag_values(
+  const CLI::App& command, const std::vector<std::string>& moot = {});
 
 /// The settings of all flags as TOML, as `--config` reads it; omits those that
 /// are moot, such as sizes given by a schedule's file, unless they were given.

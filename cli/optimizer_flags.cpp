@@ -14,10 +14,11 @@
 namespace troupe {
 
 TROUPE_FIELDS(sgd, learning_rate, weight_decay, momentum, dampening)
-TROUPE_FIELDS(adamw, learning_rate, weight_decay, beta1, beta2)
+TROUPE_FIELDS(adamw, learning_rate, weight_decay, beta1, beta2, epsilon)
 TROUPE_FIELDS(lion, learning_rate, weight_decay, beta1, beta2)
 TROUPE_FIELDS(adafactor, learning_rate, weight_decay)
-TROUPE_FIELDS(muon, learning_rate, weight_decay, momentum, beta1, beta2)
+TROUPE_FIELDS(muon, learning_rate, weight_decay, momentum, beta1, beta2,
+              epsilon)
 
 }  // namespace troupe
 
@@ -34,7 +35,8 @@ optimizer_options made_of(const optimizer_flags& o) {
     {"momentum", {"--momentum", o.momentum}},
     {"dampening", {"--dampening", o.dampening}},
     {"beta1", {"--beta1", o.beta1}},
-    {"beta2", {"--beta2", o.beta2}}};
+    {"beta2", {"--beta2", o.beta2}},
+    {"epsilon", {"--eps", o.epsilon}}};
   const auto take = [&](const char* name, double& option) {
     const auto given = left.extract(name);
     if (given.mapped().second >= 0)
@@ -94,6 +96,10 @@ void add_shared_flags(CLI::App& app, optimizer_flags& o) {
     ->default_str(usual);
   add_value(app, "--beta2", o.beta2, "adamw, muon's AdamW: 0.999, lion 0.99",
             number(0, 1))
+    ->default_str(usual);
+  add_value(app, "--eps", o.epsilon,
+            "added to the root of the second moment: adamw, muon's AdamW 1e-8",
+            number(0))
     ->default_str(usual);
 }
 

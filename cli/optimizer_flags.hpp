@@ -22,6 +22,7 @@ struct optimizer_flags {
   bool nesterov = false;
   double beta1 = -1;
   double beta2 = -1;
+  double epsilon = -1;
   std::string muon_scale = "match_rms_adamw";
   std::string muon_except = muon{}.except;
   std::vector<std::string> parameters;  // groups of them

@@ -10,6 +10,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/cli/train/resumed_settings.hpp"
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/stage/sharding/ties.hpp"
@@ -72,6 +73,8 @@ checkpoint_saver::checkpoint_saver(const train_options& options,
     folder_(options_.folder, shared(setup.trainer.job, new_run_name())),
     about_{.run = std::move(from.name),
            .settings = setup.data_settings,
+           .flags = setup.flags,
+           .learning_rate = texts_of(rates_of(setup.trainer.numerics)),
            .model = setup.model_texts,
            .aliases = aliases_of(ties_of(setup.model.layers))},
     parts_(options.plain ? 1 : setup.trainer.schedule.ranks()),

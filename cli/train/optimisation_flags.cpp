@@ -42,6 +42,10 @@ void add_optimisation_flags(CLI::App& app, train_options& o) {
             "steps of linear warm-up", whole_number(0));
   add_value(app, "--decay", o.optimisation.decay, "of the learning rate",
             CLI::IsMember({"constant", "cosine", "linear"}));
+  add_value(app, "--decay-steps", o.optimisation.decay_steps,
+            "the step at which the decay ends, warm-up included; 0: the last "
+            "one, so that a longer --steps stretches the decay",
+            whole_number(0));
   add_value(app, "--final-lr", o.numerics.learning_rate.final_fraction,
             "learning rate at the end of the decay, as a fraction of --lr",
             number(0, 1));
@@ -135,7 +139,8 @@ numerics numerics_for(const train_options& o, const built_model& model,
   made.learning_rate.decay = words.decay == "cosine"   ? shape::cosine
                              : words.decay == "linear" ? shape::linear
                                                        : shape::constant;
-  made.learning_rate.total_steps = o.steps;
+  made.learning_rate.total_steps =
+    words.decay_steps > 0 ? words.decay_steps : o.steps;
   made.norm_type = norm_type_of(words.clip_norm_type);
   made.division = division_of(o.partition);
   made.autocast = dtype_of(words.autocast);

@@ -17,6 +17,7 @@
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/generate/stored_model.hpp"
+#include "troupe/cli/train/resumed_settings.hpp"
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/models/model_folder.hpp"
 
@@ -272,8 +273,11 @@ resumed_run resume(
          printable(then->second));
   }
   const auto step = from.about().progress.step;
-  if (leads(job))
+  if (leads(job)) {
     spdlog::info("resuming from {}, step {}", printable(path), step);
+    tell_of_other_settings(from.about(), setup.flags,
+                           rates_of(setup.trainer.numerics));
+  }
   if (const auto name = from.about().not_finite(); leads(job) && !name.empty())
     spdlog::warn(
       "the checkpoint is not finite: '{}' holds a NaN or an infinity",

@@ -17,6 +17,7 @@
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/cli/train/checkpoint_saver.hpp"
+#include "troupe/cli/train/resumed_settings.hpp"
 #include "troupe/cli/train/run_endings.hpp"
 #include "troupe/cli/train/train_checkpoints.hpp"
 #include "troupe/cli/train/train_output.hpp"
@@ -262,6 +263,7 @@ void train(const CLI::App& command, train_options options) {
   auto devices = open_devices(options.devices, options.plain);
   prepare_compute_thread(options.execution.intra_op_threads);
   auto setup = make_setup(options);
+  setup.flags = flags_of_updates(command);
   if (const auto file = sizes_file(options.partition); !file.empty())
     require_sizes_of_file(command, file, setup.trainer.schedule);
   setup.trainer.devices = std::move(devices);

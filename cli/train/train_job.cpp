@@ -77,13 +77,7 @@ void add_savings(job_description& description, const train_options& options) {
 job_description describe(const CLI::App& command) {
   job_description made{{"troupe", TROUPE_VERSION}};
   const auto own = split_words(own_settings);
-  std::istringstream lines(config_text(command));
-  for (std::string line; std::getline(lines, line);) {
-    const auto equals = line.find(" = ");
-    if (equals == std::string::npos)
-      continue;
-    const auto name = line.substr(0, equals);
-    auto value = line.substr(equals + 3);
+  for (auto& [name, value] : flag_values(command)) {
     if (name == "device")  // which one of a kind is each process's own affair
       value = value.substr(0, value.find(':'));
     if (std::ranges::find(own, name) == own.end())

@@ -57,6 +57,7 @@ struct device_options {
 struct optimisation_options {
   optimizer_flags optimizer;
   std::string decay = "constant";
+  std::int64_t decay_steps = 0;  // 0: as many as --steps
   std::string clip_norm_type = "2";
   std::string autocast = "none";
   std::string dtype = "fp32";

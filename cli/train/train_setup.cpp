@@ -101,6 +101,8 @@ void warn_of_idle_flags(const train_options& o) {
                      != usual.numerics.learning_rate.final_fraction,
                    o.optimisation.decay != "constant", "--final-lr",
                    "--decay cosine or linear"},
+         {o.optimisation.decay_steps > 0, o.optimisation.decay != "constant",
+          "--decay-steps", "--decay cosine or linear"},
          {o.output.sampling.temperature != usual.output.sampling.temperature,
           samples, "--temperature", "--sample"},
          {o.output.prompt != usual.output.prompt, samples, "--prompt",

@@ -28,6 +28,8 @@ struct train_setup {
   /// The settings that decide the order of the training data; checkpoints
   /// hold them.
   std::map<std::string, std::string> data_settings;
+  /// Flags on which updates depend (resumed_settings.hpp).
+  std::map<std::string, std::string> flags;
   /// The model's name and options (stored_model.hpp).
   std::map<std::string, std::string> model_texts;
 };

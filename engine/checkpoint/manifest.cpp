@@ -93,6 +93,8 @@ std::string to_json(const manifest& what) {
             {"good_steps", what.progress.good_steps},
             {"skipped", what.progress.skipped},
             {"settings", json(what.settings)},
+            {"flags", json(what.flags)},
+            {"learning_rate", json(what.learning_rate)},
             {"model", json(what.model)},
             {"aliases", json(what.aliases)},
             {"files", files}};
@@ -132,6 +134,8 @@ manifest parse_manifest(std::string_view text, const std::string& source) {
   fields.read(digest_name, digest);
   fields.require_all();
   fields.read("skipped", made.progress.skipped, 0, largest_number);
+  fields.read("flags", made.flags);
+  fields.read("learning_rate", made.learning_rate);
   made.files = files_of(parsed, source);
   if (digest != digest_of(parsed))
     refuse_checkpoint(source,

@@ -42,6 +42,10 @@ struct manifest {
   run_progress progress{};
   /// Settings of the data, which a resumed run compares with its own.
   std::map<std::string, std::string> settings{};
+  /// Flags on which updates depend, as the run was given them, which a resumed
+  /// run compares with its own; and the schedule of learning rates.
+  std::map<std::string, std::string> flags{};
+  std::map<std::string, std::string> learning_rate{};
   /// The model's name ("model"), its options, "seq" and "vocabulary"; empty for
   /// a model without a registered name.
   std::map<std::string, std::string> model{};

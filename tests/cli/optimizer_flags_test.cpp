@@ -64,11 +64,13 @@ TEST_CASE("groups that fit no parameter are refused before any work") {
 TEST_CASE("train warns of an optimizer's flags that another does not use") {
   const tiny_training at;
   const auto run = at.train(
-    "--dry-run --optimizer adafactor --beta1 0.9 --dampening 0.1 --nesterov "
+    "--dry-run --optimizer adafactor --beta1 0.9 --eps 1e-5 --dampening 0.1 "
+    "--nesterov "
     "--muon-scale original");
   CHECK(run.exit_code == 0);
   for (const auto* flag :
-       {"--beta1 0.9", "--dampening 0.1", "--nesterov", "--muon-scale"})
+       {"--beta1 0.9", "--eps 1e-05", "--dampening 0.1", "--nesterov",
+        "--muon-scale"})
     CHECK_THAT(run.output, ContainsSubstring(
                              std::string{flag}
                              + " has no effect with --optimizer adafactor"));

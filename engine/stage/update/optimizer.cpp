@@ -23,7 +23,7 @@ adamw adamw_beside(const muon& options) {
   return {.learning_rate = options.learning_rate,
           .beta1 = options.beta1,
           .beta2 = options.beta2,
-          .epsilon = options.adamw_epsilon,
+          .epsilon = options.epsilon,
           .weight_decay = options.weight_decay};
 }
 

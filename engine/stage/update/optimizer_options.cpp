@@ -62,7 +62,7 @@ void require_own(const adafactor& options) {
 
 void require_own(const muon& options) {
   require_fraction("momentum", options.momentum);
-  require_above_0("epsilon", options.epsilon);
+  require_above_0("newton_schulz_epsilon", options.newton_schulz_epsilon);
   require(options.newton_schulz_steps >= 1 && options.newton_schulz_steps < 100,
           "number of Newton-Schulz steps", options.newton_schulz_steps,
           "1 to 99");
@@ -70,7 +70,7 @@ void require_own(const muon& options) {
     require_globs(options.except);
   require_fraction("beta1", options.beta1);
   require_fraction("beta2", options.beta2);
-  require_at_least_0("epsilon", options.adamw_epsilon);
+  require_at_least_0("epsilon", options.epsilon);
 }
 
 }  // namespace

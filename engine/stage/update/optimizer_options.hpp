@@ -79,13 +79,13 @@ struct muon {
   bool nesterov = true;
   double weight_decay = 0.1;
   std::int32_t newton_schulz_steps = 5;
-  double epsilon = 1e-7;
+  double newton_schulz_epsilon = 1e-7;
   /// One learning rate suits matrices and AdamW's parameters.
   muon_scale scale = muon_scale::match_rms_adamw;
   /// Globs over parameters' names, joined by commas.
   std::string except = "tok.*,pos.*,*emb*,*wte.*,*wpe.*,*head.*";
   /// Of AdamW.
-  double beta1 = 0.9, beta2 = 0.999, adamw_epsilon = 1e-8;
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
 };
 
 using optimizer_options = std::variant<sgd, adamw, lion, adafactor, muon>;
