@@ -24,19 +24,33 @@ http_response answer_json(const std::string& path, const std::string& body) {
   return {reply.status, "application/json", std::move(reply.body)};
 }
 
+http_response only(const std::string& methods) {
+  return {.status = 405,
+          .type = "text/plain",
+          .body = "send a " + methods.substr(0, methods.find(',')) + "\n",
+          .headers = {{"Allow", methods}}};
+}
+
 http_response answer_get(const std::string& path) {
   if (path == "/")
     return page_response(lab::page());
   if (path == "/api/schedules")
     return answer_json(path, {});
+  if (path == "/api/draw" || path == "/api/export")
+    return only("POST");
   return {404, "text/plain", "the page is at /\n"};
+}
+
+http_response answer_post(const std::string& path, const std::string& body) {
+  return path == "/" || path == "/api/schedules" ? only("GET, HEAD")
+                                                 : answer_json(path, body);
 }
 
 void run(std::int32_t port) {
   const signal_watch signals;
   const http_server server({.address = fmt::format("127.0.0.1:{}", port),
                             .connections = 16,
-                            .post = answer_json,
+                            .post = answer_post,
                             .body_bytes = lab::most_request_bytes},
                            answer_get);
   print_now(fmt::format("lab: http://{}/\n", server.address()));

@@ -168,6 +168,8 @@ ordered_json draw(const job& job, svg_theme theme) {
   try {
     const auto plan = make_plan(job);
     auto made = sizes_json(plan);
+    if (const auto unused = entries_beyond(plan, job); !unused.empty())
+      made["without_effect"] = unused;
     made["verdict"] = verdict_json(plan, verify(plan, job.transport), theme);
     if (verify(plan).progress)
       add_times(job, plan, made);

@@ -254,4 +254,17 @@ std::optional<value_sizes> sizes_for(const job& job, const plan& plan) {
   return sizes;
 }
 
+std::vector<std::string> entries_beyond(const plan& plan, const job& job) {
+  std::vector<std::string> found;
+  for (const auto& entry : job.costs.entries)
+    if ((entry.stage && *entry.stage >= plan.stages())
+        || (entry.link && entry.link->second >= plan.ranks()))
+      found.push_back(entry.text);
+  if (job.sizes)
+    for (const auto& [stage, size] : job.sizes->of_stage)
+      if (stage >= plan.stages())
+        found.push_back(fmt::format("sizes of stage {}", stage));
+  return found;
+}
+
 }  // namespace troupe::lab

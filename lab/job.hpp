@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "troupe/engine/plan/check/verify.hpp"
 #include "troupe/engine/plan/cost/costs.hpp"
@@ -82,5 +83,8 @@ plan make_plan(const job& job);
 /// The costs of a plan's ops, and the sizes of its values.
 op_costs costs_for(const job& job, const plan& plan);
 std::optional<value_sizes> sizes_for(const job& job, const plan& plan);
+
+/// The costs and sizes of stages and ranks that the plan does not have.
+std::vector<std::string> entries_beyond(const plan& plan, const job& job);
 
 }  // namespace troupe::lab

@@ -141,7 +141,6 @@ namespace {
 
 struct coordinator_state : step_supervisor {
   coordinator_core core;
-  std::int64_t last_step = 0;
   std::int64_t last_serial = 0;
   bool saves = false;
   std::int64_t saved = 0;  // serial of the step after which all saved last
@@ -152,7 +151,6 @@ struct coordinator_state : step_supervisor {
       return;
     }
     core.begin(request.step);
-    last_step = request.step->settings.step;
     last_serial = request.step->serial;
     if (book->links)
       book->links->tell(to_frame(as_remote(*request.step)));
@@ -190,7 +188,7 @@ struct coordinator_state : step_supervisor {
     }
     if (const auto end = std::exchange(ends, std::nullopt))
       outcome->end = {end->why,
-                      fmt::format("{} after step {}", end->reason, last_step)};
+                      fmt::format("{} after step {}", end->reason, place.step)};
     answer(std::move(*outcome));
   }
 
@@ -266,9 +264,7 @@ struct coordinator_state : step_supervisor {
 
   /// Publishes a failure that belongs to no op.
   void end_by_failure() {
-    event_source source;
-    source.step = last_step;
-    publish(failure_event{source, {}, failed});
+    publish(failure_event{place, {}, failed});
     end(false);
   }
 
@@ -294,9 +290,9 @@ struct coordinator_state : step_supervisor {
     interrupted = true;
     failed = request.reason;
     failed += core.running()
-                ? fmt::format(" at step {}: {}", last_step,
+                ? fmt::format(" at step {}: {}", place.step,
                               waits_of(*watch.progress, *core.step()))
-                : fmt::format(" after step {}", last_step);
+                : fmt::format(" after step {}", place.step);
     end(true);
   }
 

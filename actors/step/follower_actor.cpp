@@ -77,7 +77,7 @@ struct follower_state : step_supervisor {
     auto step = std::make_shared<step_context>(**wanted);
     const auto parted = difference(leader, as_remote(*step));
     if (!parted.empty()) {
-      on(op_failure{{},
+      on(op_failure{place,
                     {},
                     "this process runs a different step from process 0; do "
                     "both run the same program? "
@@ -150,7 +150,9 @@ struct follower_state : step_supervisor {
     end();
   }
 
-  void on(const stop_run& request) { on(op_failure{{}, {}, request.reason}); }
+  void on(const stop_run& request) {
+    on(op_failure{place, {}, request.reason});
+  }
 
   void on(const interrupt_run& request) {
     if (!failed.empty())

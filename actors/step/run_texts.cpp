@@ -24,6 +24,9 @@ const char* name_of(phase phase) {
 std::string to_text(const op_failure& failure) {
   const auto& place = failure.source;
   auto text = fmt::format("{} {}", name_of(place.phase), place.step);
+  if (place.rank < 0 && failure.op.empty())  // of no rank or replica
+    return place.step > 0 ? fmt::format("{}: {}", text, failure.reason)
+                          : failure.reason;
   if (place.rank >= 0)
     text += fmt::format(", rank {}", place.rank);
   if (!failure.op.empty())

@@ -8,7 +8,8 @@
 
 namespace troupe {
 
-/// "step 3, rank 1, op 1F2 (stage 1, microbatch 2, replica 0): reason".
+/// "step 3, rank 1, op 1F2 (stage 1, microbatch 2, replica 0): reason"; of no
+/// rank or op "step 3: reason", and before the first step only the reason.
 std::string to_text(const op_failure& failure);
 
 /// "process 1 (rank 1)".

@@ -38,6 +38,7 @@ struct step_supervisor {
   address_book_pointer book;
   handler_hook hook;
   caf::typed_response_promise<step_outcome> asked = {};
+  event_source place = {};  // the step that was asked for last
   std::string failed = {};  // why the run can't go on
   bool interrupted = false;
   bool will_look = false;
@@ -133,7 +134,7 @@ struct step_supervisor {
 };
 
 /// The behavior of such a coordinator: `begin` of its state gets the steps,
-/// `on` all other messages, and the failures of both.
+/// `on` all other messages, and the failures of both, at its `place`.
 template <class Handle, class... Messages, class State>
 caf::behavior behavior_of_supervisor(std::shared_ptr<State> state) {
   const auto handle = [state](const auto& work) {
@@ -142,7 +143,7 @@ caf::behavior behavior_of_supervisor(std::shared_ptr<State> state) {
         state->hook();
       work();
     } catch (...) {
-      state->on(op_failure{{}, {}, thrown_text()});
+      state->on(op_failure{state->place, {}, thrown_text()});
     }
   };
   const auto on = [state, handle](auto& message) {
@@ -152,6 +153,8 @@ caf::behavior behavior_of_supervisor(std::shared_ptr<State> state) {
     on, [state, handle](const run_step& request) {
       state->asked =
         state->self->template make_response_promise<step_outcome>();
+      state->place.step = request.step->settings.step;
+      state->place.phase = request.step->settings.phase;
       handle([&] { state->begin(request); });
       return state->asked;
     });

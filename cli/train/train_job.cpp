@@ -30,12 +30,17 @@ namespace {
 
 /// Settings that may differ between processes.
 constexpr std::string_view own_settings =
-  "announce attach-folder certificates costs-out dashboard dashboard-save "
-  "dashboard-token-file endpoint endpoint-control-token-file "
-  "endpoint-token-file job-token-file listen log-json log-level "
-  "max-shard-size monitor order-log patience rendezvous replan-every "
-  "save-adapter save-dtype save-initial save-model save-parameters sink "
-  "slow-load timeline trace";
+  "announce attach-folder certificates dashboard-token-file endpoint "
+  "endpoint-control-token-file endpoint-token-file job-token-file listen "
+  "log-level patience rendezvous slow-load";
+/// The same of outputs that process 0 writes: those of other processes have an
+/// effect only with one of its own.
+constexpr std::string_view outputs_of_leader =
+  "costs-out dashboard dashboard-save log-json max-shard-size monitor "
+  "order-log save-dtype sink timeline trace";
+/// The same of parameters, which all processes gather: all have them or none.
+constexpr std::string_view outputs_of_all =
+  "save-adapter save-initial save-model save-parameters";
 
 /// Adds the content of files that all processes read: equal paths may have
 /// different content.
@@ -62,21 +67,27 @@ void add_contents(job_description& description, const train_options& options) {
     add(path, content_text(path));
 }
 
-/// All processes take part if one saves parameters.
-void add_savings(job_description& description, const train_options& options) {
-  const auto add = [&](const char* name, const std::string& path) {
-    description.emplace_back(name, path.empty() ? "not given" : "given");
+/// Which outputs are given; their values may differ.
+void add_outputs(job_description& description, const CLI::App& command,
+                 bool leads) {
+  const auto add = [&](std::string_view names, const char* absent) {
+    for (const auto name : split_words(names)) {
+      const auto flag = fmt::format("--{}", name);
+      const auto* option = command.get_option_no_throw(flag);
+      const bool is_given = option != nullptr && option->count() > 0;
+      description.emplace_back(flag, is_given ? "given" : absent);
+    }
   };
-  add("--save-initial", options.output.save_initial);
-  add("--save-parameters", options.output.save_parameters);
-  add("--save-model", options.output.save_model);
-  add("--save-adapter", options.output.save_adapter);
+  add(outputs_of_leader, leads ? "not given" : agrees_with_any);
+  add(outputs_of_all, "not given");
 }
 
 /// All other settings, each with its value.
 job_description describe(const CLI::App& command) {
   job_description made{{"troupe", TROUPE_VERSION}};
-  const auto own = split_words(own_settings);
+  auto own = split_words(own_settings);
+  for (const auto outputs : {outputs_of_leader, outputs_of_all})
+    std::ranges::copy(split_words(outputs), std::back_inserter(own));
   for (auto& [name, value] : flag_values(command)) {
     if (name == "device")  // which one of a kind is each process's own affair
       value = value.substr(0, value.find(':'));
@@ -146,7 +157,7 @@ std::shared_ptr<mesh> join_job(const CLI::App& command,
   joining.shown.token = read_token(options.processes.token_file);
   joining.description = describe(command);
   std::ranges::move(more, std::back_inserter(joining.description));
-  add_savings(joining.description, options);
+  add_outputs(joining.description, command, joining.place.process == 0);
   add_contents(joining.description, options);
   joining.patience = std::chrono::milliseconds(
     static_cast<std::int64_t>(options.processes.patience * 1000));

@@ -117,6 +117,7 @@ void require_reachable(const job_options& options, const std::string& where) {
 
 meeting_point over_tcp(const job_options& options, const std::string& where,
                        const std::string& known_by) {
+  choose_trust(parse_endpoint(where), options.shown);  // refuses this address
   meeting_point made{where, {}, {}, known_by};
   made.own_lines = options.listens.empty() ? fmt::format(
                      "tcp:{}:0", address_towards(parse_endpoint(where)))

@@ -78,7 +78,8 @@ std::string difference(const job_description& leader,
   };
   for (const auto* either : {&here, &there})
     for (const auto& [name, ignored] : *either)
-      if (value(here, name) != value(there, name))
+      if (value(there, name) != agrees_with_any
+          && value(here, name) != value(there, name))
         return fmt::format("{} is {} there, but {} in process 0",
                            printable(name), log_text(value(there, name)),
                            value(here, name));

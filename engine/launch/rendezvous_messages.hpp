@@ -15,6 +15,8 @@ namespace troupe {
 /// Properties that must be equal in all processes, by name: settings, the
 /// program's version. Compared before the first step.
 using job_description = std::vector<std::pair<std::string, std::string>>;
+/// The value of a property that fits whatever it is in process 0.
+inline constexpr auto agrees_with_any = "";
 
 /// The first setting that differs, with both values; empty if none does.
 std::string difference(const job_description& leader,

@@ -23,18 +23,24 @@ constexpr int most_tries = 100'000;
 }  // namespace
 
 attach_folder::attach_folder(const std::string& path) {
+  const auto name = "--attach-folder " + printable(path);
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
-    fail_io(printable(path), "made", std::strerror(errno));
+    fail_io(name, "made", std::strerror(errno));
   folder_ =
     owned_descriptor(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   struct stat found {};
   if (folder_.get() < 0 || ::fstat(folder_.get(), &found) != 0)
-    fail_io(printable(path), "opened", std::strerror(errno));
-  if (found.st_uid != ::geteuid() || (found.st_mode & 022U) != 0)
+    fail_io(name, "opened", std::strerror(errno));
+  if (found.st_uid != ::geteuid())
     fail(error_code::io,
-         "--attach-folder {}: must be your own folder, in which nobody else "
-         "can write; run chmod go-w on it, or give another one",
-         printable(path));
+         "{}: is the folder of user {}, and must be your own; give another "
+         "one, which is made if it does not exist",
+         name, found.st_uid);
+  if ((found.st_mode & 022U) != 0)
+    fail(error_code::io,
+         "{}: others can write in this folder; run chmod go-w on it, or give "
+         "another one",
+         name);
   path_ = std::filesystem::absolute(path).string();
 }
 

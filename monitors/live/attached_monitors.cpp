@@ -1,8 +1,13 @@
 #include "troupe/monitors/live/attached_monitors.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
+#include <ranges>
+#include <string_view>
+#include <vector>
 
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/device/thrown.hpp"
@@ -26,6 +31,35 @@ constexpr allowance allowed_for(access_right right) {
 }
 constexpr std::size_t longest_spec = 4096;
 constexpr std::size_t longest_plan = std::size_t{900} << 10;
+
+/// Requests by name, with their fields.
+const std::map<std::string, std::vector<std::string_view>>& known_requests() {
+  static const std::map<std::string, std::vector<std::string_view>> known{
+    {"attach", {"do", "spec", "keep"}},
+    {"detach", {"do", "id"}},
+    {"list", {"do"}},
+    {"events", {"do", "subscription"}},
+    {"info", {"do"}},
+    {"plan", {"do"}},
+    {"replan",
+     {"do", "schedule", "text", "source", "search", "sizes", "memory_limit",
+      "force"}}};
+  return known;
+}
+
+/// What the request is to do. Throws for an unknown request or field.
+std::string checked_request(const json& request) {
+  auto wanted = field<std::string>(request, "do");
+  const auto& all = known_requests();
+  const auto known = all.find(wanted);
+  if (known == all.end())
+    fail(error_code::invalid_argument,
+         "unknown request '{}'; known requests are {}", printable(wanted),
+         fmt::join(std::views::keys(all), ", "));
+  require_known(request, fmt::format("the request '{}'", wanted),
+                known->second);
+  return wanted;
+}
 
 template <class Make>
 json answer_of(const Make& make) {
@@ -58,7 +92,7 @@ request_reply attached_monitors::answer(const requesting_client& who,
   auto tidy = take_where([](const entry& each) { return each.ended->load(); });
   request_reply reply;
   reply.answer = answer_of([&]() -> json {
-    const auto wanted = field<std::string>(request, "do");
+    const auto wanted = checked_request(request);
     if (wanted == "attach")
       return attach(who, request);
     if (wanted == "events")
@@ -69,15 +103,7 @@ request_reply attached_monitors::answer(const requesting_client& who,
       return operations_->info();
     if (wanted == "plan")
       return plan();
-    if (wanted == "detach")
-      reply = detach(who, request);
-    else if (wanted == "replan")
-      reply = replan(who, request);
-    else
-      fail(error_code::invalid_argument,
-           "unknown request '{}'; known requests are attach, detach, list, "
-           "events, info, plan and replan",
-           printable(wanted));
+    reply = wanted == "detach" ? detach(who, request) : replan(who, request);
     return {};
   });
   reply.tidy = std::move(tidy);

@@ -156,12 +156,13 @@ template <class T>
 void read_json(const json& value, const char* name, T& target);
 
 /// Reads fields of an object, or of a row; throws `malformed_text` naming the
-/// field. `may_lack`: a field that is left out leaves its member as it is.
+/// field. `of_client`: a field that is left out leaves its member as it is, and
+/// one that is unknown is refused.
 class json_input {
  public:
   static constexpr bool reads = true;
-  json_input(const json& value, bool may_lack)
-    : source_(value), may_lack_(may_lack) {}
+  json_input(const json& value, bool of_client)
+    : source_(value), of_client_(of_client) {}
 
   template <class T>
   void within_job(const char*, T&) {}
@@ -176,7 +177,9 @@ class json_input {
   }
   template <class T>
   void operator()(const char* name, T& value) {
-    if (!may_lack_ || source_.contains(name))
+    if (of_client_)
+      names_.push_back(name);
+    if (!of_client_ || source_.contains(name))
       read_json(next(name), name, value);
   }
   void require(bool is_valid, const char* name) const {
@@ -185,6 +188,8 @@ class json_input {
   }
   /// A row is as long as its fields.
   void finish(const char* name) const {
+    if (of_client_)
+      require_known(source_, fmt::format("'{}'", name), names_);
     if (source_.is_array() && source_.size() != used_)
       fail(error_code::malformed_text, "'{}' has rows of {} values, not {}",
            name, source_.size(), used_);
@@ -200,8 +205,9 @@ class json_input {
   }
 
   const json& source_;
-  bool may_lack_;
+  bool of_client_;
   std::size_t used_ = 0;
+  std::vector<std::string_view> names_;
 };
 
 template <class T>

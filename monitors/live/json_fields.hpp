@@ -1,7 +1,15 @@
 #pragma once
 
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "troupe/base/error.hpp"
 #include "troupe/base/json.hpp"
+#include "troupe/base/printable.hpp"
 
 namespace troupe {
 
@@ -44,6 +52,22 @@ inline const nlohmann::json& field_of(const nlohmann::json& object,
 template <class T>
 T field(const nlohmann::json& object, const char* name) {
   return value_of<T>(field_of(object, name), name);
+}
+
+/// Refuses what clients ask for beyond these fields, which would be ignored:
+/// throws `malformed_text` naming the first one.
+inline void require_known(const nlohmann::json& object,
+                          const std::string& owner,
+                          const std::vector<std::string_view>& fields) {
+  if (!object.is_object())
+    fail(error_code::malformed_text, "{} is not an object", owner);
+  for (const auto& [name, value] : object.items())
+    if (std::ranges::find(fields, name) == fields.end())
+      fail(error_code::malformed_text,
+           "{} has no field '{}' in the job's version of troupe, but {}", owner,
+           printable(name),
+           fields.empty() ? "none at all"
+                          : fmt::format("{}", fmt::join(fields, ", ")));
 }
 
 /// Whether a truth value is there, and true.

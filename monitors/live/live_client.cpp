@@ -56,8 +56,7 @@ void stream_socket::introduce(const endpoint& address, const trust& trusted,
   here.run_until(until.when());
   wait_for(short{0}, deadline(0));  // only to see an interrupt
   if (why)
-    fail(error_code::transport,
-         "{}: this client and the job do not have the same token: {}",
+    fail(error_code::transport, "{}: the job did not let this client in: {}",
          to_text(address), why->reason);
   stream_ = over.take();
 }

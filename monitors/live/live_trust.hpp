@@ -46,7 +46,12 @@ inline trust trust_of_client(const endpoint& address,
          to_text(address));
   if (token.empty())
     return {};
-  return {trust_kind::pre_shared_key, tls_context::of_token(token)};
+  return {trust_kind::pre_shared_key,
+          tls_context::of_token(
+            token, {"--token-file takes a file with the content of the job's "
+                    "--endpoint-token-file or --endpoint-control-token-file",
+                    "at a job's unix socket without tokens, leave out "
+                    "--token-file"})};
 }
 
 /// The right of a client whose first bytes have arrived. The job's own user

@@ -131,7 +131,7 @@ asio::awaitable<void> session::serve() {
   const auto hello = co_await next_frame();
   if (hello.type != live_type::hello)
     fail(error_code::transport, "the first frame must be a hello");
-  parse_json(hello.payload);
+  require_known(parse_json(hello.payload), "a hello", {});
   host_.admit(*this);
   end_by(clock::time_point::max());
   parser_.set_limit(request_limit);

@@ -23,6 +23,7 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "troupe/base/error.hpp"
@@ -46,6 +47,9 @@ constexpr auto pause_before_retry = std::chrono::milliseconds(10);
 /// For this long a client may take its answer, or send what nobody reads, while
 /// others wait.
 constexpr auto fair_share = std::chrono::seconds(1);
+
+/// Bytes of a refused request that are read, so that its answer arrives.
+constexpr auto least_discarded = std::size_t{1} << 20;
 
 tcp::acceptor listen(asio::io_context& context, const http_options& options) {
   require_servable(options.address, options.token);
@@ -83,8 +87,23 @@ bool is_foreign_page(const http_request& request) {
                                 request[http::field::host]));
 }
 
+/// Headers that decide who is answered: of two, others could take the other
+/// one.
+std::optional<http_response> refused_double(const http_request& request) {
+  for (const auto field :
+       {http::field::host, http::field::origin, http::field::content_type,
+        http::field::authorization})
+    if (request.count(field) > 1)
+      return http_response{
+        400, "text/plain",
+        fmt::format("send one {}\n", std::string_view(to_string(field)))};
+  return std::nullopt;
+}
+
 http_response refusal(const http_request& request,
                       const http_options& options) {
+  if (auto refused = refused_double(request))
+    return std::move(*refused);
   const auto& token = options.token;
   if (!token.empty() && !knows_token(request, options))
     return {.status = 401,
@@ -93,8 +112,6 @@ http_response refusal(const http_request& request,
             .headers = {{"WWW-Authenticate", options.for_browsers
                                                ? "Basic realm=\"troupe\""
                                                : "Bearer"}}};
-  if (request.count(http::field::host) > 1)
-    return {400, "text/plain", "send one Host\n"};
   if (token.empty() && request.count(http::field::host) > 0
       && !is_plain_host(request[http::field::host]))
     return {403, "text/plain",
@@ -147,9 +164,24 @@ http_answer answer(const http_request& request, http_response response) {
   return made;
 }
 
-http_response too_long_body(const http_options& options) {
-  return {413, "text/plain",
-          fmt::format("send at most {} bytes\n", options.body_bytes)};
+/// The answer to what is no request, or too long; none where the connection
+/// has ended.
+std::optional<http_response> refused_bytes(const beast::error_code& problem,
+                                           const http_options& options) {
+  if (problem == http::error::body_limit)
+    return http_response{
+      413, "text/plain",
+      fmt::format("send at most {} bytes\n", options.body_bytes)};
+  if (problem == http::error::header_limit
+      || problem == http::error::buffer_overflow)
+    return http_response{431, "text/plain", "the headers are too long\n"};
+  if (problem.category() != http::make_error_code(http::error{}).category()
+      || problem == http::error::end_of_stream
+      || problem == http::error::partial_message)
+    return std::nullopt;
+  return http_response{
+    400, "text/plain",
+    fmt::format("not a request of HTTP/1.1: {}\n", problem.message())};
 }
 
 }  // namespace
@@ -266,22 +298,21 @@ class http_server::loop {
     stream.expires_after(options_.timeout);
     const auto [no_request, read] =
       co_await http::async_read(stream, buffer, parser, with_error);
-    const bool too_long =
-      options_.post && no_request == http::error::body_limit;
-    if (no_request && !too_long)
+    auto refused = refused_bytes(no_request, options_);
+    if (no_request && !refused)
       co_return;
     own.now = stage::takes_answer;
     own.since = std::chrono::steady_clock::now();
     const auto& request = parser.get();
     const auto said =
-      answer(request, too_long ? too_long_body(options_)
-                               : respond(request, options_, handler_));
+      answer(request, refused ? std::move(*refused)
+                              : respond(request, options_, handler_));
     stream.expires_after(options_.timeout);
     co_await http::async_write(stream, said, with_error);
     beast::error_code ignored;
     stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
     own.now = stage::lingers;
-    if (too_long)
+    if (refused)
       co_await discard_rest(stream);
   }
 
@@ -290,7 +321,8 @@ class http_server::loop {
   asio::awaitable<void> discard_rest(beast::tcp_stream& stream) {
     std::array<char, 4096> unread{};
     stream.expires_after(fair_share);
-    for (std::size_t left = 64 * options_.body_bytes; left > 0;) {
+    for (auto left = std::max(64 * options_.body_bytes, least_discarded);
+         left > 0;) {
       const auto [problem, count] =
         co_await stream.async_read_some(asio::buffer(unread), with_error);
       if (problem)

@@ -38,7 +38,7 @@ struct http_options {
   /// sent its request yet, else that has been taking its answer for more than
   /// a second; otherwise further ones wait for their turn.
   std::size_t connections = 64;
-  std::size_t request_bytes = 8192;  // larger ones, without body, are dropped
+  std::size_t request_bytes = 8192;  // without body; larger ones are refused
   /// If given, takes a POST of application/json, of at most so many bytes
   /// (one that announces more is refused before they come), unless it comes
   /// from a page of another host (by its `Origin`).
@@ -49,12 +49,12 @@ struct http_options {
 };
 
 /// Answers GET and HEAD, and POST if wanted, over HTTP/1.1, one request a
-/// connection, on a thread of its own, until it is destroyed. A request that is
-/// no HTTP is dropped without an answer. Only for this machine unless there is
-/// a token; and without one, the `Host` asked for has to be a number or
-/// `localhost`, and an `Origin` the server's own page, so that no page of the
-/// web can read it through a browser.
-/// Throws `invalid_argument` (address) and `io` (can't listen).
+/// connection, on a thread of its own, until it is destroyed. What is no
+/// request gets status 400, and one that is too long 413 or 431. Only for this
+/// machine unless there is a token; and without one, the `Host` asked for has
+/// to be a number or `localhost`, and an `Origin` the server's own page, so
+/// that no page of the web can read it through a browser. Throws
+/// `invalid_argument` (address) and `io` (can't listen).
 class http_server {
  public:
   http_server(const http_options& options, http_handler handler);

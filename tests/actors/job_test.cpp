@@ -239,7 +239,8 @@ TEST_CASE("programs that part are stopped with what differs") {
       run.step(small_text(), true);
   });
   for (const auto& each : errors)
-    CHECK_THAT(each, ContainsSubstring("a different step from process 0")
+    CHECK_THAT(each, ContainsSubstring("step 2: this process runs a different "
+                                       "step from process 0")
                        && ContainsSubstring("skip_update: false there, true"));
 }
 

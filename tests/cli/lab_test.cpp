@@ -104,7 +104,15 @@ TEST_CASE("the lab serves its page and answers requests") {
              StartsWith("HTTP/1.1 400")
                && EndsWith("{\"error\":\"ranks must be a whole number in "
                            "1..64, but is 0\"}"));
-  CHECK_THAT(get(lab.address(), "/api/draw"), StartsWith("HTTP/1.1 404"));
+  for (const auto* path : {"/api/draw", "/api/export"})
+    CHECK_THAT(
+      get(lab.address(), path),
+      StartsWith("HTTP/1.1 405") && ContainsSubstring("Allow: POST\r"));
+  for (const auto* path : {"/", "/api/schedules"})
+    CHECK_THAT(
+      lab.post(path, "{}", of_json),
+      StartsWith("HTTP/1.1 405") && ContainsSubstring("Allow: GET, HEAD\r"));
+  CHECK_THAT(get(lab.address(), "/api"), StartsWith("HTTP/1.1 404"));
 }
 
 TEST_CASE("the lab refuses pages of other hosts, and large requests") {

@@ -83,6 +83,15 @@ TEST_CASE("processes started with other settings learn the difference") {
   const auto saving = text + " --save-parameters " + (at.folder / "saved");
   CHECK_THAT(both(saving, text).output,
              ContainsSubstring("--save-parameters is not given there"));
+  CHECK_THAT(both(text, text + " --replan-every 1").output,
+             ContainsSubstring("--replan-every is 1 there"));
+  // Process 0 writes for all.
+  const auto logging = text + " --log-json " + (at.folder / "log");
+  CHECK_THAT(both(text, logging).output,
+             ContainsSubstring("--log-json is given there, but not given in "
+                               "process 0"));
+  CHECK(both(logging, text).exit_code == 0);
+  CHECK(content(at.folder / "log").find("\"step\":3") != std::string::npos);
   // The same path, as seen from two machines, with other contents.
   const auto inside = [&](const char* name) {
     ::mkdir((at.folder / name).c_str(), 0700);

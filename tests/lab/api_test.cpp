@@ -259,6 +259,17 @@ TEST_CASE("what is no request is refused") {
              ContainsSubstring("unknown schedule './x.csv'"));
 }
 
+TEST_CASE("costs and sizes of stages that there are not are told") {
+  const json request{{"ranks", 2},
+                     {"microbatches", 2},
+                     {"costs", "f.1=2,f.99=1,message.0-1=1,message.0-7=1"},
+                     {"sizes", "kept=1,kept.2=3"}};
+  CHECK(drawn(request)["without_effect"]
+        == json({"f.99=1", "message.0-7=1", "sizes of stage 2"}));
+  CHECK_FALSE(drawn({{"ranks", 2}, {"costs", "f.1=2,i=3,w=1"}})
+                .contains("without_effect"));
+}
+
 TEST_CASE("the catalogue is told with the shapes that it takes") {
   const auto made = ask("/api/schedules", {});
   CHECK(made["schedules"].size() == builtin_schedules().size());

@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "troupe/base/error.hpp"
@@ -24,26 +25,18 @@ namespace troupe {
 
 namespace {
 
-constexpr const char* same_set =
-  "copy the files of one `troupe certificates FOLDER` to all machines of the "
-  "job";
-constexpr const char* same_token =
-  "give both sides the same token, as all processes of a job have, and "
-  "certificates to both or neither";
-
 std::string refused_certificate(const ::SSL* session) {
   const auto why = ::SSL_get_verify_result(session);
+  const auto* text = ::X509_verify_cert_error_string(why);
   if (why == X509_V_ERR_CERT_HAS_EXPIRED
       || why == X509_V_ERR_CERT_NOT_YET_VALID)
     return fmt::format(
       "the other side's certificate: {}; set the clocks, or make a new set "
-      "with "
-      "`troupe certificates FOLDER`",
-      ::X509_verify_cert_error_string(why));
+      "with `troupe certificates FOLDER`",
+      text);
   return fmt::format(
-    "the other side's certificate was not signed by this job's authority ({}); "
-    "{}",
-    ::X509_verify_cert_error_string(why), same_set);
+    "the other side's certificate was not signed by this job's authority ({})",
+    text);
 }
 
 bool is_no_tls(int reason) {
@@ -59,43 +52,76 @@ bool is_alert(int reason) {
   return reason >= SSL_AD_REASON_OFFSET && reason < SSL_AD_REASON_OFFSET + 256;
 }
 
-std::string problem_text(const ::SSL* session, int reason,
-                         bool has_certificates, bool was_shaken) {
-  const auto* advice = has_certificates ? same_set : same_token;
-  if (reason == SSL_R_UNEXPECTED_EOF_WHILE_READING)
-    return was_shaken ? "the connection was cut off: it ended without a proper "
-                        "close, and the last bytes may be missing"
-                      : "the other side closed the connection before both "
-                        "sides had authenticated";
-  if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED)
-    return refused_certificate(session);
-  if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE)
-    return fmt::format("the other side presented no certificate; {}", advice);
-  if (reason == SSL_R_BINDER_DOES_NOT_VERIFY)
-    return fmt::format("the other side has another token; {}", advice);
-  if (is_no_tls(reason))
-    return fmt::format("the other side does not speak TLS 1.3; {}", advice);
-  const auto* name = ::ERR_reason_error_string(
+/// "bad record mac".
+std::string name_of(int reason) {
+  const auto* found = ::ERR_reason_error_string(
     ERR_PACK(ERR_LIB_SSL, 0, static_cast<unsigned long>(reason)));
-  return fmt::format("{} ({}); {}",
+  constexpr std::string_view alert = "alert ";
+  const std::string_view name = found == nullptr ? "unknown reason" : found;
+  const auto start = name.find(alert);
+  return std::string(
+    start == std::string_view::npos ? name : name.substr(start + alert.size()));
+}
+
+/// How the two sides' credentials differ.
+std::string difference_text(const ::SSL* session, int reason,
+                            bool has_certificates) {
+  if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED)
+    return has_certificates
+             ? refused_certificate(session)
+             : "the other side has certificates, and this one a token";
+  if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE)
+    return "the other side presented no certificate";
+  if (reason == SSL_R_BINDER_DOES_NOT_VERIFY
+      || (reason == SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER && !has_certificates))
+    return "the other side has another token";
+  if (reason == SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM && !has_certificates)
+    return "the other side has no token, but perhaps certificates";
+  return fmt::format("{} ({})",
                      is_alert(reason)
                        ? "the other side rejected this side's credentials"
                        : "TLS with the other side failed",
-                     name == nullptr ? "unknown reason" : name, advice);
+                     name_of(reason));
+}
+
+/// Of a session that had worked: its credentials are right.
+std::string broken_text(int reason) {
+  if (reason == SSL_R_UNEXPECTED_EOF_WHILE_READING)
+    return "the connection was cut off: it ended without a proper close, and "
+           "the last bytes may be missing";
+  return fmt::format("{} ({}): the connection was damaged, or tampered with",
+                     is_alert(reason)
+                       ? "the other side can't decrypt what arrived there"
+                       : "what arrived can't be decrypted",
+                     name_of(reason));
+}
+
+std::string refused_text(const ::SSL* session, int reason,
+                         const tls_context& context) {
+  if (reason == SSL_R_UNEXPECTED_EOF_WHILE_READING)
+    return "the other side closed the connection before both sides had "
+           "authenticated";
+  const auto& advice = context.advice();
+  if (is_no_tls(reason))
+    return "the other side does not speak TLS 1.3: " + advice.plain_text;
+  return fmt::format(
+    "{}; {}", difference_text(session, reason, context.has_certificates()),
+    advice.credentials);
 }
 
 /// Why a session has failed and what to do, from this thread's error queue,
-/// which it empties. `was_shaken`: the handshake was complete.
-std::string tls_problem(const ::SSL* session, bool has_certificates,
-                        bool was_shaken) {
+/// which it empties. `authenticated`: both sides had been.
+std::string tls_problem(const ::SSL* session, const tls_context& context,
+                        bool authenticated) {
   const auto system = errno;
   const auto code = ::ERR_peek_error();
   ::ERR_clear_error();
   if (code == 0 || ERR_SYSTEM_ERROR(code))
     return fmt::format("the connection failed: {}",
                        system == 0 ? "closed" : std::strerror(system));
-  return problem_text(session, ERR_GET_REASON(code), has_certificates,
-                      was_shaken);
+  const auto reason = ERR_GET_REASON(code);
+  return authenticated ? broken_text(reason)
+                       : refused_text(session, reason, context);
 }
 
 int descriptor_of(::BIO* bio) {
@@ -243,6 +269,7 @@ class tls_bytes final : public byte_stream {
     const auto code = ::SSL_read_ex(session_, buffer, size, &got);
     if (code != 1)
       return explain(code);
+    heard_ = true;
     shake();
     return {state::moved, got};
   }
@@ -314,6 +341,11 @@ class tls_bytes final : public byte_stream {
       proven_token_ = tls_context::proven_token(session_);
   }
 
+  /// A client's handshake is complete before the server has checked it.
+  bool is_authenticated() const {
+    return heard_ || (shaken_ && ::SSL_is_server(session_) == 1);
+  }
+
   bool heard_nothing() const {
     return ::BIO_number_read(::SSL_get_rbio(session_)) == 0;
   }
@@ -335,7 +367,7 @@ class tls_bytes final : public byte_stream {
     }
     failed_ = true;
     fail(error_code::transport, "{}",
-         tls_problem(session_, context_->has_certificates(), shaken_));
+         tls_problem(session_, *context_, is_authenticated()));
   }
 
   /// A peer that never sent anything was no process of the job, but perhaps a
@@ -354,6 +386,7 @@ class tls_bytes final : public byte_stream {
   std::size_t tried_ = 0;  // bytes of an unfinished write; 0: none
   bool ended_ = false;     // both directions, or the handshake
   bool shaken_ = false;    // bytes moved at least one way
+  bool heard_ = false;     // bytes were read
   bool failed_ = false;
 };
 

@@ -24,27 +24,37 @@ namespace asio = boost::asio;
 /// A satisfied server's first message within TLS: only then does a client know
 /// that its certificate was accepted.
 const std::string welcome = "+";
+/// First bytes of TLS's records.
+constexpr char tls_alert = 0x15, tls_handshake = 0x16;
 /// Sent by both sides without trust, so that each knows that the other is
 /// there, not only a relay; longer than the beginning of a TLS record.
 const std::string plain_hello = "troupe, in plain text\n";
 
+bool is_unix(int socket) {
+  int domain = 0;
+  socklen_t size = sizeof(domain);
+  ::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &size);
+  return domain == AF_UNIX;
+}
+
 /// One end's part of what both say first. Throws `transport`.
 class introduction {
  public:
-  introduction(awaited_stream& over, link_side own) : over_(over), own_(own) {}
+  introduction(awaited_stream& over, link_side own, const trust& trusted)
+    : over_(over), own_(own), trusted_(trusted) {}
 
-  asio::awaitable<void> run(const trust& trusted) {
+  asio::awaitable<void> run() {
     if (const auto why = refused_user(over_.bytes().tcp_socket())) {
       answered_ = true;  // trying again is useless
       fail(error_code::transport, "{}", why->reason);
     }
-    if (trusted.kind == trust_kind::none)
+    if (trusted_.kind == trust_kind::none)
       co_await say(plain_hello);
-    if (trusted.kind == trust_kind::none)
+    if (trusted_.kind == trust_kind::none)
       co_await hear_text(plain_hello);
-    if (trusted.tls && own_ == link_side::server)
+    if (trusted_.tls && own_ == link_side::server)
       co_await say(welcome);
-    if (trusted.tls && own_ == link_side::client)
+    if (trusted_.tls && own_ == link_side::client)
       co_await hear_text(welcome);
   }
 
@@ -55,6 +65,11 @@ class introduction {
  private:
   asio::awaitable<void> hear_text(const std::string& expected) {
     co_await hear(expected.size(), [&expected](std::string_view begun) {
+      if (begun.front() == tls_handshake || begun.front() == tls_alert)
+        fail(error_code::transport,
+             "the other side speaks TLS: it was given --job-token-file or "
+             "--certificates, and this one --insecure; start all processes "
+             "with the same of these");
       if (!expected.starts_with(begun))
         fail(error_code::transport,
              "the other side does not start like a process of a troupe job; "
@@ -88,25 +103,24 @@ class introduction {
 
   [[noreturn]] void end() {
     has_ended_ = true;
-    fail(error_code::transport, "{}",
-         answered_
-           ? "the other side closed the connection before it had introduced "
-             "itself"
-           : "the other side closed the connection before sending anything: it "
-             "is not a process of this job, or has other credentials");
+    if (answered_)
+      fail(error_code::transport,
+           "the other side closed the connection before it had introduced "
+           "itself");
+    fail(error_code::transport,
+         "the other side closed the connection before sending anything: it is "
+         "not a process of this job, or {}",
+         trusted_.tls || is_unix(over_.bytes().tcp_socket())
+           ? "has other credentials"
+           : "was given --job-token-file or --certificates, and this one "
+             "--insecure");
   }
 
   awaited_stream& over_;
   link_side own_;
+  const trust& trusted_;
   bool answered_ = false, has_ended_ = false;
 };
-
-bool is_unix(int socket) {
-  int domain = 0;
-  socklen_t size = sizeof(domain);
-  ::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &size);
-  return domain == AF_UNIX;
-}
 
 }  // namespace
 
@@ -133,9 +147,9 @@ stream_pointer stream_over(int socket, const trust& trusted, link_side own) {
 asio::awaitable<std::optional<refusal>> introduce(awaited_stream& over,
                                                   link_side own,
                                                   const trust& trusted) {
-  introduction shown(over, own);
+  introduction shown(over, own, trusted);
   try {
-    co_await shown.run(trusted);
+    co_await shown.run();
     co_return std::nullopt;
   } catch (...) {
     const bool of_tls = trusted.tls && !shown.has_ended();

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/private_file.hpp"
@@ -130,6 +131,15 @@ key_pointer key_of_file(const std::string& path) {
 
 }  // namespace
 
+const tls_advice& advice_for_links() {
+  static const std::string same =
+    "give all processes the same token (--job-token-file), or all the files of "
+    "one `troupe certificates FOLDER` (--certificates)";
+  static const tls_advice advice{
+    same, "it was given --insecure, or is no process of this job; " + same};
+  return advice;
+}
+
 tls_context::tls_context() : context_(::SSL_CTX_new(::TLS_method())) {
   if (context_ == nullptr)
     fail(error_code::internal, "OpenSSL can't be used");
@@ -170,13 +180,15 @@ std::shared_ptr<tls_context> tls_context::of_certificates(
   return made;
 }
 
-std::shared_ptr<tls_context> tls_context::of_token(const std::string& token) {
-  return of_tokens({token});
+std::shared_ptr<tls_context> tls_context::of_token(const std::string& token,
+                                                   tls_advice advice) {
+  return of_tokens({token}, std::move(advice));
 }
 
 std::shared_ptr<tls_context> tls_context::of_tokens(
-  const std::vector<std::string>& tokens) {
+  const std::vector<std::string>& tokens, tls_advice advice) {
   std::shared_ptr<tls_context> made(new tls_context);
+  made->advice_ = std::move(advice);
   for (const auto& each : tokens)
     made->keys_.push_back(key_of(each));
   ::SSL_CTX_set_psk_use_session_callback(made->context_, &use_key);

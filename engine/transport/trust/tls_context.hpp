@@ -12,6 +12,15 @@ struct ssl_st;
 
 namespace troupe {
 
+/// What to do about a refused handshake: ends of the errors' sentences.
+struct tls_advice {
+  std::string credentials;  // they differ
+  std::string plain_text;   // the other side does not speak TLS
+};
+
+/// For the processes of a job.
+const tls_advice& advice_for_links();
+
 /// A process's TLS 1.3 settings, for many streams and either side.
 class tls_context {
  public:
@@ -23,10 +32,12 @@ class tls_context {
     const std::string& folder);
   /// Uses a key derived from the job's token, with a fresh exchange each time:
   /// the token, if revealed later, doesn't decrypt earlier traffic.
-  static std::shared_ptr<tls_context> of_token(const std::string& token);
+  static std::shared_ptr<tls_context> of_token(
+    const std::string& token, tls_advice advice = advice_for_links());
   /// The same for a server that lets in whoever has one of several tokens.
   static std::shared_ptr<tls_context> of_tokens(
-    const std::vector<std::string>& tokens);
+    const std::vector<std::string>& tokens,
+    tls_advice advice = advice_for_links());
 
   tls_context(const tls_context&) = delete;
   tls_context& operator=(const tls_context&) = delete;
@@ -35,6 +46,7 @@ class tls_context {
   /// A new session, not yet bound to a socket; free it with `SSL_free`.
   ssl_st* make_session(bool is_server) const;
   bool has_certificates() const { return has_certificates_; }
+  const tls_advice& advice() const { return advice_; }
 
   struct token_key {
     std::string name;  // sent in the clear; tells nothing about the token
@@ -50,6 +62,7 @@ class tls_context {
 
   ssl_ctx_st* context_;
   bool has_certificates_ = false;
+  tls_advice advice_ = advice_for_links();
   std::vector<token_key> keys_;  // empty with certificates
 };
 

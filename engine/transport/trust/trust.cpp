@@ -12,18 +12,13 @@ namespace {
 
 [[noreturn]] void refuse_without_credentials(const endpoint& address) {
   const bool local = std::ranges::all_of(addresses_of(address), is_loopback);
-  if (local)
-    fail(
-      error_code::invalid_argument,
-      "{}: all users of this machine can connect to this address; give the "
-      "job a token (--job-token-file: 32 random bytes in hex), or use a unix: "
-      "address",
-      to_text(address));
   fail(error_code::invalid_argument,
-       "{}: other machines can reach this address; give the job certificates "
-       "(`troupe certificates FOLDER` creates them, --certificates) or a "
-       "token (--job-token-file)",
-       to_text(address));
+       "{}: {} can connect to this address; give all processes a secret "
+       "(--job-token-file FILE: 32 random bytes in hex will do), or "
+       "certificates (--certificates FOLDER, which `troupe certificates "
+       "FOLDER` makes){}, or --insecure for plain text with anybody",
+       to_text(address), local ? "all users of this machine" : "other machines",
+       local ? ", or let them meet at a unix: address" : "");
 }
 
 }  // namespace

@@ -22,6 +22,7 @@
 using namespace troupe;
 using namespace troupe::testing;
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::StartsWith;
 
 TEST_CASE("processes meet over unix sockets and talk to each other") {
   const temporary_folder folder;
@@ -261,6 +262,22 @@ TEST_CASE("a second process 0 at one place is told of its number") {
 TEST_CASE("a setting that one process lacks is told so") {
   CHECK(difference({{"--seed", "1"}}, {})
         == "--seed is not given there, but 1 in process 0");
+}
+
+TEST_CASE("a process may lack what process 0 writes, but not the reverse") {
+  const job_description lacks{{"--trace", agrees_with_any}};
+  CHECK(difference({{"--trace", "given"}}, lacks) == "");
+  CHECK(difference({{"--trace", "not given"}}, lacks) == "");
+  CHECK(difference({{"--trace", "not given"}}, {{"--trace", "given"}})
+        == "--trace is given there, but not given in process 0");
+}
+
+TEST_CASE("processes without credentials learn of all three ways to trust") {
+  const auto where = free_port();
+  const auto why = join_all({options_of(0, 2, where)}).errors.front();
+  CHECK_THAT(why, StartsWith(where) && ContainsSubstring("--job-token-file")
+                    && ContainsSubstring("--certificates")
+                    && ContainsSubstring("--insecure"));
 }
 
 TEST_CASE("a host's name that is loopback to itself is refused") {

@@ -106,7 +106,8 @@ TEST_CASE("a server with several tokens knows which one the client has") {
     CHECK(ends.server.stream->proven_token() == i);
   }
   check_refused(meet(tcp_sockets(), by_key("wrong-token"), server),
-                "same token", "another token");
+                "has another token; give all processes the same token",
+                "another token");
 }
 
 TEST_CASE("another key is refused by an alert") {
@@ -136,16 +137,23 @@ TEST_CASE("a foreign certificate is refused by an alert, on either side") {
 TEST_CASE("an absent certificate is refused") {
   const temporary_folder folder;
   const auto own = by_certificates(folder / "own");
-  check_refused(meet(tcp_sockets(), by_key(), own), "certificate",
+  check_refused(meet(tcp_sockets(), by_key(), own),
+                "the other side has certificates, and this one a token; give "
+                "all processes the same token (--job-token-file), or",
                 "rejected this side's credentials");
-  check_refused(meet(tcp_sockets(), own, by_key()),
-                "rejected this side's credentials", "same token");
+  check_refused(meet(tcp_sockets(), own, by_key()), "(--job-token-file), or",
+                "has no token, but perhaps certificates");
 }
 
 TEST_CASE("plain text and TLS don't meet, and say so") {
-  check_refused(meet(tcp_sockets(), {}, by_key()), "has other credentials",
-                "does not speak TLS");
-  check_refused(meet(tcp_sockets(), by_key(), {}), "", "does not start like");
+  check_refused(meet(tcp_sockets(), {}, by_key()),
+                "was given --job-token-file or --certificates, and this one "
+                "--insecure",
+                "does not speak TLS 1.3: it was given --insecure, or");
+  check_refused(meet(tcp_sockets(), by_key(), {}),
+                "does not speak TLS 1.3: it was given --insecure, or",
+                "speaks TLS: it was given --job-token-file or --certificates, "
+                "and this one --insecure");
 }
 
 TEST_CASE("a client without the token gets only the close") {

@@ -1,6 +1,7 @@
 #include "troupe/engine/transport/stream/tls_stream.hpp"
 
 #include <poll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <catch2/catch_test_macros.hpp>
@@ -45,6 +46,20 @@ struct raw_pair {
   int server_socket = -1;
 };
 
+std::string failure_of(byte_stream& from) {
+  try {
+    char byte = 0;
+    while (from.read(&byte, 1).what == state::needs_read) {
+      pollfd waiting{from.handle_to(state::needs_read).descriptor, POLLIN, 0};
+      if (::poll(&waiting, 1, 10'000) != 1)
+        break;
+    }
+  } catch (const error& reason) {
+    return reason.what();
+  }
+  return "no failure";
+}
+
 /// The result of a read that waits.
 stream_progress read_whole(byte_stream& from) {
   for (;;) {
@@ -77,6 +92,22 @@ TEST_CASE("a cut-off connection is not a regular end") {
                        MessageMatches(ContainsSubstring("cut off")));
   CHECK_THROWS_AS(read_whole(*pair.client), error);
   CHECK_NOTHROW(pair.client->close());
+}
+
+TEST_CASE("bytes that were changed on their way are no wrong token") {
+  raw_pair pair;
+  pair.shake();
+  // As if its own record had been changed.
+  const auto record =
+    std::string("\x17\x03\x03\x00\x20", 5) + std::string(32, 'x');
+  REQUIRE(::send(pair.server_socket, record.data(), record.size(), 0) == 37);
+  CHECK_THAT(failure_of(*pair.client),
+             ContainsSubstring("what arrived can't be decrypted")
+               && ContainsSubstring("the connection was damaged")
+               && !ContainsSubstring("token"));
+  CHECK_THAT(failure_of(*pair.server),
+             ContainsSubstring("the other side can't decrypt what arrived")
+               && !ContainsSubstring("token"));
 }
 
 TEST_CASE("a server that never speaks leaves a client without a stream") {

@@ -42,7 +42,8 @@ TEST_CASE("nothing goes over TCP in plain text unless that is asked for") {
           == trust_kind::certificates);
     CHECK(choice(at, {.certificates = "x"}) == trust_kind::certificates);
     CHECK(choice(at, {.insecure = true}) == trust_kind::none);
-    check_refused(at, {}, "token");
+    for (const auto* way : {"--job-token-file", "--certificates", "--insecure"})
+      check_refused(at, {}, way);
     check_refused(at, {.token = "short"}, "16 characters");
   }
 }

@@ -114,6 +114,10 @@ TEST_CASE("without the token, no mutation of a request is answered") {
     if (!other.send(bad_request(random)) || !other.can_read(20ms))
       continue;
     const auto answer = other.read_to_end();
-    CHECK((answer.empty() || answer.starts_with("HTTP/1.1 401")));
+    const auto status = answer.substr(0, 12);
+    INFO(answer);
+    CHECK((status.empty() || status == "HTTP/1.1 401"
+           || status == "HTTP/1.1 400" || status == "HTTP/1.1 413"
+           || status == "HTTP/1.1 431"));
   }
 }

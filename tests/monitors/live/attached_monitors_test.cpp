@@ -1,16 +1,20 @@
 #include "troupe/monitors/live/attached_monitors.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <atomic>
 #include <future>
 #include <memory>
 #include <thread>
 
+#include "../../actors/captured_log.hpp"
+#include "../../says.hpp"
 #include "faked_job.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -137,6 +141,44 @@ struct slow_endpoint {
 };
 
 }  // namespace
+
+TEST_CASE("what a newer client asks for is refused by name, not ignored") {
+  served_job at;
+  live_client client(at.where());
+  const auto refused = [&](const nlohmann::json& request, const char* why) {
+    CHECK_THROWS_MATCHES(client.request(request), error, says(why));
+  };
+  refused({{"do", "attach"}, {"spec", "echo"}, {"kep", true}},
+          "the request 'attach' has no field 'kep' in the job's version of "
+          "troupe, but do, spec, keep");
+  refused({{"do", "replan"}, {"schedule", "1f1b"}, {"forse", true}}, "'forse'");
+  refused({{"do", "info"}, {"id", 1}}, "'id'");
+  refused({{"do", "events"}, {"subscription", {{"zz", 1}}}},
+          "'subscription' has no field 'zz'");
+  CHECK(at.job.attached() == 0);
+  for (const auto& [hello, why] :
+       {std::pair{R"({"wants":["x"]})", "a hello has no field 'wants'"},
+        {"[]", "a hello is not an object"}}) {
+    stranger other(at.where());
+    other.say(frame_bytes(live_type::hello, hello));
+    CHECK_THAT(other.listen(), ContainsSubstring(why));
+  }
+}
+
+TEST_CASE("how many texts were not logged is told at the end, too") {
+  const captured_log log;
+  {
+    served_job at;
+    live_client(at.where()).attach("echo", true);
+    // Once its client has left, it logs an alert and a text for each step.
+    REQUIRE(becomes([&] { return at.server.connections() == 0; }));
+    for (int step = 1; step <= 40; ++step)
+      at.job.feed(step_number(step));
+    CHECK_THAT(log.text(), !ContainsSubstring("were not logged"));
+  }
+  CHECK_THAT(log.text(), ContainsSubstring("further messages of attached "
+                                           "monitors were not logged"));
+}
 
 TEST_CASE("a list is answered while monitors are slow to end") {
   for (const int count : {1, 4}) {

@@ -149,9 +149,9 @@ TEST_CASE("subscriptions come back, and those that can't be are refused") {
   CHECK(json_of(again) == json_of(wants));
   CHECK(json_of(subscription_of(nlohmann::json::object()))
         == json_of(subscription{}));
-  for (const auto* bad :
-       {R"({"every":0})", R"({"first":-1})", R"({"tensors":"none"})", "[]",
-        R"({"every":1e3})", R"({"every":99999999999999999999})"})
+  for (const auto* bad : {R"({"every":0})", R"({"first":-1})", R"({"evry":2})",
+                          R"({"tensors":"none"})", "[]", R"({"every":1e3})",
+                          R"({"every":99999999999999999999})"})
     CHECK_THROWS_AS(subscription_of(parse_json(bad)), error);
   CHECK_THROWS_AS(subscription_of({{"names", std::string(2000, '*')}}), error);
 }

@@ -40,8 +40,11 @@ TEST_CASE("tcp needs a token, and clients need to know it") {
   const endpoint_server server("tcp:127.0.0.1:0", options(secret));
   CHECK_THROWS_MATCHES(live_client(server.where()), error,
                        says("needs a token"));
-  CHECK_THROWS_MATCHES(live_client(server.where(), secret + "?"), error,
-                       says("do not have the same token"));
+  CHECK_THROWS_MATCHES(
+    live_client(server.where(), secret + "?"), error,
+    says("the other side has another token; --token-file takes "
+         "a file with the content of the job's "
+         "--endpoint-token-file or"));
   live_client client(server.where(), secret);
   CHECK(client.request({{"do", "info"}}).is_object());
 }
@@ -53,10 +56,14 @@ TEST_CASE("a unix socket may have a token, too") {
   CHECK(client.request({{"do", "info"}}).is_object());
   CHECK_THROWS_MATCHES(live_client(at.where()), error,
                        says("if it was given tokens"));
-  CHECK_THROWS_MATCHES(live_client(at.where(), secret + "?"), error,
-                       says("do not have the same token"));
+  CHECK_THROWS_MATCHES(
+    live_client(at.where(), secret + "?"), error,
+    says("the other side has another token; --token-file takes "
+         "a file with the content of the job's "
+         "--endpoint-token-file or"));
   CHECK_THROWS_MATCHES(live_client(open.where(), secret), error,
-                       says("do not have the same token"));
+                       says("does not speak TLS 1.3: at a job's unix socket "
+                            "without tokens, leave out --token-file"));
 }
 
 namespace {

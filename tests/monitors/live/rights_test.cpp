@@ -269,7 +269,17 @@ TEST_CASE("a folder where others may write is refused") {
   std::filesystem::create_directory(folder / "open");
   ::chmod((folder / "open").c_str(), 0777);
   CHECK_THROWS_MATCHES(guarded_job(folder / "open"), error,
-                       says("your own folder"));
+                       says("others can write in this folder"));
+  const auto refused = [](const std::string& path, const char* why) {
+    CHECK_THROWS_MATCHES(guarded_job(path), error,
+                         says("--attach-folder " + path) && says(why));
+  };
   folder.write("file", "");
-  CHECK_THROWS_MATCHES(guarded_job(folder / "file"), error, says("opened"));
+  refused(folder / "file", "can't be opened");
+  refused(folder / "none/x", "can't be made");
+  const auto others = ::geteuid() == 0 ? folder / "others" : "/";
+  std::filesystem::create_directory(folder / "others");
+  [[maybe_unused]] const auto given =
+    ::chown((folder / "others").c_str(), 12345, 12345);  // by root
+  refused(others, "and must be your own; give another one");
 }
