@@ -343,33 +343,6 @@ TEST_CASE("a loss without a gradient or a value fails the step by name") {
              ContainsSubstring("the loss 'own' is"));
 }
 
-TEST_CASE("the exception of a user's code is nested in the step's error") {
-  struct own_error : std::runtime_error {
-    using std::runtime_error::runtime_error;
-    int number = 7;
-  };
-  const small_case what{};
-  auto options = options_for(what);
-  options.numerics.loss = [](const auto&,
-                             const auto&) -> std::vector<loss_term> {
-    throw own_error("the label is missing");
-  };
-  trainer run(model_for(what), options);
-  try {
-    run.step(small_text());
-    FAIL("it went on");
-  } catch (const error& failure) {
-    CHECK(failure.code() == error_code::op_failed);
-    CHECK_THAT(failure.what(), ContainsSubstring("the label is missing"));
-    try {
-      std::rethrow_if_nested(failure);
-      FAIL("nothing is nested");
-    } catch (const own_error& cause) {
-      CHECK(cause.number == 7);
-    }
-  }
-}
-
 TEST_CASE("two layers of one name are refused") {
   auto layers = model_for({});
   layers[2].name = layers[1].name;

@@ -68,9 +68,8 @@ TEST_CASE("train warns of an optimizer's flags that another does not use") {
     "--nesterov "
     "--muon-scale original");
   CHECK(run.exit_code == 0);
-  for (const auto* flag :
-       {"--beta1 0.9", "--eps 1e-05", "--dampening 0.1", "--nesterov",
-        "--muon-scale"})
+  for (const auto* flag : {"--beta1 0.9", "--eps 1e-05", "--dampening 0.1",
+                           "--nesterov", "--muon-scale"})
     CHECK_THAT(run.output, ContainsSubstring(
                              std::string{flag}
                              + " has no effect with --optimizer adafactor"));

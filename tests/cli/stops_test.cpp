@@ -183,7 +183,7 @@ TEST_CASE("an interrupted step of sharded processes is saved as it was",
 TEST_CASE("a plain step that can't end in time is given up") {
   const stopped_run at;
   background_program run(
-    program + at.training("--plain --microbatches 4000 --grace 0.1"),
+    program + at.training("--plain --microbatches 1000 --grace 0.1"),
     at.folder / "output");
   REQUIRE(run.writes("step 1/"));
   CHECK(run.end(SIGTERM) == 128 + SIGTERM);

@@ -274,6 +274,29 @@ void add_files(seed_list& to) {
                                        "set/member.key"}[std::size_t(file)])));
 }
 
+/// What launchers and the system tell a process.
+void add_surroundings(seed_list& to) {
+  to.emplace_back("environments",
+                  "RANK=1\nWORLD_SIZE=2\nLOCAL_RANK=1\nLOCAL_WORLD_SIZE=2\n"
+                  "MASTER_ADDR=127.0.0.1\nMASTER_PORT=29500\nTROUPE_JOB=a\n");
+  to.emplace_back("environments",
+                  "SLURM_PROCID=1\nSLURM_STEP_NUM_TASKS=7\nSLURM_LOCALID=1\n"
+                  "SLURM_STEP_TASKS_PER_NODE=2(x3),1\n");
+  to.emplace_back("environments",
+                  "OMPI_COMM_WORLD_RANK=0\nOMPI_COMM_WORLD_SIZE=2\n"
+                  "OMPI_COMM_WORLD_LOCAL_RANK=0\n");
+  to.emplace_back("environments",
+                  "PMI_RANK=1\nPMI_SIZE=2\nMPI_LOCALRANKID=1\n"
+                  "MPI_LOCALNRANKS=2\nHYDI_CONTROL_FD=0\n");
+  to.emplace_back("environments", "PMIX_RANK=1\nFLUX_TASK_RANK=1\n");
+  to.emplace_back("control_groups",
+                  "0::/\n\n31 23 0:28 / / rw shared:4 - cgroup2 cgroup2 rw\n");
+  to.emplace_back(
+    "control_groups",
+    "4:memory:/a/b\n2:cpu,cpuacct:/a\n\n35 31 0:32 /a /c\\040g rw "
+    "- cgroup cgroup rw,memory\n");
+}
+
 void add_texts(seed_list& to) {
   for (const char* each :
        {"gap:interval=10,match=blocks*,histogram=true",
@@ -306,25 +329,6 @@ void add_texts(seed_list& to) {
                   R"("split_backward":true,"placement":"looped"}})");
   to.emplace_back("lab_requests",
                   R"({"source":"text","text":"0F0,0B0\n1F0,1B0\n"})");
-  to.emplace_back("environments",
-                  "RANK=1\nWORLD_SIZE=2\nLOCAL_RANK=1\nLOCAL_WORLD_SIZE=2\n"
-                  "MASTER_ADDR=127.0.0.1\nMASTER_PORT=29500\nTROUPE_JOB=a\n");
-  to.emplace_back("environments",
-                  "SLURM_PROCID=1\nSLURM_STEP_NUM_TASKS=7\nSLURM_LOCALID=1\n"
-                  "SLURM_STEP_TASKS_PER_NODE=2(x3),1\n");
-  to.emplace_back("environments",
-                  "OMPI_COMM_WORLD_RANK=0\nOMPI_COMM_WORLD_SIZE=2\n"
-                  "OMPI_COMM_WORLD_LOCAL_RANK=0\n");
-  to.emplace_back("environments",
-                  "PMI_RANK=1\nPMI_SIZE=2\nMPI_LOCALRANKID=1\n"
-                  "MPI_LOCALNRANKS=2\nHYDI_CONTROL_FD=0\n");
-  to.emplace_back("environments", "PMIX_RANK=1\nFLUX_TASK_RANK=1\n");
-  to.emplace_back("control_groups",
-                  "0::/\n\n31 23 0:28 / / rw shared:4 - cgroup2 cgroup2 rw\n");
-  to.emplace_back(
-    "control_groups",
-    "4:memory:/a/b\n2:cpu,cpuacct:/a\n\n35 31 0:32 /a /c\\040g rw "
-    "- cgroup cgroup rw,memory\n");
   to.emplace_back("configurations",
                   "ranks = 4\nlr = 1e-3\nplain = true\nschedule = \"1f1b\"\n"
                   "text = [\"a\", 'b'] # two\n");
@@ -376,7 +380,7 @@ std::vector<std::pair<std::string, std::string>> seeds() {
   for (const auto add :
        {add_frames, add_rendezvous, add_job_messages, add_lists, add_rings,
         add_live, add_addresses, add_schedules, add_token_files, add_files,
-        add_texts, add_manifests, add_megatron_index})
+        add_texts, add_surroundings, add_manifests, add_megatron_index})
     add(all);
   return all;
 }

@@ -87,7 +87,8 @@ at::Tensor orthogonal(const muon& options, const at::Tensor& matrix) {
   auto x = matrix.to(at::kBFloat16);
   if (tall)
     x = x.t();
-  x = x.div(at::linalg_vector_norm(x).clamp_min_(options.newton_schulz_epsilon));
+  x =
+    x.div(at::linalg_vector_norm(x).clamp_min_(options.newton_schulz_epsilon));
   for (std::int32_t i = 0; i < options.newton_schulz_steps; ++i) {
     const auto gram = at::mm(x, x.t());
     x = at::addmm(x, at::addmm(gram, gram, gram, b, c), x, a);
