@@ -98,7 +98,7 @@ class pipeline {
   /// Throws `io` with what went wrong while finishing, and `invalid_argument`
   /// in a call of that monitor.
   void detach(std::int64_t id);
-  /// Detaches all monitors; throws the first trouble after trying all.
+  /// Detaches all monitors; throws what went wrong, of all of them.
   void finish_monitors();
 
   /// How the actors are now; any thread, without a message to any of them.

@@ -1,4 +1,9 @@
 // How a pipeline's monitors come and go.
+#include <fmt/ranges.h>
+
+#include <string>
+#include <vector>
+
 #include "troupe/actors/pipeline_state.hpp"
 
 namespace troupe {
@@ -48,16 +53,16 @@ void pipeline::finish_monitors() {
     for (const auto& [id, known] : impl_->monitors)
       impl::require_other_thread(known);
   }
-  std::string trouble;
+  std::vector<std::string> troubles;
   while (const auto last = impl_->last_monitor()) {
     try {
       detach(*last);
     } catch (const error& reason) {
-      trouble = reason.what();
+      troubles.emplace_back(reason.what());
     }
   }
-  if (!trouble.empty())
-    throw error(error_code::io, trouble);
+  if (!troubles.empty())
+    fail(error_code::io, "{}", fmt::join(troubles, "; "));
 }
 
 run_health pipeline::health() const {

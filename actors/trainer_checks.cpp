@@ -22,16 +22,21 @@ namespace {
 
 /// Legal schedules that stages made of LibTorch modules can't run yet.
 void require_runnable(const schedule& order) {
+  if (order.lanes.empty())
+    throw error(
+      error_code::invalid_argument,
+      "the options have no schedule; give them one, as "
+      "make_schedule(\"1f1b\", {.ranks = 2, .microbatches = 8}) makes");
+  const auto name = order.name.empty() ? "without a name" : order.name;
   if (!is_training(order))
     fail(error_code::invalid_argument,
-         "schedule {} has no backwards, so nothing would be trained",
-         order.name);
+         "schedule {} has no backwards, so nothing would be trained", name);
   for (std::size_t rank = 0; rank < order.lanes.size(); ++rank)
     if (order.lanes[rank].empty())
       fail(error_code::invalid_argument,
            "schedule {} gives rank {} no op; give it a stage, or number the "
            "ranks without it",
-           order.name, rank);
+           name, rank);
   if (const auto late = first_out_of_order(order))
     fail(error_code::invalid_argument,
          "schedule {} runs the microbatches of a stage out of order ({} comes "
@@ -39,7 +44,17 @@ void require_runnable(const schedule& order) {
          "loop's; let them ascend within each stage and kind of op, B and W "
          "being one, and slices descend in backwards (PyTorch's LoopedBFS does "
          "not; breadth_first is the same schedule in ascending order)",
-         order.name, to_text(*late, order.slices > 1));
+         name, to_text(*late, order.slices > 1));
+}
+
+void require_legal(const time_limits& limits) {
+  for (const auto& [name, seconds] : {std::pair("stall", limits.stall),
+                                      {"finish", limits.finish},
+                                      {"leave", limits.leave}})
+    if (!(seconds >= 0 && seconds <= 1e9))
+      fail(error_code::invalid_argument,
+           "limits.{} is {} seconds; use 0 or more, and at most 10^9", name,
+           seconds);
 }
 
 std::int64_t count_of(const plan& plan, plan_op_kind kind) {
@@ -250,6 +265,7 @@ void require_legal(const trainer_options& options) {
     fail(error_code::invalid_argument,
          "data_parallel is {}; use 1 or more replicas", options.data_parallel);
   require_legal_threads(options.execution.intra_op_threads);
+  require_legal(options.execution.limits);
   if (std::ranges::count(options.devices, nullptr) > 0)
     throw error(error_code::invalid_argument,
                 "one of the devices is null; omit it");

@@ -164,7 +164,8 @@ troupe_tests(cli DIRECTORY tests/cli DEPENDS troupe::sinks troupe::live
   PCH actors NEEDS troupe
   SOURCES cli/config_file.cpp cli/model_flags.cpp cli/optimizer_flags.cpp
     cli/signal_policy.cpp cli/live/top_view.cpp
-    cli/train/checkpoint_saver.cpp cli/train/train_checkpoints.cpp
+    cli/train/checkpoint_saver.cpp cli/train/resumed_settings.cpp
+    cli/train/train_checkpoints.cpp
     cli/train/train_files.cpp cli/train/train_memory.cpp)
 if(TROUPE_TESTS)
   include(TroupeSnippets)

@@ -22,9 +22,9 @@ namespace {
 /// Empty if they are equal.
 template <class Value>
 std::string differ(const char* what, const Value& there, const Value& here) {
-  return there == here
-           ? std::string{}
-           : fmt::format("{}: {} there, {} here", what, there, here);
+  return there == here ? std::string{}
+                       : fmt::format("{}: {} in process 0, {} in the other",
+                                     what, there, here);
 }
 
 std::string difference(const plan_shape& a, const plan_shape& b) {

@@ -77,11 +77,12 @@ struct follower_state : step_supervisor {
     auto step = std::make_shared<step_context>(**wanted);
     const auto parted = difference(leader, as_remote(*step));
     if (!parted.empty()) {
-      on(op_failure{place,
-                    {},
-                    "this process runs a different step from process 0; do "
-                    "both run the same program? "
-                      + parted});
+      on(op_failure{
+        place,
+        {},
+        fmt::format("process {} runs a different step from process 0; do "
+                    "both run the same program? {}",
+                    book->links->layout().process, parted)});
       return;
     }
     step->settings.epoch = leader.settings.epoch;

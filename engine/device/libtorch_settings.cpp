@@ -17,9 +17,10 @@ void set_intra_op_threads(int count) {
 }
 
 void require_legal_threads(int intra_op_threads) {
-  if (intra_op_threads < 1)
+  constexpr int most = 1024;
+  if (intra_op_threads < 1 || intra_op_threads > most)
     fail(error_code::invalid_argument,
-         "intra_op_threads is {}; use 1 or more threads", intra_op_threads);
+         "intra_op_threads is {}; use 1 to {} threads", intra_op_threads, most);
 }
 
 void prepare_compute_thread(int intra_op_threads) {

@@ -213,9 +213,10 @@ class meeting {
       try {
         co_return co_await reach(0, parse_endpoint(where), options_.shown,
                                  patience);
-      } catch (const error&) {
+      } catch (const error& reason) {
         if (!point_.ask || clock::now() < refused_until)
-          throw;
+          fail(reason.code(), "{}{}", reason.what(),
+               clock::now() < refused_until ? "" : "." + place_.if_alone);
       }
     }
   }

@@ -33,8 +33,10 @@ std::shared_ptr<stage_module> make_by(
   } catch (const error&) {
     throw;
   } catch (...) {
-    fail(error_code::invalid_argument, "{}: its `{}` failed: {}",
-         label_of(layers, index), name, thrown_text());
+    std::throw_with_nested(
+      error(error_code::invalid_argument,
+            fmt::format("{}: its `{}` failed: {}", label_of(layers, index),
+                        name, thrown_text())));
   }
   if (!made)
     fail(error_code::invalid_argument, "{}: its `{}` returned a null pointer",

@@ -59,6 +59,12 @@ void require_legal(const numerics& options) {
       fail(error_code::invalid_argument,
            "the loss scale is {}; use a number above 0, and at most {:.4g}",
            value, largest_loss_scale);
+  const bool raises_floor = scale.smallest > loss_scale_options{}.smallest;
+  if (scale.dynamic && raises_floor && scale.first() < scale.smallest)
+    fail(error_code::invalid_argument,
+         "the loss scale begins at {}, below the smallest one, {}; give a "
+         "larger first one, or a smaller smallest one",
+         scale.first(), scale.smallest);
   if (scale.growth_interval < 1 || scale.most_skipped < 0)
     fail(error_code::invalid_argument,
          "the loss scale grows after {} steps, and {} skipped updates are too "

@@ -239,9 +239,10 @@ TEST_CASE("programs that part are stopped with what differs") {
       run.step(small_text(), true);
   });
   for (const auto& each : errors)
-    CHECK_THAT(each, ContainsSubstring("step 2: this process runs a different "
-                                       "step from process 0")
-                       && ContainsSubstring("skip_update: false there, true"));
+    CHECK_THAT(each,
+               ContainsSubstring("step 2: process 1 runs a different "
+                                 "step from process 0")
+                 && ContainsSubstring("skip_update: false in process 0, true"));
 }
 
 TEST_CASE("a process that leaves is named, with the ranks that waited for it") {

@@ -381,7 +381,7 @@ TEST_CASE("numbers that can't be meant are refused by the trainer") {
   CHECK_THAT(with([&](auto& o) { o.numerics.clip = nan; }),
              ContainsSubstring("clip"));
   CHECK_THAT(with([](auto& o) { o.execution.intra_op_threads = 0; }),
-             ContainsSubstring("intra_op_threads is 0; use 1 or more"));
+             ContainsSubstring("intra_op_threads is 0; use 1 to 1024"));
   CHECK_THAT(with([](auto& o) { o.numerics.loss_scale.initial = 0; }),
              ContainsSubstring("loss scale"));
   CHECK_THAT(with([](auto& o) { o.numerics.learning_rate.warmup_steps = -1; }),

@@ -4,11 +4,14 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
+#include <functional>
 #include <thread>
 
 #include "../engine/transport/joined_meshes.hpp"
 #include "small_model.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/schedules/forward_part.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -261,6 +264,36 @@ TEST_CASE("all processes of a job end with the same step") {
       CHECK(problem == "");
     CHECK(last[0] == last[1]);
   }
+}
+
+TEST_CASE("limits and schedules that can't be are refused by name") {
+  const small_case what{};
+  const auto refused = [&](const std::function<void(trainer_options&)>& set,
+                           const std::string& why) {
+    auto options = options_for(what);
+    set(options);
+    CHECK_THROWS_MATCHES(
+      trainer(model_for(what), options), error,
+      Catch::Matchers::MessageMatches(ContainsSubstring(why)));
+  };
+  refused([](auto& o) { o.execution.limits.leave = -1; }, "limits.leave is -1");
+  refused([](auto& o) { o.execution.limits.stall = NAN; },
+          "limits.stall is nan");
+  refused([](auto& o) { o.execution.intra_op_threads = 100'000; },
+          "use 1 to 1024 threads");
+  refused([](auto& o) { o.schedule = {}; }, "have no schedule");
+  refused(
+    [](auto& o) {
+      o.schedule = forward_part(o.schedule);
+      o.schedule.name = "";
+    },
+    "schedule without a name has no backwards");
+  refused(
+    [](auto& o) {
+      o.numerics.loss_scale.dynamic = true;
+      o.numerics.loss_scale.smallest = 1e9;
+    },
+    "below the smallest one, 1000000000");
 }
 
 TEST_CASE("the exception of a user's code is nested in the step's error") {

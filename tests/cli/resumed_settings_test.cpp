@@ -52,7 +52,7 @@ TEST_CASE("a decay that a longer run would stretch is told, and can be kept") {
   const auto kept =
     at.train(flags + "--steps 12 --decay-steps 10 --resume auto");
   CHECK_THAT(kept.output, !ContainsSubstring("learning rate of the next")
-                            && ContainsSubstring("lr 0.005"));
+                            && ContainsSubstring("lr 5e-3"));
   CHECK_THAT(kept.output, ContainsSubstring("--decay-steps is 10; until the "
                                             "checkpoint it was 0"));
 }
@@ -65,7 +65,7 @@ TEST_CASE("flags that differ from the checkpoint's run are told, one a line") {
   for (const auto* told :
        {"--beta2 is not given; until the checkpoint it was 0.9\n",
         "--clip is 1; until the checkpoint it was 0\n",
-        "--eps is 1e-5; until the checkpoint it was not given\n",
+        "--eps is 1e-05; until the checkpoint it was not given\n",
         "--microbatches is 2; until the checkpoint it was 4\n",
         "next update is 0.01; by the schedule of the checkpoint it would be "
         "0.0003; give the flags of that run to keep it"})
