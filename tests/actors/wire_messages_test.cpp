@@ -202,12 +202,15 @@ TEST_CASE("subscriptions of all kinds reach the other processes") {
 TEST_CASE("a step that differs from the leader's is reported with its field") {
   remote_begin leader, own;
   leader.settings.learning_rate = 0.5;
-  CHECK(difference(leader, own) == "learning rate: 0.5 in process 0, 0 in the other");
+  CHECK(difference(leader, own)
+        == "learning rate: 0.5 in process 0, 0 in the other");
   leader.plan = 1;
   CHECK_THAT(difference(leader, own), ContainsSubstring("hash of the plan"));
   leader.shape = {.schedule = "gpipe", .microbatches = 8};
   own.shape = {.schedule = "gpipe", .microbatches = 4};
-  CHECK(difference(leader, own) == "microbatches: 8 in process 0, 4 in the other");
+  CHECK(difference(leader, own)
+        == "microbatches: 8 in process 0, 4 in the other");
   own.shape.schedule = "1f1b";
-  CHECK(difference(leader, own) == "schedule: gpipe in process 0, 1f1b in the other");
+  CHECK(difference(leader, own)
+        == "schedule: gpipe in process 0, 1f1b in the other");
 }
