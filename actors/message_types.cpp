@@ -9,10 +9,10 @@ namespace troupe {
 
 namespace {
 
-bool is_loaded = false;
-[[maybe_unused]] const bool at_load = [] {
+/// False while the static objects of files that were linked before are made.
+const bool is_loaded = [] {
   register_message_types();
-  return is_loaded = true;
+  return true;
 }();
 
 }  // namespace

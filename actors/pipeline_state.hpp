@@ -1,7 +1,5 @@
 #pragma once
 
-#include "troupe/engine/events/log.hpp"
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -18,6 +16,7 @@
 #include "troupe/actors/system/exit_watch.hpp"
 #include "troupe/actors/system/local_actors.hpp"
 #include "troupe/actors/system/logger_scope.hpp"
+#include "troupe/engine/events/log.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 
 namespace troupe {

@@ -1,7 +1,5 @@
 #include "troupe/actors/trainer.hpp"
 
-#include "troupe/engine/events/log.hpp"
-
 #include <algorithm>
 #include <cmath>
 #include <mutex>
@@ -12,6 +10,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/device/libtorch_settings.hpp"
+#include "troupe/engine/events/log.hpp"
 #include "troupe/engine/stage/module/on_device.hpp"
 
 namespace troupe {

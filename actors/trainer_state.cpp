@@ -1,12 +1,11 @@
 #include "troupe/actors/trainer_state.hpp"
 
-#include "troupe/engine/events/log.hpp"
-
 #include <algorithm>
 
 #include "troupe/actors/trainer_checks.hpp"
 #include "troupe/actors/trainer_plans.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/engine/events/log.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/part.hpp"
 #include "troupe/engine/plan/values.hpp"

@@ -143,6 +143,13 @@ parameter_groups groups_for(const optimizer_flags& flags) {
   return groups;
 }
 
+const std::map<std::string, learning_rate_schedule::shape>& decays() {
+  using enum learning_rate_schedule::shape;
+  static const std::map<std::string, learning_rate_schedule::shape> all{
+    {"constant", constant}, {"cosine", cosine}, {"linear", linear}};
+  return all;
+}
+
 std::optional<at::ScalarType> dtype_of(const std::string& word) {
   static const std::map<std::string, at::ScalarType> known{
     {"fp32", at::kFloat}, {"bf16", at::kBFloat16}, {"fp16", at::kHalf}};

@@ -2,11 +2,13 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "troupe/cli/plan/fwd.hpp"
+#include "troupe/engine/stage/numerics.hpp"
 #include "troupe/engine/stage/update/optimizer_options.hpp"
 #include "troupe/engine/stage/update/parameter_groups.hpp"
 
@@ -35,6 +37,9 @@ optimizer_options optimizer_for(const optimizer_flags& flags);
 
 /// Throws `invalid_argument`.
 parameter_groups groups_for(const optimizer_flags& flags);
+
+/// The values of --decay.
+const std::map<std::string, learning_rate_schedule::shape>& decays();
 
 /// "bf16"; none for "same" and "none".
 std::optional<at::ScalarType> dtype_of(const std::string& word);

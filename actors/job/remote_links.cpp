@@ -1,7 +1,6 @@
 #include "troupe/actors/job/remote_links.hpp"
 
 #include <fmt/format.h>
-#include "troupe/engine/events/log.hpp"
 
 #include <concepts>
 #include <optional>
@@ -10,6 +9,7 @@
 #include "troupe/actors/system/address_book.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
+#include "troupe/engine/events/log.hpp"
 #include "troupe/engine/transport/wire.hpp"
 
 namespace troupe {

@@ -15,10 +15,6 @@ std::vector<tensor_record>* records_of(event& what) {
   return tensors ? &tensors->tensors : nullptr;
 }
 
-}  // namespace
-
-namespace {
-
 /// Empty if they are equal.
 template <class Value>
 std::string differ(const char* what, const Value& there, const Value& here) {

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <fmt/format.h>
-#include "troupe/engine/events/log.hpp"
 
 #include <string>
 #include <utility>
 
+#include "troupe/engine/events/log.hpp"
 #include "troupe/engine/events/monitor.hpp"
 
 namespace troupe {

@@ -1,7 +1,5 @@
 #include "troupe/actors/recording/graph_steps.hpp"
 
-#include "troupe/engine/events/log.hpp"
-
 #include <algorithm>
 #include <utility>
 
@@ -10,6 +8,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/thrown.hpp"
+#include "troupe/engine/events/log.hpp"
 #include "troupe/engine/plan/part.hpp"
 #include "troupe/engine/stage/microbatch.hpp"
 #include "troupe/engine/stage/module/on_device.hpp"

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include "troupe/engine/events/log.hpp"
 
 #include <algorithm>
 #include <deque>
@@ -9,6 +8,7 @@
 #include "troupe/actors/step/step_gate.hpp"
 #include "troupe/actors/step/step_supervisor.hpp"
 #include "troupe/engine/events/interest.hpp"
+#include "troupe/engine/events/log.hpp"
 
 namespace troupe {
 

@@ -1,7 +1,5 @@
 #pragma once
 
-#include "troupe/engine/events/log.hpp"
-
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -12,6 +10,7 @@
 #include "troupe/actors/step/run_texts.hpp"
 #include "troupe/actors/system/address_book.hpp"
 #include "troupe/engine/device/thrown.hpp"
+#include "troupe/engine/events/log.hpp"
 
 namespace troupe {
 

@@ -1,7 +1,6 @@
 #include "troupe/actors/system/local_actors.hpp"
 
 #include <ATen/Parallel.h>
-#include "troupe/engine/events/log.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -17,6 +16,7 @@
 #include "troupe/actors/system/spin_sharing.hpp"
 #include "troupe/actors/system/strand.hpp"
 #include "troupe/engine/device/libtorch_settings.hpp"
+#include "troupe/engine/events/log.hpp"
 #include "troupe/engine/stage/sharding/sharded_parameters.hpp"
 #include "troupe/engine/stage/sharding/ties.hpp"
 

@@ -41,7 +41,7 @@ void add_optimisation_flags(CLI::App& app, train_options& o) {
   add_value(app, "--warmup", o.numerics.learning_rate.warmup_steps,
             "steps of linear warm-up", whole_number(0));
   add_value(app, "--decay", o.optimisation.decay, "of the learning rate",
-            CLI::IsMember({"constant", "cosine", "linear"}));
+            CLI::IsMember(decays()));
   add_value(app, "--decay-steps", o.optimisation.decay_steps,
             "the step at which the decay ends, warm-up included; 0: the last "
             "one, so that a longer --steps stretches the decay",
@@ -130,15 +130,12 @@ norm_type norm_type_of(const std::string& p) {
 
 numerics numerics_for(const train_options& o, const built_model& model,
                       const schedule& schedule) {
-  using shape = learning_rate_schedule::shape;
   const auto& words = o.optimisation;
   auto made = o.numerics;
   made.loss = model.loss;
   made.optimizer = optimizer_for(words.optimizer);
   made.parameters = groups_for(words.optimizer);
-  made.learning_rate.decay = words.decay == "cosine"   ? shape::cosine
-                             : words.decay == "linear" ? shape::linear
-                                                       : shape::constant;
+  made.learning_rate.decay = decays().at(words.decay);
   made.learning_rate.total_steps =
     words.decay_steps > 0 ? words.decay_steps : o.steps;
   made.norm_type = norm_type_of(words.clip_norm_type);

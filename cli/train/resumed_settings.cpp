@@ -11,20 +11,12 @@
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/config_file.hpp"
+#include "troupe/cli/optimizer_flags.hpp"
 #include "troupe/engine/checkpoint/manifest.hpp"
 
 namespace troupe::cli {
 
 namespace {
-
-using shape = learning_rate_schedule::shape;
-
-const std::map<std::string, shape>& shapes() {
-  static const std::map<std::string, shape> all{{"constant", shape::constant},
-                                                {"cosine", shape::cosine},
-                                                {"linear", shape::linear}};
-  return all;
-}
 
 /// None: the texts are an older checkpoint's, or were edited.
 std::optional<learning_rates> read_rates(const flag_texts& texts) {
@@ -45,9 +37,9 @@ std::optional<learning_rates> read_rates(const flag_texts& texts) {
   number("total_steps", schedule.total_steps);
   number("final_fraction", schedule.final_fraction);
   const auto decay = texts.find("decay");
-  if (!is_whole || decay == texts.end() || !shapes().contains(decay->second))
+  if (!is_whole || decay == texts.end() || !decays().contains(decay->second))
     return {};
-  schedule.decay = shapes().at(decay->second);
+  schedule.decay = decays().at(decay->second);
   return read;
 }
 
@@ -95,7 +87,7 @@ learning_rates rates_of(const numerics& options) {
 flag_texts texts_of(const learning_rates& rates) {
   const auto& schedule = rates.schedule;
   const auto name = std::ranges::find(
-    shapes(), schedule.decay, [](const auto& item) { return item.second; });
+    decays(), schedule.decay, [](const auto& item) { return item.second; });
   return {{"base", fmt::format("{}", rates.base)},
           {"decay", name->first},
           {"warmup_steps", std::to_string(schedule.warmup_steps)},

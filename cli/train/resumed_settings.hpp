@@ -16,7 +16,7 @@ using flag_texts = std::map<std::string, std::string>;
 
 /// The flags, without dashes, that a resumed run takes from its own command
 /// line and not from its checkpoint: those of the optimisation but --steps, and
-/// the sizes of the batch. What decides the data is in `data_settings`.
+/// the sizes of the batch. `train_setup::data_settings` decides the data.
 flag_texts flags_of_updates(const CLI::App& command);
 
 /// A run's learning rates.
@@ -24,7 +24,7 @@ struct learning_rates {
   learning_rate_schedule schedule;
   double base = 0;
 
-  /// Of the update of that number, counted from 1.
+  /// The rate of an update; the first is 1.
   double at(std::int64_t update) const { return schedule.at(update, base); }
 };
 learning_rates rates_of(const numerics& options);

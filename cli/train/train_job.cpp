@@ -105,18 +105,18 @@ bool meet_by_unix_sockets(const job_options& joining) {
 }
 
 void require_one_kind_of_trust(const process_options& options) {
-  std::vector<const char*> given;
+  std::vector<const char*> flags;
   if (!options.token_file.empty())
-    given.push_back("--job-token-file");
+    flags.push_back("--job-token-file");
   if (!options.joining.shown.certificates.empty())
-    given.push_back("--certificates");
+    flags.push_back("--certificates");
   if (options.joining.shown.insecure)
-    given.push_back("--insecure");
-  if (given.size() > 1)
+    flags.push_back("--insecure");
+  if (flags.size() > 1)
     fail(error_code::invalid_argument,
          "{} and {} contradict each other: processes trust each other in one "
          "way; give one of the two",
-         given[0], given[1]);
+         flags[0], flags[1]);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "troupe/monitors/dashboard/dashboard.hpp"
 
 #include <fmt/format.h>
-#include "troupe/engine/events/log.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -12,6 +11,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/json.hpp"
 #include "troupe/base/parse_number.hpp"
+#include "troupe/engine/events/log.hpp"
 
 namespace troupe {
 

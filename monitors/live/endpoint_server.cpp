@@ -3,7 +3,6 @@
 #include <utility>
 
 #include <unistd.h>
-#include "troupe/engine/events/log.hpp"
 
 #include <atomic>
 #include <boost/asio/basic_socket_acceptor.hpp>
@@ -23,6 +22,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/thrown.hpp"
+#include "troupe/engine/events/log.hpp"
 #include "troupe/engine/transport/stream/listener.hpp"
 #include "troupe/monitors/live/live_trust.hpp"
 #include "troupe/monitors/live/session.hpp"

@@ -1,9 +1,9 @@
 #include "troupe/monitors/live/limited_log.hpp"
 
 #include <fmt/format.h>
-#include "troupe/engine/events/log.hpp"
 
 #include "troupe/base/log_text.hpp"
+#include "troupe/engine/events/log.hpp"
 
 namespace troupe {
 

@@ -1,7 +1,5 @@
 #include "troupe/monitors/live/replanner.hpp"
 
-#include "troupe/engine/events/log.hpp"
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -17,6 +15,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/thrown.hpp"
+#include "troupe/engine/events/log.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/cost/costs.hpp"
 #include "troupe/engine/plan/cost/simulate.hpp"

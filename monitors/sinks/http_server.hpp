@@ -49,12 +49,12 @@ struct http_options {
 };
 
 /// Answers GET and HEAD, and POST if wanted, over HTTP/1.1, one request a
-/// connection, on a thread of its own, until it is destroyed. What is no
-/// request gets status 400, and one that is too long 413 or 431. Only for this
-/// machine unless there is a token; and without one, the `Host` asked for has
-/// to be a number or `localhost`, and an `Origin` the server's own page, so
-/// that no page of the web can read it through a browser. Throws
-/// `invalid_argument` (address) and `io` (can't listen).
+/// connection, on a thread of its own, until it is destroyed. Bytes
+/// that are no request get status 400, and a request that is too long 413 or
+/// 431. Only for this machine unless there is a token; and without one, the
+/// `Host` asked for has to be a number or `localhost`, and an `Origin` the
+/// server's own page, so that no page of the web can read it through a browser.
+/// Throws `invalid_argument` (address) and `io` (can't listen).
 class http_server {
  public:
   http_server(const http_options& options, http_handler handler);

@@ -1,12 +1,12 @@
 #include "troupe/monitors/sinks/prometheus_sink.hpp"
 
 #include <fmt/format.h>
-#include "troupe/engine/events/log.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "troupe/engine/events/log.hpp"
 #include "troupe/monitors/sinks/http_server.hpp"
 
 namespace troupe {

@@ -1,7 +1,6 @@
 #include "troupe/monitors/tensors/gap.hpp"
 
 #include <fmt/format.h>
-#include "troupe/engine/events/log.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "troupe/base/error.hpp"
+#include "troupe/engine/events/log.hpp"
 #include "troupe/monitors/monitor_of.hpp"
 
 namespace troupe {

@@ -156,7 +156,7 @@ TEST_CASE("attach prints findings until Ctrl-C, then detaches") {
   CHECK(run_troupe("detach", at.where(), "").exit_code == 2);
 }
 
-TEST_CASE("a client is told of globs that match nothing") {
+TEST_CASE("a client is warned of globs that match nothing") {
   const live_run at;
   at.ready();
   for (const auto* watching :

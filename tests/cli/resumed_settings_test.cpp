@@ -1,4 +1,4 @@
-// What a resumed run takes from its flags and not from its checkpoint is told.
+// A resumed run reports what its flags change.
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -31,7 +31,7 @@ struct extended_run {
 
 }  // namespace
 
-TEST_CASE("a decay that a longer run would stretch is told, and can be kept") {
+TEST_CASE("a resumed run warns of a decay that it stretches, and can keep it") {
   for (const std::string plain : {"", "--plain "}) {
     const extended_run at;
     const auto flags = plain + "--lr 0.01 --decay cosine --final-lr 0 ";
@@ -57,7 +57,7 @@ TEST_CASE("a decay that a longer run would stretch is told, and can be kept") {
                                             "checkpoint it was 0"));
 }
 
-TEST_CASE("flags that differ from the checkpoint's run are told, one a line") {
+TEST_CASE("a resumed run reports each flag that differs in a line") {
   const extended_run at;
   at.train("--steps 3 --beta2 0.9 --microbatches 4");
   const auto run = at.train(

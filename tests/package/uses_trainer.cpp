@@ -7,7 +7,7 @@
 
 #include <caf/all.hpp>
 
-#include <chrono>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -93,11 +93,13 @@ int ends_at_exit() {
 [[noreturn]] void exits_in_a_step() {
   auto run = make_trainer();
   run.attach(last_words());
-  std::thread([] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  std::atomic<int> steps = 0;
+  std::thread([&steps] {
+    while (steps < 2)
+      std::this_thread::yield();
     std::exit(3);
   }).detach();
-  for (;;)
+  for (;; ++steps)
     run.step(random_tokens());
 }
 

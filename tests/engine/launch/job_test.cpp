@@ -250,7 +250,7 @@ TEST_CASE("two processes of one number are an error") {
   CHECK_THAT(made.errors[0], ContainsSubstring("both claim to be process 1"));
 }
 
-TEST_CASE("a second process 0 at one place is told of its number") {
+TEST_CASE("a second process 0 at one place is refused, with advice on RANK") {
   const temporary_folder folder;
   const auto where = "unix:" + (folder / "job");
   const listener first(parse_endpoint(where));
@@ -259,7 +259,7 @@ TEST_CASE("a second process 0 at one place is told of its number") {
                        && ContainsSubstring("each process with its own RANK"));
 }
 
-TEST_CASE("a setting that one process lacks is told so") {
+TEST_CASE("a setting that one process lacks is reported as not given") {
   CHECK(difference({{"--seed", "1"}}, {})
         == "--seed is not given there, but 1 in process 0");
 }

@@ -61,7 +61,7 @@ TEST_CASE("a silent process is reported, and its return") {
   leaving.join();
 }
 
-TEST_CASE("silence is told of all connections, or of a single one") {
+TEST_CASE("silence is reported for all connections, or for a single one") {
   using std::chrono::seconds;
   const heard_lines::clock::time_point begin{};
   heard_lines heard;
