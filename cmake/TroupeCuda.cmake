@@ -20,6 +20,22 @@ if(PROJECT_IS_TOP_LEVEL AND TROUPE_NVCC AND NOT TROUPE_SANITIZER
     AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   set(default ON)
 endif()
+# CUDA 13.0's headers and those of glibc from 2.42 on contradict each other, and
+# nvcc refuses host compilers that it does not know.
+if(default AND NOT DEFINED TROUPE_CUDA)
+  set(probe ${PROJECT_BINARY_DIR}/nvcc_probe)
+  file(WRITE ${probe}.cu "int main() {}\n")
+  execute_process(
+    COMMAND ${TROUPE_NVCC} -ccbin ${CMAKE_CXX_COMPILER} -c ${probe}.cu
+      -o ${probe}.o
+    RESULT_VARIABLE failed OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(failed)
+    string(REGEX MATCH "[^\n]*error[^\n]*" reason "${output}")
+    message(WARNING "libtroupe_cuda.so, for GPUs, is left out, since nvcc fails "
+      "with ${CMAKE_CXX_COMPILER} on this system: ${reason}")
+    set(default OFF)
+  endif()
+endif()
 option(TROUPE_CUDA "Build libtroupe_cuda.so, for GPUs" ${default})
 if(NOT TROUPE_CUDA)
   return()
