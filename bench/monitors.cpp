@@ -17,6 +17,7 @@
 #include "troupe/actors/trainer.hpp"
 #include "troupe/bench/measuring.hpp"
 #include "troupe/engine/models/gpt.hpp"
+#include "troupe/engine/stage/random.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/monitors/tensors/gap.hpp"
 #include "troupe/monitors/tensors/overflow.hpp"
@@ -46,14 +47,15 @@ struct tally {
 };
 
 source_pointer random_text(const sizes& use) {
-  return make_source([use](std::int64_t) {
-    const auto ids =
-      at::randint(256, {use.microbatch_size, use.gpt.length + 1}, at::kLong);
+  const auto at = [use](std::int64_t index) {
+    const auto ids = at::randint(256, {use.microbatch_size, use.gpt.length + 1},
+                                 generator_at(1, index), at::kLong);
     return microbatch_data{{ids.slice(1, 0, use.gpt.length).contiguous()},
                            {ids.slice(1, 1).contiguous()},
                            {},
                            use.microbatch_size * use.gpt.length};
-  });
+  };
+  return make_source(at, -1, /*counts_equally=*/true);
 }
 
 /// Counts the events that a monitor sees.

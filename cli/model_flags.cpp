@@ -107,7 +107,7 @@ bool model_flags::is_folder() const {
 }
 
 folder_use model_flags::use() const {
-  return from_scratch ? folder_use::from_scratch : folder_use::training;
+  return from_scratch ? folder_use::from_scratch : folder_use::with_weights;
 }
 
 std::vector<std::string> flags_of_other_models(const model_flags& flags) {

@@ -10,6 +10,7 @@
 #include "troupe/base/fields.hpp"
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/plan/checks.hpp"
+#include "troupe/engine/stage/stage_module.hpp"
 
 namespace troupe {
 
@@ -89,6 +90,11 @@ void add_shared_flags(CLI::App& app, optimizer_flags& o) {
   add_value(app, "--weight-decay", o.weight_decay,
             "adamw 0.01, muon 0.1, others 0", number(0))
     ->default_str(usual);
+  add_value(app, "--decay-of", o.decay_of,
+            "parameters whose weights decay: all, as in PyTorch's AdamW, "
+            "torchtune and torchtitan, or matrices, those of two dimensions or "
+            "more, as in Transformers' Trainer, Megatron-LM and nanoGPT",
+            CLI::IsMember({"all", "matrices"}));
   add_value(app, "--momentum", o.momentum, "sgd 0, muon 0.95", number(0, 1))
     ->default_str(usual);
   add_value(app, "--beta1", o.beta1, "adamw, lion, muon's AdamW: 0.9",
@@ -136,17 +142,29 @@ optimizer_options optimizer_for(const optimizer_flags& flags) {
   return makers().at(flags.optimizer)(flags);
 }
 
-parameter_groups groups_for(const optimizer_flags& flags) {
+parameter_groups groups_for(const optimizer_flags& flags, const model& layers) {
   parameter_groups groups;
   for (const auto& text : flags.parameters)
     groups.push_back(parse_parameter_group(text));
-  return groups;
+  if (flags.decay_of == "all")
+    return groups;
+  std::vector<std::string> vectors;
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    for (const auto& [name, value] :
+         parameters_of(layers[i].name, *make_layer_shapes(layers, i)))
+      if (value.dim() < 2)
+        vectors.push_back(name);
+  return without_decay(std::move(groups), vectors);
 }
 
 const std::map<std::string, learning_rate_schedule::shape>& decays() {
   using enum learning_rate_schedule::shape;
   static const std::map<std::string, learning_rate_schedule::shape> all{
-    {"constant", constant}, {"cosine", cosine}, {"linear", linear}};
+    {"constant", constant},
+    {"cosine", cosine},
+    {"linear", linear},
+    {"wsd", wsd},
+    {"wsd-sqrt", wsd_sqrt}};
   return all;
 }
 

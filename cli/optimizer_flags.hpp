@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "troupe/cli/plan/fwd.hpp"
+#include "troupe/engine/stage/model.hpp"
 #include "troupe/engine/stage/numerics.hpp"
 #include "troupe/engine/stage/update/optimizer_options.hpp"
 #include "troupe/engine/stage/update/parameter_groups.hpp"
@@ -19,6 +20,7 @@ struct optimizer_flags {
   std::string optimizer = "adamw";
   double lr = -1;
   double weight_decay = -1;
+  std::string decay_of = "all";
   double momentum = -1;
   double dampening = -1;
   bool nesterov = false;
@@ -36,7 +38,7 @@ void add_optimizer_flags(CLI::App& app, optimizer_flags& flags);
 optimizer_options optimizer_for(const optimizer_flags& flags);
 
 /// Throws `invalid_argument`.
-parameter_groups groups_for(const optimizer_flags& flags);
+parameter_groups groups_for(const optimizer_flags& flags, const model& layers);
 
 /// The values of --decay.
 const std::map<std::string, learning_rate_schedule::shape>& decays();

@@ -6,6 +6,7 @@
 #include "troupe/actors/monitoring/actor_monitor.hpp"
 #include "troupe/actors/trainer.hpp"
 #include "troupe/engine/models/gpt.hpp"
+#include "troupe/engine/stage/random.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 using namespace troupe;
@@ -23,8 +24,9 @@ int main() {
   caf::actor_system system(config);
   const auto printer = system.spawn(loss_printer);
 
-  const auto text = make_source([](std::int64_t) {
-    const auto ids = at::randint(256, {2, 17}, at::kLong);
+  const auto text = make_source([](std::int64_t index) {
+    const auto ids =
+      at::randint(256, {2, 17}, generator_at(1, index), at::kLong);
     return microbatch_data{{ids.slice(1, 0, 16)}, {ids.slice(1, 1)}, {}, 32};
   });
   trainer_options options;

@@ -10,6 +10,7 @@
 
 #include "troupe/actors/trainer.hpp"
 #include "troupe/engine/models/gpt.hpp"
+#include "troupe/engine/stage/random.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 using namespace troupe;
@@ -43,8 +44,9 @@ int main(int argc, char** argv) {
     return std::string_view(argv[1]) == "--help" ? 0 : 2;
   }
   const gpt_options sizes{.width = 32, .layers = 4, .heads = 2, .length = 16};
-  const auto random_text = make_source([&](std::int64_t) {
-    const auto ids = at::randint(256, {2, sizes.length + 1}, at::kLong);
+  const auto random_text = make_source([&](std::int64_t index) {
+    const auto ids = at::randint(256, {2, sizes.length + 1},
+                                 generator_at(1, index), at::kLong);
     return microbatch_data{{ids.slice(1, 0, sizes.length).contiguous()},
                            {ids.slice(1, 1).contiguous()},
                            {},

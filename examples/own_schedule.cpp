@@ -15,6 +15,7 @@
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/engine/plan/draw/draw.hpp"
+#include "troupe/engine/stage/random.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/lane_builder.hpp"
@@ -23,7 +24,8 @@ using namespace troupe;
 
 struct dense_layer final : stage_module {
   dense_layer() {
-    weight = register_parameter("weight", at::rand({16, 16}) * 0.2);
+    weight = register_parameter("weight",
+                                at::rand({16, 16}, generator_at(2, 0)) * 0.2);
   }
   tensor_list forward(const tensor_list& inputs) override {
     return {at::relu(at::linear(inputs[0], weight))};
@@ -71,8 +73,8 @@ int main(int argc, char** argv) {
     return std::vector<loss_term>{
       {"mse", at::mse_loss(outputs[0], data.targets[0])}};
   };
-  const auto source = make_source([](std::int64_t) {
-    const auto x = at::rand({4, 16});
+  const auto source = make_source([](std::int64_t index) {
+    const auto x = at::rand({4, 16}, generator_at(1, index));
     return microbatch_data{{x}, {x}, {}, 4};
   });
   trainer run(layers, options);

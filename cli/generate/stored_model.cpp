@@ -81,9 +81,8 @@ class model_finder {
       lora.alpha = read<double>("lora-alpha", *alpha);
     lora.modules = text("lora-modules").value_or(lora.modules);
     const auto config = text(config_text).value_or("");
-    made.model =
-      model_of_config(config, path_, {.lora = lora, .length = made.data.length},
-                      folder_use::inference);
+    made.model = model_of_config(config, path_,
+                                 {.lora = lora, .length = made.data.length});
     made.text_ends = stored_text_ends(config);
     made.parameters = std::move(parameters);
     return made;
@@ -243,7 +242,8 @@ std::map<std::string, std::string> model_texts(const model_flags& flags,
     return texts;
   }
   for (const auto& option : find_model(flags.name).options)
-    texts.emplace(option.name, text_of(flags.values.at(option.name)));
+    if (!option.of_training)
+      texts.emplace(option.name, text_of(flags.values.at(option.name)));
   return texts;
 }
 
@@ -280,7 +280,7 @@ void require_no_contradiction(const std::string& path,
 
 /// Its layers read the weights themselves.
 stored_model open_folder(const std::string& path, const wanted_model& wanted) {
-  const model_folder folder(path, folder_use::inference);
+  const model_folder folder(path);
   const auto& o = folder.options();
   require_no_contradiction(path, wanted, o.vocabulary);
   stored_model made;

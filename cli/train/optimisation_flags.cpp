@@ -36,7 +36,13 @@ void add_loss_scale_flags(CLI::App& app, loss_scale_options& o) {
 
 void add_optimisation_flags(CLI::App& app, train_options& o) {
   app.option_defaults()->group("Optimisation");
-  add_value(app, "--steps", o.steps, "optimizer updates", whole_number(0));
+  auto* steps =
+    add_value(app, "--steps", o.steps, "optimizer updates", whole_number(0));
+  add_value(app, "--epochs", o.epochs,
+            "passes over the training text, in place of --steps; 0: as many as "
+            "--steps take",
+            whole_number(0, 1 << 20))
+    ->excludes(steps);
   add_optimizer_flags(app, o.optimisation.optimizer);
   add_value(app, "--warmup", o.numerics.learning_rate.warmup_steps,
             "steps of linear warm-up", whole_number(0));
@@ -46,9 +52,19 @@ void add_optimisation_flags(CLI::App& app, train_options& o) {
             "the step at which the decay ends, warm-up included; 0: the last "
             "one, so that a longer --steps stretches the decay",
             whole_number(0));
-  add_value(app, "--final-lr", o.numerics.learning_rate.final_fraction,
-            "learning rate at the end of the decay, as a fraction of --lr",
-            number(0, 1));
+  add_value(app, "--cooldown", o.numerics.learning_rate.cooldown_steps,
+            "last steps of the decay, in which --decay wsd and wsd-sqrt fall; "
+            "0: a tenth of all",
+            whole_number(0));
+  auto* final_rate =
+    add_value(app, "--final-lr", o.numerics.learning_rate.final_fraction,
+              "learning rate at the end of the decay, as a fraction of --lr",
+              number(0, 1));
+  add_value(app, "--min-lr RATE", o.optimisation.min_lr,
+            "learning rate at the end of the decay, as a rate (1e-5) or as a "
+            "part of --lr (10%)")
+    ->default_str(description("--final-lr"))
+    ->excludes(final_rate);
   add_value(app, "--loss-weighting", o.optimisation.loss_weighting,
             "what an update's loss is a mean of: all its tokens that are to be "
             "predicted, or its microbatches, whose losses are means themselves",
@@ -78,7 +94,8 @@ void add_optimisation_flags(CLI::App& app, train_options& o) {
             CLI::IsMember({"fp32", "same"}));
   add_loss_scale_flags(app, o.numerics.loss_scale);
   add_value(app, "--seed", o.data.batches.seed,
-            "seed of weights, data order and sampling", whole_number(0));
+            "seed of weights, data order, dropout and sampling",
+            whole_number(0));
   app.add_flag("--halt-on-nan", o.numerics.halt_on_nan,
                "stop with an error when the loss is not finite");
 }
@@ -132,16 +149,49 @@ norm_type norm_type_of(const std::string& p) {
 
 }  // namespace
 
+namespace {
+
+/// Of --min-lr, which is a rate, or a percentage of `base`.
+double final_fraction_of(const std::string& text, double base) {
+  const bool is_part = text.ends_with('%');
+  const auto value =
+    parse_number<double>(is_part ? text.substr(0, text.size() - 1) : text);
+  const auto fraction = !value        ? -1
+                        : is_part     ? *value / 100
+                        : base > 0    ? *value / base
+                        : *value == 0 ? 0
+                                      : 2;
+  if (!(fraction >= 0 && fraction <= 1))
+    fail(error_code::invalid_argument,
+         "--min-lr {}: give a rate from 0 to --lr ({:.4g}), or a part of it, "
+         "such as 10%",
+         printable(text), base);
+  return fraction;
+}
+
+learning_rate_schedule learning_rate_for(const train_options& o, double base) {
+  const auto& words = o.optimisation;
+  auto made = o.numerics.learning_rate;
+  made.decay = decays().at(words.decay);
+  made.total_steps = words.decay_steps > 0 ? words.decay_steps : o.steps;
+  if (made.cooldown_steps == 0)
+    made.cooldown_steps = (made.total_steps + 9) / 10;
+  if (!words.min_lr.empty())
+    made.final_fraction = final_fraction_of(words.min_lr, base);
+  return made;
+}
+
+}  // namespace
+
 numerics numerics_for(const train_options& o, const built_model& model,
                       const schedule& schedule) {
   const auto& words = o.optimisation;
   auto made = o.numerics;
   made.loss = model.loss;
+  made.seed = o.data.batches.seed;
   made.optimizer = optimizer_for(words.optimizer);
-  made.parameters = groups_for(words.optimizer);
-  made.learning_rate.decay = decays().at(words.decay);
-  made.learning_rate.total_steps =
-    words.decay_steps > 0 ? words.decay_steps : o.steps;
+  made.parameters = groups_for(words.optimizer, model.layers);
+  made.learning_rate = learning_rate_for(o, base_learning_rate(made.optimizer));
   made.weighting = words.loss_weighting == "tokens"
                      ? loss_weighting::tokens
                      : loss_weighting::microbatches;

@@ -36,6 +36,8 @@ std::optional<learning_rates> read_rates(const flag_texts& texts) {
   number("warmup_steps", schedule.warmup_steps);
   number("total_steps", schedule.total_steps);
   number("final_fraction", schedule.final_fraction);
+  if (texts.contains("cooldown_steps"))  // not in older checkpoints
+    number("cooldown_steps", schedule.cooldown_steps);
   const auto decay = texts.find("decay");
   if (!is_whole || decay == texts.end() || !decays().contains(decay->second))
     return {};
@@ -71,9 +73,10 @@ flag_texts flags_of_updates(const CLI::App& command) {
   for (auto& [name, value] : flag_values(command)) {
     const auto* option = command.get_option_no_throw("--" + name);
     const bool is_kept =
-      option != nullptr && name != "steps"
+      option != nullptr && name != "steps" && name != "epochs"
       && (option->get_group() == "Optimisation" || name == "microbatches"
-          || name == "data-parallel");
+          || name == "data-parallel" || name == "dropout"
+          || name == "lora-dropout");
     if (is_kept)
       flags.emplace(name, std::move(value));
   }
@@ -92,6 +95,7 @@ flag_texts texts_of(const learning_rates& rates) {
           {"decay", name->first},
           {"warmup_steps", std::to_string(schedule.warmup_steps)},
           {"total_steps", std::to_string(schedule.total_steps)},
+          {"cooldown_steps", std::to_string(schedule.cooldown_steps)},
           {"final_fraction", fmt::format("{}", schedule.final_fraction)}};
 }
 

@@ -134,6 +134,8 @@ void add_data(train_setup& setup, const data_options& o) {
   };
   require_labels(training, o);
   setup.training = with_documents(text_batches(training, batches));
+  if (o.mix.empty())
+    setup.epoch_rows = rows_of_epoch(training.front().tokens, batches);
   setup.data_settings = {{"microbatch-size", std::to_string(batches.rows)},
                          {"seq", std::to_string(batches.length)},
                          {"seed", std::to_string(batches.seed)},

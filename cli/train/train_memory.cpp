@@ -18,8 +18,9 @@ held_parameters held_parameters_of(const train_options& o,
     .dtype = dtype_of(o.optimisation.dtype).value_or(at::kFloat),
     .widens_gradients = o.optimisation.accumulate_dtype == "fp32"};
   // How many parameters a group freezes is known only once they are made.
-  const bool freezes = std::ranges::any_of(groups_for(o.optimisation.optimizer),
-                                           &parameter_group::frozen);
+  const bool freezes =
+    std::ranges::any_of(groups_for(o.optimisation.optimizer, model.layers),
+                        &parameter_group::frozen);
   if (o.steps > 0 && !freezes)
     held.trained = model.parameters - model.frozen;
   // The plain loop has one replica, and keeps the gradients of each one that it

@@ -25,7 +25,7 @@ struct detail_flags {
 std::vector<detail_flags> details(const train_options& o) {
   return {{o.model.choices.lora.rank > 0,
            "--lora-rank",
-           {"lora-alpha", "lora-modules"}},
+           {"lora-alpha", "lora-dropout", "lora-modules"}},
           {!o.output.save_model.empty(),
            "--save-model",
            {"save-dtype", "max-shard-size"}}};

@@ -78,6 +78,10 @@ void add_folder_flags(CLI::App& app, train_options& options) {
             whole_number(0, 1 << 16));
   add_value(app, "--lora-alpha", model.choices.lora.alpha,
             "adapters are multiplied by this over their rank", number_above(0));
+  add_value(app, "--lora-dropout", model.choices.lora.dropout,
+            "probability with which values that adapters read are set to 0 in "
+            "training",
+            number(0, 1));
   add_value(app, "--lora-modules GLOBS", model.choices.lora.modules,
             "modules that get adapters: globs of names or their last parts, "
             "joined by commas");

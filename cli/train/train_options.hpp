@@ -58,6 +58,7 @@ struct optimisation_options {
   optimizer_flags optimizer;
   std::string decay = "constant";
   std::int64_t decay_steps = 0;  // 0: as many as --steps
+  std::string min_lr{};          // empty: by --final-lr
   std::string clip_norm_type = "2";
   std::string loss_weighting = "tokens";
   std::string autocast = "none";
@@ -138,6 +139,7 @@ struct train_options {
   access_options access;
   process_options processes;
   std::int64_t steps = 100;
+  std::int64_t epochs = 0;  // in place of steps; 0: none
   std::string config;
   bool plain = false;
   bool print_config = false;

@@ -61,6 +61,7 @@ step_event one_step(plain_loop& loop, const train_setup& setup,
   step_event event;
   const auto scale = loop.scale().value();
   event.begin = now_ns();
+  loop.set_position(first);
   const auto result = loop.step(
     [&](std::int64_t k) {
       before();

@@ -100,9 +100,14 @@ void warn_of_idle_flags(const train_options& o) {
          idle_flag{o.numerics.learning_rate.final_fraction
                      != usual.numerics.learning_rate.final_fraction,
                    o.optimisation.decay != "constant", "--final-lr",
-                   "--decay cosine or linear"},
+                   "--decay cosine, linear or wsd"},
+         {!o.optimisation.min_lr.empty(), o.optimisation.decay != "constant",
+          "--min-lr", "--decay cosine, linear or wsd"},
+         {o.numerics.learning_rate.cooldown_steps > 0,
+          o.optimisation.decay.starts_with("wsd"), "--cooldown",
+          "--decay wsd or wsd-sqrt"},
          {o.optimisation.decay_steps > 0, o.optimisation.decay != "constant",
-          "--decay-steps", "--decay cosine or linear"},
+          "--decay-steps", "--decay cosine, linear or wsd"},
          {o.output.sampling.temperature != usual.output.sampling.temperature,
           samples, "--temperature", "--sample"},
          {o.output.prompt != usual.output.prompt, samples, "--prompt",
@@ -182,12 +187,19 @@ std::string counted(std::int64_t count, const char* what) {
 }
 
 /// Called before a schedule of that size is made.
+std::int64_t blocks_of(const built_model& model) {
+  return model.blocks.last - model.blocks.first;
+}
+
+std::int64_t most_stages(const partition_options& o, const built_model& model) {
+  return o.split == "even" ? blocks_of(model) : std::ssize(model.layers);
+}
+
 void require_enough_layers(const partition_options& o,
                            const built_model& model) {
   const auto stages = std::int64_t{o.shape.ranks} * o.shape.stages_per_rank;
-  const auto layers = std::ssize(model.layers);
-  const std::int64_t blocks = model.blocks.last - model.blocks.first;
-  const auto others = o.split == "even" ? 0 : layers - blocks;
+  const auto blocks = blocks_of(model);
+  const auto others = most_stages(o, model) - blocks;
   if (sizes_file(o).empty() && stages > blocks + others)
     fail(error_code::invalid_argument,
          "{}{} can't be cut into {} ({} x {} per rank); use at most {}, or a "
@@ -276,7 +288,34 @@ trainer_options pipeline_of(const train_options& o, const built_model& model,
   return run;
 }
 
-train_setup make_setup(const train_options& o) {
+namespace {
+
+/// A plain loop runs by no ranks, of which there may be as few as the model
+/// allows.
+void fit_plain_ranks(partition_options& o, const built_model& model) {
+  const auto most = most_stages(o, model) / o.shape.stages_per_rank;
+  o.shape.ranks =
+    static_cast<std::int32_t>(std::clamp<std::int64_t>(most, 1, o.shape.ranks));
+}
+
+/// --steps of --epochs, of which the last step may begin another one.
+void set_steps(train_options& o, const train_setup& setup) {
+  if (o.epochs == 0)
+    return;
+  if (setup.epoch_rows == 0)
+    throw error(error_code::invalid_argument,
+                "--epochs: the texts of a --mix have epochs of their own; give "
+                "--steps");
+  const auto rows = std::int64_t{setup.trainer.schedule.microbatches}
+                    * setup.trainer.data_parallel * o.data.batches.rows;
+  o.steps = (o.epochs * setup.epoch_rows + rows - 1) / rows;
+  spdlog::info("--epochs {}: {} steps of {} rows, of {} rows an epoch",
+               o.epochs, o.steps, rows, setup.epoch_rows);
+}
+
+}  // namespace
+
+train_setup make_setup(train_options& o) {
   train_setup setup;
   const auto& parts = o.partition;
   setup.model =
@@ -296,6 +335,8 @@ train_setup make_setup(const train_options& o) {
                 "weights that the adapter belongs to; save the fresh model by "
                 "--steps 0 --save-model first, and adapt that");
   sample_of(o);  // which may refuse the prompt
+  if (o.plain)
+    fit_plain_ranks(o.partition, setup.model);
   auto& run = setup.trainer = pipeline_of(
     o, setup.model,
     setup.model.folder ? model_source::folder : model_source::flags);
@@ -307,13 +348,14 @@ train_setup make_setup(const train_options& o) {
   warn_of_odd_flags(o);
   warn_of_bytes(o);
   run.sharding = sharding_of(o);
+  add_data(setup, o.data);
+  set_steps(o, setup);
   run.numerics = numerics_for(o, setup.model, run.schedule);
   set_order(run.execution, o.order, run.schedule.ranks());
   require_searchable(o, run);
   run.cuda_graphs = o.devices.cuda_graphs;
   if (!run.overlap.data)  // loading ahead is overlap, too
     run.execution.loading.prefetch = 0;
-  add_data(setup, o.data);
   return setup;
 }
 

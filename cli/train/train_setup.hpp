@@ -23,7 +23,8 @@ struct train_setup {
   built_model model;
   troupe::trainer_options trainer;
   source_pointer training;
-  source_pointer validation;  // null: no text is held out
+  source_pointer validation;    // null: no text is held out
+  std::int64_t epoch_rows = 0;  // of the training text; 0: of a mixture
   std::int64_t validation_microbatches = 0;
   /// The settings that decide the order of the training data; checkpoints
   /// hold them.
@@ -56,7 +57,8 @@ void warn_of_other_models(const CLI::App& command, const model_flags& flags);
 std::vector<std::string> moot_flags(const train_options& options);
 
 /// Throws `invalid_argument`, `invalid_data`, `io` and schedules' errors.
-train_setup make_setup(const train_options& options);
+/// Sets --steps of --epochs, and fits --ranks of a plain loop.
+train_setup make_setup(train_options& options);
 
 /// Throws `invalid_argument` if the run would write a file or a folder, by any
 /// flag, monitor or sink, that it also reads or writes otherwise, and `io` if

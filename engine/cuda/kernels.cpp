@@ -150,6 +150,18 @@ class cuda_kernels final : public device_kernels {
     return sums;
   }
 
+  void fill_mask(const at::Tensor& mask, const philox_stream& stream,
+                 std::uint32_t threshold) override {
+    require_here(mask);
+    if (mask.scalar_type() != at::kByte || !mask.is_contiguous())
+      fail(error_code::invalid_argument, "no mask of bytes: {}",
+           describe(mask));
+    const c10::cuda::CUDAGuard guard{index_of(device_)};
+    check(launch_fill_mask(mask.mutable_data_ptr<std::uint8_t>(), mask.numel(),
+                           stream, threshold, current(device_)),
+          "launching a mask of dropout");
+  }
+
   void delay(double seconds) override {
     if (seconds < 0 || seconds > 10)
       fail(error_code::invalid_argument, "can't delay by {} s; at most 10 s",

@@ -4,6 +4,7 @@
 
 #include "troupe/engine/cuda/statistics_pieces.hpp"
 #include "troupe/engine/device/norm_type.hpp"
+#include "troupe/engine/device/philox.hpp"
 
 // The kernels' C++ interface. Tables are passed as kernel arguments, so nothing
 // has to be copied before a launch, nor kept after it.
@@ -48,6 +49,9 @@ struct flat_table {
 
 cudaError_t launch_norm_powers(const flat_table& table, std::int64_t pieces,
                                norm_type type, cudaStream_t stream);
+cudaError_t launch_fill_mask(std::uint8_t* mask, std::int64_t count,
+                             const philox_stream& numbers,
+                             std::uint32_t threshold, cudaStream_t stream);
 cudaError_t launch_delay(double seconds, cudaStream_t stream);
 
 }  // namespace troupe

@@ -69,6 +69,8 @@ class text_rows {
            options_.rows * options_.length + 1);
   }
 
+  std::int64_t of_epoch() const { return windows_; }
+
   /// Reads the tokens of a row, and the one after them.
   void read(std::int64_t row, std::vector<std::int64_t>& into) const {
     tokens_->read(start_of(row), options_.length + 1, into.data());
@@ -122,6 +124,12 @@ source_pointer preprocess(
     [source = std::move(source), change = std::move(change)](
       std::int64_t index) { return change(source->at(index), index); },
     size, counts_equally);
+}
+
+std::int64_t rows_of_epoch(const token_pointer& tokens,
+                           const text_batch_options& options) {
+  require_rows(options);
+  return text_rows(tokens, options).of_epoch();
 }
 
 source_pointer text_batches(token_pointer tokens,

@@ -61,6 +61,10 @@ struct text_batch_options {
 source_pointer text_batches(token_pointer tokens,
                             const text_batch_options& options);
 
+/// Rows of an epoch of `text_batches`. Throws likewise.
+std::int64_t rows_of_epoch(const token_pointer& tokens,
+                           const text_batch_options& options);
+
 /// A text of a mixture, and how many of the rows are its own, relative to the
 /// others.
 struct weighted_text {

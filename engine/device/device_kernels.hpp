@@ -1,6 +1,7 @@
 #pragma once
 
 #include "troupe/engine/device/norm_type.hpp"
+#include "troupe/engine/device/philox.hpp"
 #include "troupe/engine/device/tensor.hpp"
 
 namespace troupe {
@@ -26,6 +27,11 @@ class device_kernels {
   /// tensor's values are (for fp64: and their powers).
   virtual at::Tensor norm_powers(const tensor_list& tensors,
                                  norm_type type) = 0;
+
+  /// Fills a contiguous uint8 tensor with 1 where the stream's number of the
+  /// element, as philox.hpp numbers them, is at least the threshold, else 0.
+  virtual void fill_mask(const at::Tensor& mask, const philox_stream& stream,
+                         std::uint32_t threshold) = 0;
 
   /// Keeps the stream busy for that long, doing nothing: used by tests to
   /// prolong work. At most 10 seconds.

@@ -51,6 +51,7 @@ decoder_options decoder_of(const gpt_options& options) {
   o.gated = false;
   o.activation = "gelu";
   o.tied = options.tie_embeddings;
+  o.dropout = {options.dropout, options.dropout, options.dropout};
   o.residual_deviation =
     o.deviation / std::sqrt(2.0 * static_cast<double>(o.layers));
   return o;

@@ -8,7 +8,7 @@ namespace troupe {
 
 /// A GPT over bytes: learned token and position embeddings, pre-LayerNorm
 /// blocks (causal attention, 4x GELU MLP), a final LayerNorm and a head; biases
-/// everywhere, no dropout.
+/// everywhere.
 struct gpt_options {
   std::int64_t width = 256;  // d_model
   std::int64_t layers = 8;   // blocks
@@ -18,6 +18,9 @@ struct gpt_options {
   std::uint64_t seed = 1;
   /// `head.weight` is tied to `tok.weight` (Press and Wolf).
   bool tie_embeddings = false;
+  /// Of the embeddings, of attention's weights, and of what attention and MLP
+  /// add, as in nanoGPT; in training alone.
+  double dropout = 0;
 };
 
 /// Layers: the embeddings (`tok`, `pos`), `blocks.0` ..., and the final norm

@@ -43,7 +43,11 @@ model_entry gpt_model() {
      {"layers", "transformer blocks", usual.layers, 1, 1 << 16},
      {"heads", "attention heads", usual.heads, 1, 1 << 20},
      {"tie-embeddings", "the head's weight is the token embedding's",
-      usual.tie_embeddings}},
+      usual.tie_embeddings},
+     {"dropout",
+      "probability with which values of the embeddings, of attention's weights "
+      "and of what attention and MLP add are set to 0 in training",
+      usual.dropout, 0.0, 1.0, true}},
     [](const option_values& values, const text_batch_options& data) {
       const gpt_options sizes{whole(values, "d-model"),
                               whole(values, "layers"),
@@ -51,7 +55,8 @@ model_entry gpt_model() {
                               data.length,
                               data.vocabulary,
                               data.seed,
-                              std::get<bool>(values.at("tie-embeddings"))};
+                              std::get<bool>(values.at("tie-embeddings")),
+                              std::get<double>(values.at("dropout"))};
       const auto blocks = static_cast<std::int32_t>(sizes.layers);
       return built_model{gpt(sizes), {1, 1 + blocks}, parameter_count(sizes)};
     },

@@ -21,6 +21,7 @@
 #include "troupe/engine/stage/module/autocast.hpp"
 #include "troupe/engine/stage/module/saved_tensors.hpp"
 #include "troupe/engine/stage/module/weight_gradients.hpp"
+#include "troupe/engine/stage/random.hpp"
 
 namespace troupe {
 
@@ -132,22 +133,27 @@ linear_layer::linear_layer(std::int64_t inputs, std::int64_t outputs,
 
 at::Tensor linear_layer::forward(const at::Tensor& x) const {
   const auto y = base(x);
-  return lora_a_ ? y + lora_scale_ * observe(lora_b_, observe(lora_a_, x)) : y;
+  return lora_a_ ? y + adapter_.scale * observe(lora_b_, adapted(x)) : y;
+}
+
+at::Tensor linear_layer::adapted(const at::Tensor& x) const {
+  return observe(lora_a_, dropout(x, adapter_.dropout));
 }
 
 std::vector<linear_factors> linear_layer::factors(const at::Tensor& x) const {
   std::vector<linear_factors> made{{x, weight}};
   if (lora_a_)
-    made.push_back({lora_scale_ * observe(lora_a_, x), lora_b_->weight});
+    made.push_back({adapter_.scale * adapted(x), lora_b_->weight});
   return made;
 }
 
-void linear_layer::add_adapter(std::int64_t rank, double scale,
+void linear_layer::add_adapter(const adapter_options& options,
                                at::Generator generator) {
   const auto inputs = weight.size(transposed ? 0 : 1);
   const auto outputs = weight.size(transposed ? 1 : 0);
   const linear_options plain{weight.options().requires_grad(false), false};
-  lora_scale_ = scale;
+  adapter_ = options;
+  const auto rank = options.rank;
   lora_a_ = register_module(
     "lora_A", std::make_shared<linear_layer>(inputs, rank, plain));
   lora_b_ = register_module(

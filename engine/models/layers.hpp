@@ -24,6 +24,12 @@ struct linear_options {
   bool transposed = false;
 };
 
+struct adapter_options {
+  std::int64_t rank = 0;
+  double scale = 1;
+  double dropout = 0;  // of what A reads, in training
+};
+
 /// Of a product x W^T.
 struct linear_factors {
   at::Tensor x, weight;
@@ -39,18 +45,19 @@ struct linear_layer : torch::nn::Module {
   std::vector<linear_factors> factors(const at::Tensor& x) const;
   /// Normal weights with that standard deviation, zero biases.
   void fill(double deviation, at::Generator generator);
-  /// Adds `scale` B(A x) to what it computes, with modules lora_A and lora_B of
+  /// Adds scale * B(A x) to what it computes, with modules lora_A and lora_B of
   /// that rank: A uniform as a new Linear of PyTorch, B zeros (LoRA).
-  void add_adapter(std::int64_t rank, double scale, at::Generator generator);
+  void add_adapter(const adapter_options& options, at::Generator generator);
 
   at::Tensor weight, bias;  // bias: may be undefined
   bool transposed;
 
  private:
   at::Tensor base(const at::Tensor& x) const;
+  at::Tensor adapted(const at::Tensor& x) const;
 
   std::shared_ptr<linear_layer> lora_a_, lora_b_;
-  double lora_scale_ = 1;
+  adapter_options adapter_;
 };
 
 /// LayerNorm over the last dimension; or without a mean, RMSNorm:

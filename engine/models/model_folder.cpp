@@ -42,9 +42,8 @@ void require_no_adapter(const std::string& folder) {
                       "merge it (merge_and_unload) or move it away");
 }
 
-decoder_options options_of(const std::string& text, const std::string& origin,
-                           bool infers = false) {
-  model_config config(text, origin, infers);
+decoder_options options_of(const std::string& text, const std::string& origin) {
+  model_config config(text, origin);
   auto options = read_decoder(config);
   try {
     require_legal(options);
@@ -152,7 +151,7 @@ model_folder::model_folder(std::string path, folder_use use)
   : path_(std::move(path)) {
   const auto config = in(path_, config_name);
   config_ = read_file(config);
-  options_ = options_of(config_, config, use == folder_use::inference);
+  options_ = options_of(config_, config);
   if (use == folder_use::from_scratch)
     return;
   require_no_adapter(path_);
@@ -248,17 +247,17 @@ built_model model_folder::build(at::ScalarType dtype, std::uint64_t seed,
 
 built_model model_of_config(const std::string& config,
                             const std::string& origin,
-                            const decoder_choices& choices, folder_use use) {
-  return built(options_of(config, origin, use == folder_use::inference),
-               choices, nullptr, at::kFloat);
+                            const decoder_choices& choices) {
+  return built(options_of(config, origin), choices, nullptr, at::kFloat);
 }
 
 std::vector<std::string> differing_fields(const std::string& a,
                                           const std::string& b,
                                           const std::string& origin) {
-  // Training has refused dropout before; reading for inference accepts it.
   const auto read = [&](const std::string& text) {
-    return options_of(text, origin, /*infers=*/true);
+    auto options = options_of(text, origin);
+    options.dropout = {};  // which leaves no trace in a checkpoint
+    return options;
   };
   const auto model = read(a);
   if (read(b) == model)

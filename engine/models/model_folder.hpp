@@ -12,9 +12,9 @@
 
 namespace troupe {
 
-/// What a model_folder is read for. `inference`: dropout does not matter;
-/// `from_scratch`: to be trained without its weights, which are not read.
-enum class folder_use : std::uint8_t { training, from_scratch, inference };
+/// What is read of a model's folder: also its weights, or its configuration
+/// alone, to train it from scratch.
+enum class folder_use : std::uint8_t { with_weights, from_scratch };
 
 /// A model as Hugging Face's transformers stores it: config.json and, unless it
 /// is to be trained from scratch, its weights; other files (of a tokenizer) are
@@ -25,7 +25,7 @@ class model_folder {
   /// `invalid_checkpoint` naming what is missing, of another shape, not known
   /// to the model, or not understood.
   explicit model_folder(std::string path,
-                        folder_use use = folder_use::training);
+                        folder_use use = folder_use::with_weights);
 
   const std::string& path() const { return path_; }
   /// The text of config.json.
@@ -85,8 +85,7 @@ bool is_model_folder(const std::string& path);
 /// loaded by name. `origin`: for errors.
 built_model model_of_config(const std::string& config,
                             const std::string& origin,
-                            const decoder_choices& choices = {},
-                            folder_use use = folder_use::training);
+                            const decoder_choices& choices = {});
 
 /// The fields by which two config.json describe other models; empty: they
 /// describe one. `origin`: for errors, as of `model_of_config`.

@@ -25,6 +25,9 @@ struct model_option {
   std::string name;  // as a long flag: d-model
   std::string help;
   option_value usual{}, least{}, most{};
+  /// It changes how the model trains, and not the model: checkpoints of another
+  /// value are resumed.
+  bool of_training = false;
 };
 
 class model_folder;

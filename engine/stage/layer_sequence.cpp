@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <utility>
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/stage/error_context.hpp"
+#include "troupe/engine/stage/random.hpp"
 #include "troupe/engine/stage/sharding/ties.hpp"
 #include "troupe/schedules/op.hpp"
 
@@ -199,6 +201,8 @@ layer_sequence::result layer_sequence::run(const tensor_lists& given,
   for (std::size_t p = 0; p < parts_.size(); ++p) {
     const auto& part = parts_[p];
     const auto inputs = inputs_of(part, outputs, given, data);
+    if (auto* draws = current_draws())
+      draws->enter_layer(first_ + static_cast<std::int32_t>(p));
     const bool is_last = has_last_ && p + 1 == parts_.size();
     const auto* loss =
       last_loss && is_last && !part.loss ? last_loss : &part.loss;
@@ -277,8 +281,20 @@ tensor_list layer_sequence::run(const part& which, const tensor_list& inputs,
          "inputs",
          which.label);
   const auto before = versions_of(inputs);
+  const bool watches = current_draws() && !std::exchange(which.watched, true)
+                       && !which.module->draws_from_shared_generator();
+  std::optional<draw_watch> drawn;
+  if (watches)
+    drawn.emplace();
   auto outputs = with_context(
     which.label, [&] { return which.module->forward(inputs, arguments); });
+  if (drawn && !drawn->found().empty())
+    fail(error_code::invalid_argument,
+         "{} draws random numbers by {} from LibTorch's own generator, which "
+         "all threads share, so that they depend on timing; call "
+         "troupe::dropout, draw from troupe::op_generator(), or override "
+         "draws_from_shared_generator to allow it",
+         which.label, drawn->found());
   if (versions_of(inputs) != before)
     fail(error_code::invalid_argument,
          "{} changes its inputs in place, which other layers and the backward "

@@ -88,6 +88,7 @@ class layer_sequence final : public stage_module {
     std::size_t last_reader = 0;  // part; its outputs are then dropped
     /// Several layers, or a layer and a loss, use its outputs.
     bool shared = false;
+    mutable bool watched = false;  // for random draws, in one forward
   };
 
   void find_sources(const model& layers, const stage_split& split,

@@ -14,14 +14,18 @@ namespace troupe {
 
 /// Learning rate by step (counted from 1): linear warm-up over
 /// `warmup_steps`, then constant, or a cosine or a line down to
-/// `final_fraction` of the base rate at `total_steps`.
+/// `final_fraction` of the base rate at `total_steps`; `wsd` and `wsd_sqrt`
+/// fall in the last `cooldown_steps` alone, on a line (MiniCPM, Hu et al.,
+/// 2024) or as 1 - sqrt (Haegele et al., 2024). The values of step s are those
+/// of Transformers' schedulers for s, which begin with 0.
 struct learning_rate_schedule {
-  enum class shape : std::uint8_t { constant, cosine, linear };
+  enum class shape : std::uint8_t { constant, cosine, linear, wsd, wsd_sqrt };
 
   shape decay = shape::constant;
   std::int64_t warmup_steps = 0;
   std::int64_t total_steps = 0;  // 0: no decay
   double final_fraction = 0.1;
+  std::int64_t cooldown_steps = 0;  // of wsd and wsd_sqrt
 
   double at(std::int64_t step, double base) const;
 };
@@ -61,6 +65,8 @@ struct numerics {
   /// Of the model's last layer, unless that has its own.
   loss_function loss = cross_entropy_loss();
   loss_weighting weighting = loss_weighting::tokens;
+  /// Of the random numbers that forwards draw (random.hpp).
+  std::uint64_t seed = 1;
   optimizer_options optimizer = adamw{};
   parameter_groups parameters{};  // settings of some of them
   /// Parameters on a device are updated on the host, which keeps the
@@ -82,8 +88,8 @@ struct numerics {
   /// are made in fp32, of masters (optimizer.hpp).
   parameter_dtypes dtypes{};
   /// Stages keep only the inputs of forwards, and run them again in backward
-  /// (Chen et al.), to save memory. The bits are the same, as modules draw no
-  /// random numbers.
+  /// (Chen et al.), to save memory. The bits are the same, as the second
+  /// forward draws the random numbers of the first.
   bool recompute = false;
   troupe::weight_split weight_split = weight_split::automatic;
   bool halt_on_nan = false;  // a loss that is not finite fails a stage's step

@@ -12,6 +12,7 @@
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/module/autocast.hpp"
 #include "troupe/engine/stage/module/on_device.hpp"
+#include "troupe/engine/stage/random.hpp"
 #include "troupe/engine/stage/slices.hpp"
 #include "troupe/engine/stage/update/gradient_lists.hpp"
 #include "troupe/engine/stage/update/gradient_mean.hpp"
@@ -150,12 +151,12 @@ void plain_loop::accumulate(const data_function& load,
     auto data = load(index);
     if (own != items.own.end())
       data = with_items(std::move(data), counter_, own->second, items.update);
-    accumulate(data);
+    accumulate(data, index);
     outcome.tokens += data.tokens;
   }
 }
 
-void plain_loop::accumulate(const microbatch_data& data) {
+void plain_loop::accumulate(const microbatch_data& data, std::int64_t index) {
   const auto every = options_.updates.every == 0 ? options_.microbatches
                                                  : options_.updates.every;
   const loss_seeds seeds{
@@ -163,7 +164,13 @@ void plain_loop::accumulate(const microbatch_data& data) {
     scale_.value() / (static_cast<double>(every) * options_.slices)};
   const bool weighs_equally =
     options_.numerics.weighting == loss_weighting::microbatches;
+  random_draws draws{.seed = options_.numerics.seed,
+                     .step = step_,
+                     .microbatch = position_ + index,
+                     .device = options_.device.get()};
+  const draws_scope random(&draws);
   const auto roots_of = [&](const microbatch_data& part) {
+    draws.slice = current_slice().index;
     backward_roots roots;
     for (const auto& loss : losses_of_microbatch(part)) {
       roots.add(torch::autograd::impl::gradient_edge(loss.value),
@@ -274,6 +281,7 @@ plain_loop::result plain_loop::step(const data_function& load,
     throw;
   }
   versions_.clear();
+  position_ += std::int64_t{options_.data_parallel} * m;
   const auto loss = take_losses();
   outcome.loss = loss.value;
   outcome.counted = loss.count;

@@ -80,6 +80,10 @@ class plain_loop {
   /// `load` ends by an exception does not count; the parameters are those from
   /// before it, unless it updates within the step.
   result step(const data_function& load, bool counts_equally = false);
+  /// Index in the data source of the next step's first microbatch, which random
+  /// numbers of forwards depend on: 0 at first, and then what was there before
+  /// and its microbatches.
+  void set_position(std::int64_t microbatches) { position_ = microbatches; }
   /// Mean loss over `count` microbatches, as in a step, without gradients,
   /// named "loss"; rounded to fp32, as `trainer::evaluate` does.
   named_value evaluate(const data_function& load, std::int64_t count);
@@ -124,7 +128,8 @@ class plain_loop {
   };
   counted_items count_items(const data_function& load, std::int32_t first,
                             std::int32_t last) const;
-  void accumulate(const microbatch_data& data);
+  /// `index`: in the step.
+  void accumulate(const microbatch_data& data, std::int64_t index);
   /// Microbatches `first` up to `last` that a copy takes, of a replica.
   void accumulate(const data_function& load, const counted_items& items,
                   std::int32_t replica, std::int8_t copy, std::int32_t first,
@@ -149,6 +154,7 @@ class plain_loop {
   std::unique_ptr<optimizer> optimizer_;
   troupe::loss_scale scale_;
   std::int64_t step_ = 0;
+  std::int64_t position_ = 0;
   bool counts_equally_ = false;
   std::vector<loss_term> losses_;
   std::vector<std::int32_t> stage_of_;  // of each parameter, with versions

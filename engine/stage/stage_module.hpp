@@ -48,6 +48,11 @@ class stage_module : public torch::nn::Module {
   /// Why it does not, for errors, if the module knows: "its loss is ...".
   virtual std::string why_not_in_slices() const { return {}; }
 
+  /// Whether `forward` may draw from LibTorch's own generator, which all
+  /// threads share, so that bits depend on timing; if not, the first forward
+  /// that does is an error. See random.hpp for draws that don't.
+  virtual bool draws_from_shared_generator() const { return false; }
+
   /// Whether `forward` reads the arguments; if not, they aren't loaded for a
   /// stage that needs neither inputs nor targets.
   virtual bool reads_arguments() const { return false; }

@@ -147,6 +147,11 @@ class faked_kernels final : public device_kernels {
     std::ranges::copy(powers, sums.mutable_data_ptr<double>());
     return sums;
   }
+  void fill_mask(const at::Tensor& mask, const philox_stream& stream,
+                 std::uint32_t threshold) override {
+    note({}, {mask});
+    troupe::fill_mask(mask, stream, threshold);
+  }
   void delay(double seconds) override {
     auto& watch = *active_watch();
     watch.keep_busy(current_stream,

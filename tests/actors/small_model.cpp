@@ -163,6 +163,7 @@ model model_for(const small_case& what) {
   auto sizes =
     small_gpt(std::max<std::int64_t>(2, what.ranks * what.stages_per_rank));
   sizes.tie_embeddings = what.tied;
+  sizes.dropout = what.dropout;
   return gpt(sizes);
 }
 

@@ -51,6 +51,7 @@ struct small_case {
   sharding_options sharding = {};
   bool offload_optimizer = false;
   bool tied = false;  // the head's weight is the embedding's
+  double dropout = 0;
   offload_options offload = {};
 };
 

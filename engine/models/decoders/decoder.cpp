@@ -13,6 +13,7 @@
 #include "troupe/engine/events/observe.hpp"
 #include "troupe/engine/models/cross_entropy_in_parts.hpp"
 #include "troupe/engine/models/decoders/decoder_parts.hpp"
+#include "troupe/engine/stage/random.hpp"
 #include "troupe/engine/stage/slices.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
@@ -96,6 +97,7 @@ struct embeddings final : decoder_layer {
         places = places - starts;
       made[0] = made[0] + observe(positions, places);
     }
+    made[0] = dropout(made[0], o.dropout.embedding);
     if (o.has_router_loss())
       made.push_back(
         at::zeros({2, o.experts.count}, ids.options().dtype(at::kFloat)));
@@ -143,15 +145,18 @@ struct block final : decoder_layer {
 
   at::Tensor compute(const at::Tensor& x, const at::Tensor& starts) {
     using enum decoder_options::norm_place;
+    const auto thinned = [this](const at::Tensor& added) {
+      return dropout(added, o.dropout.residual);
+    };
     if (o.place == after) {
-      const auto y = x + observe(first_norm, attend(x, starts));
-      return y + observe(second_norm, observe(mlp, y));
+      const auto y = x + thinned(observe(first_norm, attend(x, starts)));
+      return y + thinned(observe(second_norm, observe(mlp, y)));
     }
-    const auto attended = attend(observe(first_norm, x), starts);
+    const auto attended = thinned(attend(observe(first_norm, x), starts));
     if (o.place == parallel)
-      return observe(mlp, observe(second_norm, x)) + attended + x;
+      return thinned(observe(mlp, observe(second_norm, x))) + attended + x;
     const auto y = x + attended;
-    return y + observe(mlp, observe(second_norm, y));
+    return y + thinned(observe(mlp, observe(second_norm, y)));
   }
 
   at::Tensor attend(const at::Tensor& x, const at::Tensor& starts) {

@@ -45,6 +45,15 @@ struct expert_options {
   bool operator==(const expert_options&) const = default;
 };
 
+/// Probabilities, in training (engine/stage/random.hpp).
+struct dropout_options {
+  double embedding = 0;  // of what the embeddings give
+  double attention = 0;  // of attention's weights
+  double residual = 0;   // of what attention and MLP add
+
+  bool operator==(const dropout_options&) const = default;
+};
+
 /// What a run decides, and not the model.
 struct decoder_choices {
   lora_options lora{};
@@ -104,6 +113,8 @@ struct decoder_options {
   /// `head` has the weight of `tokens`.
   bool tied = false;
   std::int64_t padding = -1;  // a token whose embedding is not trained
+
+  dropout_options dropout{};
 
   decoder_choices choices{};
 

@@ -2,10 +2,12 @@
 #include <ATen/ops/scaled_dot_product_attention.h>
 
 #include <array>
+#include <cmath>
 #include <vector>
 
 #include "troupe/engine/events/observe.hpp"
 #include "troupe/engine/models/decoders/decoder_parts.hpp"
+#include "troupe/engine/stage/random.hpp"
 #include "troupe/engine/stage/slices.hpp"
 
 namespace troupe {
@@ -72,18 +74,40 @@ struct attention final : decoder_attention {
     const auto all = keys.size(2);
     const bool sees_all = window_ == 0 || all <= window_;
     const bool causal = sees_all && all == t && t > 1 && !starts.defined();
-    const auto y = at::scaled_dot_product_attention(
-      q, keys, values,
-      causal || (sees_all && t == 1 && !starts.defined())
-        ? std::optional<at::Tensor>{}
-        : mask_of(t, all, window_, starts, x.device()),
-      /*dropout_p=*/0.0, causal, scale_,
-      /*enable_gqa=*/o_.heads != o_.key_heads);
+    const auto mask = [&] {
+      return mask_of(t, all, window_, starts, x.device());
+    };
+    const auto y = o_.dropout.attention > 0 && current_draws()
+                     ? thinned_attention(q, keys, values, mask())
+                     : at::scaled_dot_product_attention(
+                       q, keys, values,
+                       causal || (sees_all && t == 1 && !starts.defined())
+                         ? std::optional<at::Tensor>{}
+                         : mask(),
+                       /*dropout_p=*/0.0, causal, scale_,
+                       /*enable_gqa=*/o_.heads != o_.key_heads);
     return observe(output_,
                    y.transpose(1, 2).reshape({b, t, o_.heads * o_.head_size}));
   }
 
  private:
+  /// With dropout of the weights, which LibTorch's operator would draw itself.
+  at::Tensor thinned_attention(const at::Tensor& q, const at::Tensor& keys,
+                               const at::Tensor& values,
+                               const at::Tensor& sees) const {
+    const auto of_heads = [&](const at::Tensor& x) {
+      return o_.heads == o_.key_heads
+               ? x
+               : x.repeat_interleave(o_.heads / o_.key_heads, 1);
+    };
+    const auto scores =
+      q.matmul(of_heads(keys).transpose(-2, -1)).to(at::kFloat) * scale_;
+    const auto weights =
+      scores.masked_fill(sees.logical_not(), -HUGE_VAL).softmax(-1);
+    return dropout(weights.to(q.scalar_type()), o_.dropout.attention)
+      .matmul(of_heads(values));
+  }
+
   std::shared_ptr<linear_layer> add(const std::string& name, std::int64_t size,
                                     const linear_options& options) {
     return register_module(

@@ -13,22 +13,12 @@ namespace {
 
 constexpr std::int64_t most_layers = 1 << 16;
 
-/// Probabilities of dropout, which must be 0: troupe trains without. `usual`:
-/// those of fields that are missing.
-void require_no_dropout(model_config& config,
-                        std::initializer_list<const char*> names,
-                        double usual = 0) {
-  for (const auto* name : names) {
-    const auto share = config.number(name, usual);
-    if (share == 0 || config.infers())
-      continue;
-    config.refuse(name, fmt::format("is {}{}: troupe trains without dropout; "
-                                    "set it to 0 to accept that",
-                                    config.has(name) ? ""
-                                                     : "missing, which "
-                                                       "means ",
-                                    share));
-  }
+/// A probability of dropout; `usual`: of a field that is missing.
+double read_dropout(model_config& config, const char* name, double usual = 0) {
+  const auto probability = config.number(name, usual);
+  if (!(probability >= 0 && probability <= 1))
+    config.refuse(name, fmt::format("is {}, not a probability", probability));
+  return probability;
 }
 
 /// Where transformers has a default of its own for a missing field; null means
@@ -71,7 +61,7 @@ decoder_options read_gated(model_config& config, std::int64_t head_size = 0,
   o.rotary = read_rotary(config, o.head_size, base);
   if (o.rotary.dimensions != o.head_size)
     config.refuse("partial_rotary_factor", "must be 1 in this type of model");
-  require_no_dropout(config, {"attention_dropout"});
+  o.dropout.attention = read_dropout(config, "attention_dropout");
   return o;
 }
 
@@ -214,7 +204,9 @@ decoder_options read_gpt2(model_config& config) {
     o.scales.push_back(
       (scales ? 1 / std::sqrt(static_cast<double>(o.head_size)) : 1)
       / (by_layer ? static_cast<double>(i + 1) : 1));
-  require_no_dropout(config, {"attn_pdrop", "embd_pdrop", "resid_pdrop"}, 0.1);
+  o.dropout = {.embedding = read_dropout(config, "embd_pdrop", 0.1),
+               .attention = read_dropout(config, "attn_pdrop", 0.1),
+               .residual = read_dropout(config, "resid_pdrop", 0.1)};
   // The order of a rounding, heads for classification, and fields of GPT.
   config.ignore({"afn", "n_ctx", "n_special", "predict_special_tokens",
                  "reorder_and_upcast_attn", "summary_activation",
@@ -257,10 +249,12 @@ decoder_options read_gpt_neox(model_config& config) {
   config.require("partial_rotary_factor", {share});
   config.require("rope_theta", {base});
   o.rotary = read_rotary(config, o.head_size, base, share);
-  require_no_dropout(config,
-                     {"attention_dropout", "hidden_dropout",
-                      "attention_probs_dropout_prob", "hidden_dropout_prob"});
-  config.ignore({"classifier_dropout"});
+  o.dropout.attention = read_dropout(config, "attention_dropout");
+  o.dropout.embedding = o.dropout.residual =
+    read_dropout(config, "hidden_dropout");
+  // transformers does not read the last two in this type of model.
+  config.ignore({"classifier_dropout", "attention_probs_dropout_prob",
+                 "hidden_dropout_prob"});
   return o;
 }
 

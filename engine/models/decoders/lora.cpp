@@ -44,7 +44,7 @@ void add_adapters(torch::nn::Module& layer, const std::string& layer_name,
     const auto module = std::dynamic_pointer_cast<linear_layer>(each.value());
     const auto name = dotted_name(layer_name, each.key());
     if (module && name != except && means_module(options.modules, name))
-      module->add_adapter(options.rank, options.scale(),
+      module->add_adapter({options.rank, options.scale(), options.dropout},
                           generator_of(name, options.seed));
   }
 }
@@ -83,7 +83,7 @@ void save_adapter(const std::string& path, const parameter_list& parameters,
                                       {"inference_mode", true},
                                       {"init_lora_weights", true},
                                       {"lora_alpha", options.alpha},
-                                      {"lora_dropout", 0.0},
+                                      {"lora_dropout", options.dropout},
                                       {"modules_to_save", nullptr},
                                       {"peft_type", "LORA"},
                                       {"r", options.rank},

@@ -16,6 +16,7 @@ namespace troupe {
 struct lora_options {
   std::int64_t rank = 0;  // 0: none
   double alpha = 16;
+  double dropout = 0;  // of what A reads
   /// Globs joined by commas, of whole module names or of their last parts. By
   /// default those of PEFT: in Llama and its kin, GPT-2, and GPT-NeoX.
   std::string modules = "q_proj,v_proj,c_attn,query_key_value";

@@ -78,6 +78,7 @@ constexpr std::initializer_list<const char*> ignored_fields{
   "max_length",
   "max_new_tokens",
   "max_sequence_length",
+  "model_max_length",
   "min_length",
   "model_type",
   "name_or_path",
@@ -122,10 +123,8 @@ constexpr std::initializer_list<const char*> ignored_fields{
 
 }  // namespace
 
-model_config::model_config(const std::string& text, std::string origin,
-                           bool infers)
+model_config::model_config(const std::string& text, std::string origin)
   : model_config(parsed_object(text, origin), origin, std::string()) {
-  infers_ = infers;
   ignore(ignored_fields);
   require("add_cross_attention", {false});
   require("chunk_size_feed_forward", {0});

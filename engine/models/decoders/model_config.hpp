@@ -25,12 +25,9 @@ nlohmann::json parsed_object(const std::string& text,
 /// missing. Errors are `invalid_checkpoint`, with the file and the field.
 class model_config {
  public:
-  /// `origin`: the file's name. `infers`: the model is not trained, so that
-  /// dropout does not matter.
-  model_config(const std::string& text, std::string origin,
-               bool infers = false);
+  /// `origin`: the file's name.
+  model_config(const std::string& text, std::string origin);
 
-  bool infers() const { return infers_; }
   bool has(const std::string& name) const;
   bool is_empty() const { return fields_.empty(); }
   /// Whether the field is there, also as null.
@@ -89,7 +86,6 @@ class model_config {
   nlohmann::json fields_;
   std::string origin_;
   std::string path_;  // of an inner object, with a dot behind
-  bool infers_ = false;
   std::set<std::string> known_;
 };
 

@@ -129,8 +129,8 @@ void module_compute::run_again(microbatch_key key, saved_forward& saved) {
       sent != saved.sent || again.saved.losses.size() != saved.losses.size())
     fail(error_code::op_failed,
          "stage {}: the forward of microbatch {} was recomputed and returned "
-         "{}, at first {}; a forward that draws random numbers or keeps a "
-         "state cannot be recomputed",
+         "{}, at first {}; a forward that keeps a state, or draws random "
+         "numbers other than by dropout and op_generator, cannot be recomputed",
          options_.index, key.microbatch, sent, saved.sent);
   again.saved.samples = saved.samples;
   saved = std::move(again.saved);

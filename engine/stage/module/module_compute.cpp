@@ -180,11 +180,24 @@ event_source module_compute::source_of(microbatch_key key) const {
   return source;
 }
 
+/// Of the step's microbatches of all replicas.
+std::int64_t module_compute::number_of(microbatch_key key) const {
+  return std::int64_t{options_.data_rank} * settings_.microbatches
+         + key.microbatch;
+}
+
 /// Whether the microbatch is not there only to fill the step up.
 bool module_compute::counts(microbatch_key key) const {
-  return std::int64_t{options_.data_rank} * settings_.microbatches
-           + key.microbatch
-         < settings_.counted;
+  return number_of(key) < settings_.counted;
+}
+
+random_draws module_compute::draws_of(microbatch_key key) const {
+  return {.seed = options_.numerics.seed,
+          .step = settings_.step,
+          .microbatch = settings_.first_microbatch + number_of(key),
+          .slice = key.slice,
+          .device = options_.device.get(),
+          .is_recorded = settings_.part == step_part::gradients};
 }
 
 module_compute::outcome module_compute::run_observed(
@@ -201,6 +214,8 @@ module_compute::outcome module_compute::run_observed(
     slice.emplace(key.slice, settings_.slices, earlier, sequence_length(first),
                   settings_.training());
   const slice_scope sliced(slice ? &*slice : nullptr);
+  auto draws = draws_of(key);
+  const draws_scope random(settings_.training() ? &draws : nullptr);
   auto done = observed(observer_, [&] { return run(leaves_of(inputs), data); });
   done.saved.store = std::move(store);
   done.saved.slice = std::move(slice);

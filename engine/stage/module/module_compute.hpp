@@ -11,6 +11,7 @@
 #include "troupe/engine/stage/module/split_backward.hpp"
 #include "troupe/engine/stage/module/step_losses.hpp"
 #include "troupe/engine/stage/numerics.hpp"
+#include "troupe/engine/stage/random.hpp"
 #include "troupe/engine/stage/sharding/sharded_parameters.hpp"
 #include "troupe/engine/stage/sharding/ties.hpp"
 
@@ -100,6 +101,8 @@ class module_compute final : public stage_compute {
   tensor_lists by_crossing(const tensor_lists& leaves,
                            const tensor_list& gradients) const;
   event_source source_of(microbatch_key key) const;
+  random_draws draws_of(microbatch_key key) const;
+  std::int64_t number_of(microbatch_key key) const;
   bool counts(microbatch_key key) const;
   void keep_seeds(const std::vector<loss_term>& terms,
                   const microbatch_data& data, saved_forward& saved) const;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <ranges>
 
 #include "troupe/base/closest_names.hpp"
@@ -85,6 +86,21 @@ const parameter_group* group_of(const parameter_groups& groups,
     if (matches_glob(group.names, name))
       return &group;
   return nullptr;
+}
+
+parameter_groups without_decay(parameter_groups groups,
+                               const std::vector<std::string>& names) {
+  std::map<double, std::string> by_rate;  // the names, joined
+  for (const auto& name : names) {
+    const auto* group = group_of(groups, name);
+    if (group && (group->frozen || group->weight_decay))
+      continue;
+    auto& joined = by_rate[group ? group->learning_rate : 1];
+    joined += (joined.empty() ? "" : ",") + name;
+  }
+  for (const auto& [rate, joined] : by_rate)
+    groups.push_back({joined, rate, 0.0});
+  return groups;
 }
 
 void require_legal(const parameter_groups& groups) {

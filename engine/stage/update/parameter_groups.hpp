@@ -28,6 +28,11 @@ using parameter_groups = std::vector<parameter_group>;
 const parameter_group* group_of(const parameter_groups& groups,
                                 const std::string& name);
 
+/// The groups, and those that keep these parameters, such as norms and biases,
+/// from decaying, unless their group sets a weight decay.
+parameter_groups without_decay(parameter_groups groups,
+                               const std::vector<std::string>& names);
+
 /// Reads "GLOBS:SETTINGS": globs joined by commas, and after the last colon,
 /// joined by commas, `lr*FACTOR`, `weight-decay=NUMBER`, or `frozen` alone:
 /// "tok.*,pos.*:lr*0.5,weight-decay=0". Throws `invalid_argument`.

@@ -34,6 +34,8 @@ class host_kernels final : public device_kernels {
         host_statistics_row(tensors[i], rows.size(1) > statistics_columns));
   }
   at::Tensor norm_powers(const tensor_list&, norm_type) override { return {}; }
+  void fill_mask(const at::Tensor&, const philox_stream&,
+                 std::uint32_t) override {}
   void delay(double) override {}
 };
 

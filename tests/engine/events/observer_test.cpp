@@ -344,6 +344,8 @@ struct noting_kernels final : device_kernels {
         tensors[i].flatten()[0].to(at::kDouble);
   }
   at::Tensor norm_powers(const tensor_list&, norm_type) override { return {}; }
+  void fill_mask(const at::Tensor&, const philox_stream&,
+                 std::uint32_t) override {}
   void delay(double) override {}
   std::vector<std::size_t> launches;
 };

@@ -197,4 +197,31 @@ TEST_CASE("learning rates warm up and decay") {
   CHECK(cosine.at(500, 1.0) == Approx(0.1));
   const learning_rate_schedule linear{shape::linear, 0, 100, 0.0};
   CHECK(linear.at(25, 4.0) == Approx(3.0));
+  const learning_rate_schedule no_cooldown{shape::wsd, 0, 100, 0.0};
+  CHECK(no_cooldown.at(100, 4.0) == 4.0);
+}
+
+TEST_CASE("learning rates are those of Transformers' schedulers") {
+  using shape = learning_rate_schedule::shape;
+  const std::map<std::string, learning_rate_schedule> schedules{
+    {"constant", {shape::constant, 30}},
+    {"linear", {shape::linear, 30, 180, 0}},
+    {"cosine", {shape::cosine, 30, 180, 0}},
+    {"cosine_min", {shape::cosine, 0, 180, 0.1}},
+    {"wsd", {shape::wsd, 30, 180, 0, 40}},
+    {"wsd_min", {shape::wsd, 0, 180, 0.1, 40}},
+    {"wsd_sqrt", {shape::wsd_sqrt, 30, 180, 0, 40}},
+    {"wsd_sqrt_min", {shape::wsd_sqrt, 0, 180, 0.1, 40}}};
+  const auto table = read_safetensors(
+    TROUPE_SOURCE_DIR "/tests/golden/learning_rates.safetensors");
+  CHECK(table.size() == schedules.size());
+  for (const auto& [name, factors] : table) {
+    CAPTURE(name);
+    const auto* factor = factors.const_data_ptr<double>();
+    double largest = 0;
+    for (std::int64_t step = 1; step <= factors.numel(); ++step)
+      largest = std::max(
+        largest, std::abs(schedules.at(name).at(step, 1) - factor[step - 1]));
+    CHECK(largest < 1e-12);
+  }
 }

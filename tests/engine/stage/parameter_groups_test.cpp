@@ -154,3 +154,19 @@ TEST_CASE("by default Muon leaves embeddings and heads to AdamW") {
         "gpt_neox.layers.0.attention.query_key_value.weight"})
     CHECK_FALSE(matches_glob(except, name));
 }
+
+TEST_CASE("parameters without decay keep what their groups set") {
+  const auto groups = without_decay(
+    {parse_parameter_group("b*:lr*0.5"), parse_parameter_group("c:frozen"),
+     parse_parameter_group("d:weight-decay=0.3")},
+    {"a", "b1", "b2", "c", "d"});
+  CHECK(groups.size() == 5);
+  for (const auto* name : {"a", "b1", "b2"})
+    CHECK(group_of(groups, name)->weight_decay == 0);
+  CHECK(group_of(groups, "a")->learning_rate == 1);
+  CHECK(group_of(groups, "b1")->learning_rate == 0.5);
+  CHECK(group_of(groups, "c")->frozen);
+  CHECK(group_of(groups, "d")->weight_decay == 0.3);
+  CHECK(group_of(groups, "e") == nullptr);
+  CHECK(without_decay({}, {}).empty());
+}

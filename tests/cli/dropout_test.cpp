@@ -1,0 +1,96 @@
+// Dropout as people train with it: by several processes, resumed, with models
+// of transformers and adapters.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <filesystem>
+
+#include "../files.hpp"
+#include "tiny_training.hpp"
+
+using Catch::Matchers::ContainsSubstring;
+using namespace troupe::testing;
+
+namespace {
+
+struct dropped_training : tiny_training {
+  /// The parameters after a training.
+  std::string trained(const std::string& flags,
+                      const std::string& before = "") const {
+    const auto saved = folder / "saved.safetensors";
+    std::filesystem::remove(saved);
+    const auto run =
+      run_program(program + before + " train --text " + text + tiny
+                  + "--endpoint none --save-parameters " + saved + " " + flags);
+    INFO(run.output);
+    CHECK(run.exit_code == 0);
+    return content(saved);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("dropout has plain's bits, also in several processes and resumed") {
+  const dropped_training at;
+  const std::string flags = "--dropout 0.3 --ranks 2 ";
+  const auto plain = at.trained(flags + "--plain");
+  CHECK(at.trained(flags) == plain);
+  CHECK(at.trained(flags, " launch --processes 2 --") == plain);
+  CHECK(at.trained("--dropout 0.3 --ranks 4 --schedule zb_h1 --recompute")
+        == plain);
+  const auto run = "--checkpoints " + (at.folder / "run") + " ";
+  at.trained(flags + run + "--steps 1");
+  CHECK(at.trained(flags + run + "--resume auto") == plain);
+  CHECK(at.trained("--ranks 2 --dropout 0.2") != plain);
+  CHECK(at.trained(flags + "--seed 2") != at.trained(flags + "--seed 3"));
+}
+
+TEST_CASE("a resumed run tells of another dropout") {
+  const dropped_training at;
+  const auto run = "--endpoint none --checkpoints " + (at.folder / "run");
+  CHECK(at.train(run + " --dropout 0.1 --steps 1").exit_code == 0);
+  const auto resumed = at.train(run + " --resume auto");
+  INFO(resumed.output);
+  CHECK(resumed.exit_code == 0);
+  CHECK_THAT(resumed.output, ContainsSubstring("dropout"));
+}
+
+TEST_CASE("a probability of dropout is from 0 to 1") {
+  const dropped_training at;
+  for (const auto* value : {"-0.1", "1.1", "nan", "x"}) {
+    const auto run = at.train(std::string("--dropout ") + value);
+    INFO(run.output);
+    CHECK(run.exit_code == 2);
+    CHECK_THAT(run.output, ContainsSubstring("--dropout"));
+  }
+}
+
+TEST_CASE("a model of transformers trains with its dropout and adapters'") {
+  const dropped_training at;
+  std::filesystem::create_directory(at.folder / "gpt2");
+  // Missing fields mean 0.1.
+  at.folder.write("gpt2/config.json", R"({
+    "model_type": "gpt2", "vocab_size": 256, "n_embd": 16, "n_layer": 4,
+    "n_head": 2, "n_positions": 64, "resid_pdrop": 0.2})");
+  const auto trained = [&](const std::string& flags) {
+    const auto saved = at.folder / "saved";
+    const auto run = run_program(
+      program + " train --text " + at.text
+      + " --seq 8 --microbatch-size 2 --microbatches 4 --steps 2 --endpoint "
+        "none --from-scratch --model "
+      + (at.folder / "gpt2") + " --save-parameters " + saved + " " + flags);
+    INFO(run.output);
+    CHECK(run.exit_code == 0);
+    return content(saved);
+  };
+  const auto plain = trained("--ranks 2 --plain");
+  CHECK(trained("--ranks 2 --schedule zb_h1") == plain);
+  const std::string adapted = "--ranks 2 --lora-rank 2 --lora-dropout 0.5 ";
+  CHECK(trained(adapted) == trained(adapted + "--plain"));
+  CHECK(trained(adapted) != trained("--ranks 2 --lora-rank 2"));
+  at.folder.write("gpt2/config.json", R"({
+    "model_type": "gpt2", "vocab_size": 256, "n_embd": 16, "n_layer": 4,
+    "n_head": 2, "n_positions": 64, "resid_pdrop": 0, "embd_pdrop": 0,
+    "attn_pdrop": 0})");
+  CHECK(trained("--ranks 2") != plain);
+}

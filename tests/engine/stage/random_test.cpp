@@ -1,0 +1,186 @@
+// Random numbers of forwards: known answers, statistics, and what they depend
+// on.
+#include "troupe/engine/stage/random.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/zeros.h>
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "troupe/base/error.hpp"
+
+using namespace troupe;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+/// What dropout lets through of so many ones, by 1 / (1 - p) or 0.
+at::Tensor mask_of(random_draws draws, double p, std::int64_t count) {
+  const draws_scope scope(&draws);
+  return dropout(at::ones({count}), p);
+}
+
+double kept_share(const at::Tensor& mask) {
+  return mask.ne(0).to(at::kDouble).mean().item<double>();
+}
+
+}  // namespace
+
+TEST_CASE("Philox gives the known answers of Random123") {
+  static_assert(
+    philox({}, {})
+    == philox_block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
+  constexpr auto ones = std::numeric_limits<std::uint32_t>::max();
+  static_assert(
+    philox({ones, ones, ones, ones}, {ones, ones})
+    == philox_block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
+  static_assert(
+    philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+           {0xa4093822, 0x299f31d0})
+    == philox_block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
+}
+
+TEST_CASE("a mask's elements are the numbers of the stream's blocks") {
+  const philox_stream stream{{3, 4}, 5, 6};
+  for (const std::int64_t count : {1, 63, 64, 65, 1000}) {
+    auto mask = at::zeros({count}, at::kByte);
+    constexpr std::uint32_t threshold = 1u << 30;
+    fill_mask(mask, stream, threshold);
+    const auto* kept = mask.const_data_ptr<std::uint8_t>();
+    for (std::int64_t e = 0; e < count; ++e) {
+      const auto within = e % philox_group;
+      const auto four = stream.block(static_cast<std::uint64_t>(
+        e / philox_group * philox_lanes + within % philox_lanes));
+      const std::uint32_t all[] = {four.x, four.y, four.z, four.w};
+      CHECK(kept[e] == (all[within / philox_lanes] >= threshold));
+    }
+  }
+}
+
+TEST_CASE("dropout keeps a share of 1 - p and scales it") {
+  constexpr std::int64_t count = 1 << 20;
+  for (const auto p : {0.01, 0.1, 0.5, 0.9}) {
+    const auto mask = mask_of({.seed = 3, .step = 7}, p, count);
+    const auto bound = 5 * std::sqrt(p * (1 - p) / double(count));
+    CHECK(std::abs(kept_share(mask) - (1 - p)) < bound);
+    CHECK(mask.max().item<float>() == static_cast<float>(1 / (1 - p)));
+  }
+  CHECK(mask_of({}, 1, 100).eq(0).all().item<bool>());
+  CHECK(mask_of({}, 0, 100).eq(1).all().item<bool>());
+}
+
+TEST_CASE(
+  "streams of other steps, microbatches, slices, layers and draws are "
+  "uncorrelated") {
+  constexpr std::int64_t count = 1 << 16;
+  const random_draws place{.seed = 1, .step = 5, .microbatch = 9, .layer = 3};
+  auto others = std::vector(8, place);
+  others[0].seed = 2;
+  others[1].step = 6;
+  others[2].microbatch = 10;
+  others[3].microbatch = std::int64_t{1} << 32 | 9;
+  others[4].slice = 1;
+  others[5].layer = 4;
+  others[6].drawn = 1;
+  others[7].step = 9;  // exchanged with the microbatch
+  others[7].microbatch = 5;
+  const auto mask = mask_of(place, 0.5, count);
+  CHECK(mask_of(place, 0.5, count).equal(mask));
+  for (const auto& other : others) {
+    // Of independent masks the share that agrees is 1/2.
+    const auto agree =
+      mask.eq(mask_of(other, 0.5, count)).to(at::kDouble).mean().item<double>();
+    CHECK(std::abs(agree - 0.5) < 5 * 0.5 / std::sqrt(double(count)));
+  }
+  // Nor are neighbours within a stream.
+  for (const std::int64_t apart : {1, 4, 16, 64}) {
+    const auto agree = mask.slice(0, apart)
+                         .eq(mask.slice(0, 0, count - apart))
+                         .to(at::kDouble)
+                         .mean()
+                         .item<double>();
+    CHECK(std::abs(agree - 0.5) < 5 * 0.5 / std::sqrt(double(count - apart)));
+  }
+}
+
+TEST_CASE("a dropout's gradient passes the elements that it kept") {
+  random_draws draws{.seed = 5};
+  const draws_scope scope(&draws);
+  for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
+    auto x = at::full({33, 7}, 3, type).t().requires_grad_(true);
+    draws.enter_layer(1);
+    const auto y = dropout(x, 0.25);
+    y.sum().backward();
+    CHECK((y.to(at::kDouble) / 3).allclose(x.grad().to(at::kDouble), 1e-2, 0));
+    draws.enter_layer(1);
+    CHECK(dropout(at::full({7, 33}, 3), 0.25).ne(0).equal(y.ne(0)));
+    CHECK(y.ne(0).any().item<bool>());
+    CHECK(y.eq(0).any().item<bool>());
+  }
+}
+
+TEST_CASE("dropout hides no value that is not finite") {
+  random_draws draws{};
+  const draws_scope scope(&draws);
+  const auto x = at::full({1000}, std::numeric_limits<double>::quiet_NaN());
+  CHECK(dropout(x, 0.9).isnan().all().item<bool>());
+}
+
+TEST_CASE("dropout is for forwards of training") {
+  const auto x = at::ones({3});
+  CHECK(dropout(x, 0.5).is_same(x));
+  CHECK_THROWS_WITH(op_generator(),
+                    ContainsSubstring("for forwards of training"));
+  CHECK_THROWS_WITH(dropout(x, 1.5), ContainsSubstring("from 0 to 1"));
+  CHECK_THROWS_WITH(dropout(x, std::nan("")), ContainsSubstring("is nan"));
+  random_draws recorded{.is_recorded = true};
+  const draws_scope scope(&recorded);
+  CHECK_THROWS_WITH(dropout(x, 0.5), ContainsSubstring("cuda_graphs"));
+}
+
+TEST_CASE("an op's generators differ from draw to draw, and repeat") {
+  random_draws draws{.seed = 5};
+  const draws_scope scope(&draws);
+  const auto first = at::rand({8}, op_generator());
+  const auto second = at::rand({8}, op_generator());
+  CHECK_FALSE(first.equal(second));
+  draws.enter_layer(0);
+  CHECK(at::rand({8}, op_generator()).equal(first));
+}
+
+TEST_CASE("a source's generators depend on seed and index") {
+  std::set<double> first;
+  for (const std::uint64_t seed : {1, 2, 3})
+    for (const std::int64_t index : {0, 1, 2, 1000})
+      first.insert(at::rand({1}, generator_at(seed, index)).item<double>());
+  CHECK(first.size() == 12);
+  CHECK(
+    at::rand({4}, generator_at(1, 2)).equal(at::rand({4}, generator_at(1, 2))));
+}
+
+TEST_CASE("a watch finds draws from LibTorch's own generator") {
+  const auto x = at::ones({16});
+  const auto found = [&](const auto& draw) {
+    const draw_watch watch;
+    draw();
+    return watch.found();
+  };
+  CHECK(found([&] { at::dropout(x, 0.5, true); }) != "");
+  CHECK(found([&] { at::rand({2}); }) != "");
+  CHECK(found([&] { x.clone().uniform_(); }) != "");
+  CHECK(found([&] { at::rand({2}, generator_at(1, 2)); }) == "");
+  CHECK(found([&] { x.exp().matmul(x); }) == "");
+  random_draws draws{};
+  const draws_scope scope(&draws);
+  CHECK(found([&] { dropout(x, 0.5); }) == "");
+}
