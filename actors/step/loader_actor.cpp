@@ -69,6 +69,7 @@ std::int64_t loader_core::after(std::int64_t index) const {
 }
 
 std::shared_ptr<const microbatch_data> loader_core::load(std::int64_t index) {
+  loading_ = index;
   if (source_->size() >= 0 && index >= source_->size())
     fail(error_code::invalid_data,
          "the data source has {} microbatches, but number {} (from 0) was "
@@ -85,11 +86,8 @@ std::shared_ptr<const microbatch_data> loader_core::load(std::int64_t index) {
 
 loader_core::place loader_core::place_of(std::int64_t index) const {
   const auto offset = index - step_first_;
-  return {offset / period(), static_cast<std::int32_t>(offset % microbatches_)};
-}
-
-bool loader_core::is_own(std::int64_t index) const {
-  return (index - step_first_) % period() / microbatches_ == setup_.data_rank;
+  return {offset / period(), static_cast<std::int32_t>(offset % microbatches_),
+          static_cast<std::int32_t>(offset % period() / microbatches_)};
 }
 
 loaded_data loader_core::on(const want_data& request) {
@@ -133,7 +131,8 @@ const item_counts& loader_core::counts_of(std::int64_t index) {
     return known->second;
   const auto ready = ready_.find(index);
   const auto data = ready == ready_.end() ? load(index) : ready->second.data;
-  if (ready == ready_.end() && is_own(index) && consumers_of(index) > 0) {
+  if (ready == ready_.end() && place_of(index).data_rank == setup_.data_rank
+      && consumers_of(index) > 0) {
     ready_.emplace(index, item{data, 0});
     next_ = std::max(next_, after(index));
   }
@@ -177,7 +176,8 @@ bool loader_core::count_ahead() {
   if (updates_.empty() || source_->counts_equally())
     return false;
   const auto end = step_first_ + 2 * period();
-  while (next_counted_ < end && is_own(next_counted_))
+  while (next_counted_ < end
+         && place_of(next_counted_).data_rank == setup_.data_rank)
     ++next_counted_;
   if (next_counted_ >= end
       || (source_->size() >= 0 && next_counted_ >= source_->size()))
@@ -202,16 +202,20 @@ struct loader_state {
     guard.run(
       self, *book,
       [this] {
-        return op_failure{now, "load", {}};
+        return op_failure{source_of(core->loading()), "load", {}};
       },
       work);
   }
 
-  void report_slow(const loader_core::place& position, double seconds) {
+  event_source source_of(const loader_core::place& position) const {
     auto source = now;
     source.step += position.steps_ahead;
     source.microbatch = position.microbatch;
-    book->publish(slow_load_event{source, seconds});
+    source.data_rank = position.data_rank;
+    return source;
+  }
+  void report_slow(const loader_core::place& position, double seconds) {
+    book->publish(slow_load_event{source_of(position), seconds});
   }
 
   void begin(const begin_step& message) {
@@ -239,7 +243,6 @@ struct loader_state {
   }
 
   void serve(const want_data& request) {
-    now.microbatch = request.microbatch;
     self->send(book->stage(setup.data_rank, request.reader),
                loading([&] { return core->on(request); }));
     if (!std::exchange(prefetching, true))

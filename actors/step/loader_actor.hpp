@@ -36,6 +36,7 @@ class loader_core {
   struct place {
     std::int64_t steps_ahead = 0;
     std::int32_t microbatch = 0;
+    std::int32_t data_rank = 0;
   };
   using slow_report =
     std::function<void(const place& position, double seconds)>;
@@ -52,6 +53,8 @@ class loader_core {
   bool prefetch();
   /// The microbatches that were made, and that nobody has taken yet.
   std::size_t ready() const { return ready_.size(); }
+  /// The microbatch that is being made, or that could not be made.
+  place loading() const { return place_of(loading_); }
   /// Global index of a step's microbatch for this replica.
   std::int64_t index_of(const step_context& step,
                         std::int32_t microbatch) const;
@@ -66,7 +69,6 @@ class loader_core {
   void count_consumers(const plan_pointer& plan);
   std::int32_t consumers_of(std::int64_t index) const;
   place place_of(std::int64_t index) const;
-  bool is_own(std::int64_t index) const;
   std::int64_t period() const {  // microbatches of a step
     return std::int64_t{setup_.data_ranks} * microbatches_;
   }
@@ -88,6 +90,7 @@ class loader_core {
   std::int64_t first_ = 0;               // of this one
   std::int64_t next_ = 0;
   std::map<std::int64_t, item> ready_;
+  std::int64_t loading_ = 0;
   std::int32_t update_every_ = 1;  // microbatches of a replica
   std::int64_t next_counted_ = 0;
   std::map<std::int64_t, item_counts> counts_;  // by microbatch, from first_ on

@@ -6,6 +6,7 @@
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
+#include <catch2/generators/catch_generators_range.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "small_model.hpp"
@@ -252,7 +253,7 @@ TEST_CASE("a loss of one's own weighs its items by the counts that it tells") {
   plain_loop plain(model_for({}), std::move(plain_options));
   const auto text = small_text();
   for (int i = 0; i < 3; ++i) {
-    const auto& reported = run.step(text).summary.losses.front();
+    const auto reported = run.step(text).summary.losses.front();
     const auto result =
       plain.step([&](std::int64_t k) { return text->at(4 * i + k); });
     CHECK(reported.value == result.loss);
