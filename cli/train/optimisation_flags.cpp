@@ -32,18 +32,7 @@ void add_loss_scale_flags(CLI::App& app, loss_scale_options& o) {
             whole_number(0));
 }
 
-}  // namespace
-
-void add_optimisation_flags(CLI::App& app, train_options& o) {
-  app.option_defaults()->group("Optimisation");
-  auto* steps =
-    add_value(app, "--steps", o.steps, "optimizer updates", whole_number(0));
-  add_value(app, "--epochs", o.epochs,
-            "passes over the training text, in place of --steps; 0: as many as "
-            "--steps take",
-            whole_number(0, 1 << 20))
-    ->excludes(steps);
-  add_optimizer_flags(app, o.optimisation.optimizer);
+void add_learning_rate_flags(CLI::App& app, train_options& o) {
   add_value(app, "--warmup", o.numerics.learning_rate.warmup_steps,
             "steps of linear warm-up", whole_number(0));
   add_value(app, "--decay", o.optimisation.decay, "of the learning rate",
@@ -65,6 +54,21 @@ void add_optimisation_flags(CLI::App& app, train_options& o) {
             "part of --lr (10%)")
     ->default_str(description("--final-lr"))
     ->excludes(final_rate);
+}
+
+}  // namespace
+
+void add_optimisation_flags(CLI::App& app, train_options& o) {
+  app.option_defaults()->group("Optimisation");
+  auto* steps =
+    add_value(app, "--steps", o.steps, "optimizer updates", whole_number(0));
+  add_value(app, "--epochs", o.epochs,
+            "passes over the training text, in place of --steps; 0: as many as "
+            "--steps take",
+            whole_number(0, 1 << 20))
+    ->excludes(steps);
+  add_optimizer_flags(app, o.optimisation.optimizer);
+  add_learning_rate_flags(app, o);
   add_value(app, "--loss-weighting", o.optimisation.loss_weighting,
             "what an update's loss is a mean of: all its tokens that are to be "
             "predicted, or its microbatches, whose losses are means themselves",

@@ -106,15 +106,24 @@ std::string content_of_text(const std::string& path, const data_options& o) {
   return content_of_tokens(path, format_of(o));
 }
 
-void add_data(train_setup& setup, const data_options& o) {
-  const auto& batches = o.batches;
-  std::vector<weighted_text> training;
-  std::vector<std::shared_ptr<const token_source>> held_out_parts;
-  std::string sizes, content;
+namespace {
+
+std::string content_of_files(const data_options& o) {
+  std::string content;
   for (const auto& path : o.text)
     content += (content.empty() ? "" : ", ") + content_of_text(path, o);
   for (const auto& path : o.loss_mask)
     content += ", mask " + content_of_text(path, {});
+  return content;
+}
+
+}  // namespace
+
+void add_data(train_setup& setup, const data_options& o) {
+  const auto& batches = o.batches;
+  std::vector<weighted_text> training;
+  std::vector<std::shared_ptr<const token_source>> held_out_parts;
+  std::string sizes;
   for (const auto& text : texts_of(o, setup.model.folder != nullptr)) {
     const auto held_out = static_cast<std::int64_t>(
       static_cast<double>(text->size()) * o.validation_fraction);
@@ -139,7 +148,7 @@ void add_data(train_setup& setup, const data_options& o) {
   setup.data_settings = {{"microbatch-size", std::to_string(batches.rows)},
                          {"seq", std::to_string(batches.length)},
                          {"seed", std::to_string(batches.seed)},
-                         {"text", content},
+                         {"text", content_of_files(o)},
                          {"tokens", sizes}};
   if (o.document_end >= 0)
     setup.data_settings.emplace(

@@ -96,18 +96,17 @@ void warn_of_idle_flags(const train_options& o) {
   const bool shards = parts.shard != "replicate";
   const bool samples = o.output.sample > 0;
   const bool on_cpu = o.devices.device == "cpu";
+  const auto& rate = o.numerics.learning_rate;
+  const auto& usual_rate = usual.numerics.learning_rate;
+  const bool decays = o.optimisation.decay != "constant";
+  const auto* some_decay = "--decay cosine, linear or wsd";
   for (const auto& [is_given, has_effect, flag, without] : {
-         idle_flag{o.numerics.learning_rate.final_fraction
-                     != usual.numerics.learning_rate.final_fraction,
-                   o.optimisation.decay != "constant", "--final-lr",
-                   "--decay cosine, linear or wsd"},
-         {!o.optimisation.min_lr.empty(), o.optimisation.decay != "constant",
-          "--min-lr", "--decay cosine, linear or wsd"},
-         {o.numerics.learning_rate.cooldown_steps > 0,
-          o.optimisation.decay.starts_with("wsd"), "--cooldown",
-          "--decay wsd or wsd-sqrt"},
-         {o.optimisation.decay_steps > 0, o.optimisation.decay != "constant",
-          "--decay-steps", "--decay cosine, linear or wsd"},
+         idle_flag{rate.final_fraction != usual_rate.final_fraction, decays,
+                   "--final-lr", some_decay},
+         {!o.optimisation.min_lr.empty(), decays, "--min-lr", some_decay},
+         {o.optimisation.decay_steps > 0, decays, "--decay-steps", some_decay},
+         {rate.cooldown_steps > 0, o.optimisation.decay.starts_with("wsd"),
+          "--cooldown", "--decay wsd or wsd-sqrt"},
          {o.output.sampling.temperature != usual.output.sampling.temperature,
           samples, "--temperature", "--sample"},
          {o.output.prompt != usual.output.prompt, samples, "--prompt",
@@ -143,14 +142,14 @@ void warn_of_idle_flags(const train_options& o) {
        })
     if (is_given && !has_effect)
       spdlog::warn("{} has no effect without {}", flag, without);
-  if (o.plain && shards)
-    spdlog::warn("--shard has no effect with --plain");
-  if (o.plain && o.order.order != usual.order.order)
-    spdlog::warn("--order has no effect with --plain");
 }
 
 /// Warns of flags that do what is hardly meant.
 void warn_of_odd_flags(const train_options& o) {
+  if (o.plain && o.partition.shard != "replicate")
+    spdlog::warn("--shard has no effect with --plain");
+  if (o.plain && o.order.order != order_options{}.order)
+    spdlog::warn("--order has no effect with --plain");
   if (o.partition.offload.given() && o.devices.device == "cpu")
     spdlog::warn(
       "--offload-activations saves no memory on a CPU, where host and device "

@@ -14,8 +14,6 @@ struct philox_key {
 
 struct philox_block {
   std::uint32_t x = 0, y = 0, z = 0, w = 0;
-
-  friend bool operator==(const philox_block&, const philox_block&) = default;
 };
 
 constexpr philox_block philox(philox_block counter, philox_key key) {

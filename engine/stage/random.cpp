@@ -197,13 +197,28 @@ std::string*& watched() {
   return first;
 }
 
-/// Random operators take a generator, or draw from LibTorch's.
+/// Of an operator with a dropout of its own, as fused attention has.
+bool drops_nothing(const c10::FunctionSchema& schema,
+                   c10::ArrayRef<const c10::IValue> inputs) {
+  for (const auto* name : {"dropout_p", "dropout"})
+    if (const auto at = schema.argumentIndexWithName(name);
+        at && static_cast<std::size_t>(*at) < inputs.size()
+        && inputs[static_cast<std::size_t>(*at)].isDouble())
+      return inputs[static_cast<std::size_t>(*at)].toDouble() == 0;
+  return false;
+}
+
+/// Random operators take a generator, or draw from LibTorch's. Those that are
+/// made of others are seen by these.
 bool draws_from_shared(const at::RecordFunction& called) {
   const auto& name = called.operator_name();
   if (!name)
     return false;
   const auto found = c10::Dispatcher::singleton().findOp(*name);
   return found && found->hasTag(at::Tag::nondeterministic_seeded)
+         && !found->hasKernelForDispatchKey(
+           c10::DispatchKey::CompositeImplicitAutograd)
+         && !drops_nothing(found->schema(), called.inputs())
          && std::ranges::none_of(called.inputs(), [](const auto& input) {
               return input.isGenerator();
             });

@@ -15,6 +15,7 @@
 #include "small_model.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/stage/random.hpp"
+#include "troupe/engine/stage/stage_module.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -36,7 +37,7 @@ TEST_CASE("dropout trains the plain loop's bits with replicas and in shards") {
   small_case what{.schedule = GENERATE("1f1b", "zb_h1"), .data_parallel = 2};
   what.dropout = 0.2;
   what.sharding.mode =
-    GENERATE(shard_mode::none, shard_mode::gradients, shard_mode::all);
+    GENERATE(shard_mode::replicate, shard_mode::gradients, shard_mode::all);
   what.tied = GENERATE(false, true);
   CAPTURE(describe(what));
   CHECK(compare_with_plain(what, 2) == "");
@@ -116,7 +117,7 @@ struct noisy_layer final : stage_module {
     const auto y = inputs[0].matmul(weight);
     if (how == drawing::by_op)
       return {y + 0.1 * at::rand(y.sizes(), op_generator())};
-    return {at::dropout(y, 0.1, is_training())};
+    return {at::dropout(y, 0.1, torch::nn::Module::is_training())};
   }
   bool draws_from_shared_generator() const override {
     return how == drawing::shared_and_allowed;
@@ -133,7 +134,7 @@ model noisy_model(drawing how) {
   return layers;
 }
 
-source_pointer rows() {
+source_pointer random_rows() {
   return make_source([](std::int64_t index) {
     const auto x = at::rand({4, 8}, generator_at(7, index));
     return microbatch_data{{x}, {x}, {}, 4};
@@ -153,8 +154,9 @@ std::string compare_noise(const small_case& what) {
   plain_loop plain(noisy_model(drawing::by_op), std::move(plain_options));
   const auto per_step = what.microbatches * what.data_parallel;
   for (int i = 0; i < 3; ++i) {
-    run.step(rows());
-    plain.step([&](std::int64_t k) { return rows()->at(i * per_step + k); });
+    run.step(random_rows());
+    plain.step(
+      [&](std::int64_t k) { return random_rows()->at(i * per_step + k); });
   }
   return first_difference(run.parameters(), plain.parameters());
 }
@@ -172,7 +174,7 @@ TEST_CASE("a layer that draws from LibTorch's generator is refused by name") {
     auto options = options_for({});
     options.numerics.loss = squared_error;
     trainer run(noisy_model(how), std::move(options));
-    run.step(rows());
+    run.step(random_rows());
   };
   CHECK_THROWS_WITH(step(drawing::shared),
                     ContainsSubstring("draws random numbers by aten::")

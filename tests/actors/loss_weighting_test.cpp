@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/ones.h>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -12,6 +13,7 @@
 #include "small_model.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
+#include "troupe/engine/stage/stage_module.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -289,4 +291,44 @@ TEST_CASE("a source that counts equally, and does not, fails the step") {
   CHECK_THROWS_WITH(run.step(wrong),
                     ContainsSubstring("a source whose microbatches count "
                                       "equally must do so"));
+}
+
+namespace {
+
+/// Computes its losses itself, as a head of a large vocabulary.
+struct own_head final : stage_module {
+  explicit own_head(bool adds) : adds_more(adds) {
+    weight = register_parameter("weight", at::ones({1}));
+  }
+  tensor_list forward(const tensor_list& inputs) override {
+    return {inputs[0].to(at::kFloat) * weight};
+  }
+  std::optional<std::vector<loss_term>> losses(
+    const tensor_list& inputs, const microbatch_data&) override {
+    return std::vector<loss_term>{{"own", forward(inputs)[0].mean(), 16}};
+  }
+  bool adds_losses() const override { return adds_more; }
+  at::Tensor weight;
+  bool adds_more;
+};
+
+std::string first_loss(const loss_function& loss, bool adds) {
+  auto options = options_for({.ranks = 1});
+  options.numerics.loss = loss;
+  trainer run({{"head", [adds] { return std::make_shared<own_head>(adds); }}},
+              std::move(options));
+  return run.step(small_text()).summary.losses.front().name;
+}
+
+}  // namespace
+
+TEST_CASE("a head computes the cross entropy itself, and no other loss") {
+  CHECK(first_loss(cross_entropy_loss(), false) == "own");
+  const loss_function another(
+    [](const tensor_list& outputs, const microbatch_data&) {
+      return std::vector<loss_term>{{"another", outputs[0].mean()}};
+    });
+  CHECK(first_loss(another, false) == "another");
+  CHECK_THROWS_WITH(first_loss(another, true),
+                    ContainsSubstring("adds losses of its own"));
 }

@@ -71,6 +71,12 @@ TEST_CASE("learning rates fall to a rate or a part of the first") {
     at.refused(std::string("--decay linear --lr 0.01 --min-lr ") + wrong,
                "give a rate from 0 to --lr (0.01)");
   at.refused("--decay linear --min-lr 0 --final-lr 0", "--final-lr");
+  for (const auto& [flags, why] :
+       {std::pair("--min-lr 10%", "--min-lr has no effect without --decay"),
+        std::pair("--decay cosine --cooldown 3",
+                  "--cooldown has no effect without --decay wsd")})
+    CHECK_THAT(at.train(std::string("--dry-run ") + flags).output,
+               ContainsSubstring(why));
 }
 
 TEST_CASE("matrices alone decay, or all parameters") {

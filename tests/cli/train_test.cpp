@@ -291,9 +291,6 @@ TEST_CASE("train warns of flags without effect") {
          {"--prompt a", "--prompt has no effect without --sample"},
          {"--temperature 0.5", "--temperature has no effect without --sample"},
          {"--final-lr 0.2", "--final-lr has no effect without --decay cosine"},
-         {"--min-lr 10%", "--min-lr has no effect without --decay cosine"},
-         {"--decay cosine --cooldown 3",
-          "--cooldown has no effect without --decay wsd"},
          {"--optimizer sgd --dampening 0.5",
           "--dampening has no effect without --momentum"},
          {"--plain --order any_ready", "--order has no effect with --plain"}}) {

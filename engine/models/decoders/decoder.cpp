@@ -145,18 +145,18 @@ struct block final : decoder_layer {
 
   at::Tensor compute(const at::Tensor& x, const at::Tensor& starts) {
     using enum decoder_options::norm_place;
-    const auto thinned = [this](const at::Tensor& added) {
+    const auto dropped = [this](const at::Tensor& added) {
       return dropout(added, o.dropout.residual);
     };
     if (o.place == after) {
-      const auto y = x + thinned(observe(first_norm, attend(x, starts)));
-      return y + thinned(observe(second_norm, observe(mlp, y)));
+      const auto y = x + dropped(observe(first_norm, attend(x, starts)));
+      return y + dropped(observe(second_norm, observe(mlp, y)));
     }
-    const auto attended = thinned(attend(observe(first_norm, x), starts));
+    const auto attended = dropped(attend(observe(first_norm, x), starts));
     if (o.place == parallel)
-      return thinned(observe(mlp, observe(second_norm, x))) + attended + x;
+      return dropped(observe(mlp, observe(second_norm, x))) + attended + x;
     const auto y = x + attended;
-    return y + thinned(observe(mlp, observe(second_norm, y)));
+    return y + dropped(observe(mlp, observe(second_norm, y)));
   }
 
   at::Tensor attend(const at::Tensor& x, const at::Tensor& starts) {

@@ -78,7 +78,7 @@ struct attention final : decoder_attention {
       return mask_of(t, all, window_, starts, x.device());
     };
     const auto y = o_.dropout.attention > 0 && current_draws()
-                     ? thinned_attention(q, keys, values, mask())
+                     ? attention_with_dropout(q, keys, values, mask())
                      : at::scaled_dot_product_attention(
                        q, keys, values,
                        causal || (sees_all && t == 1 && !starts.defined())
@@ -92,9 +92,9 @@ struct attention final : decoder_attention {
 
  private:
   /// With dropout of the weights, which LibTorch's operator would draw itself.
-  at::Tensor thinned_attention(const at::Tensor& q, const at::Tensor& keys,
-                               const at::Tensor& values,
-                               const at::Tensor& sees) const {
+  at::Tensor attention_with_dropout(const at::Tensor& q, const at::Tensor& keys,
+                                    const at::Tensor& values,
+                                    const at::Tensor& sees) const {
     const auto of_heads = [&](const at::Tensor& x) {
       return o_.heads == o_.key_heads
                ? x

@@ -17,7 +17,7 @@ step_losses::step_losses(const numerics& how, rank_device* device)
 void step_losses::begin(const step_settings& settings) {
   training_ = settings.training();
   losses_.clear();
-  told_counts_.clear();
+  expected_counts_.clear();
   equal_counts_.clear();
   on_device_.clear();
   if (settings.part == step_part::update)
@@ -31,7 +31,7 @@ void step_losses::drop() {
 
 void step_losses::keep() {
   kept_ = std::exchange(on_device_, {});
-  told_counts_.clear();
+  expected_counts_.clear();
 }
 
 void step_losses::add(const std::vector<loss_term>& terms,
@@ -43,7 +43,7 @@ void step_losses::add(const std::vector<loss_term>& terms,
       term.count = 1;
       term.counted.reset();
     } else if (items != data.items.end()) {
-      told_counts_[term.name] += first_slice ? items->second.own : 0;
+      expected_counts_[term.name] += first_slice ? items->second.own : 0;
     } else if (training_ && term.weight != 0) {
       equal_counts_.emplace(term.name, -1);
     }
@@ -72,14 +72,14 @@ void step_losses::count(const std::string& name, double value, double count) {
   merge(losses_, {name, value, count});
 }
 
-void step_losses::require_told_counts() const {
-  for (const auto& [name, told] : told_counts_) {
+void step_losses::require_expected_counts() const {
+  for (const auto& [name, expected] : expected_counts_) {
     const auto found = std::ranges::find(losses_, name, &named_value::name);
-    if (found != losses_.end() && found->count != told)
+    if (found != losses_.end() && found->count != expected)
       fail(error_code::op_failed,
            "the loss '{}' is the mean of {} items of a step, of which its "
            "`counts` told {} beforehand",
-           name, found->count, told);
+           name, found->count, expected);
   }
 }
 
@@ -88,7 +88,7 @@ std::vector<named_value> step_losses::take() {
     for (const auto& [name, value, items] :
          read_losses(std::exchange(on_device_, {}), device_))
       count(name, value, items);
-  require_told_counts();
+  require_expected_counts();
   return std::exchange(losses_, {});
 }
 

@@ -32,7 +32,7 @@ class step_losses {
 
  private:
   void count(const std::string& name, double value, double count);
-  void require_told_counts() const;
+  void require_expected_counts() const;
 
   bool halts_;
   loss_weighting weighting_;
@@ -41,7 +41,7 @@ class step_losses {
   std::vector<named_value> losses_;
   std::vector<loss_term> on_device_;  // whose values are not read yet
   std::vector<loss_term> kept_;       // that each launch of a step writes
-  item_counts told_counts_;           // beforehand
+  item_counts expected_counts_;       // beforehand
   item_counts equal_counts_;  // of those that weigh microbatches equally
 };
 

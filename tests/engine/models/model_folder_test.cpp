@@ -301,8 +301,6 @@ TEST_CASE("fields that are wrong or not understood are refused by name") {
   refused("model_type", json(json::value_t::discarded),
           "model_type is missing");
   refused("hidden_act", "prelu", "there is no activation function 'prelu'");
-  refused("attention_dropout", 1.1,
-          "attention_dropout is 1.1, not a probability");
   refused("quantization_config", json::object(),
           "quantization_config is not understood");
   refused("num_key_value_heads", 3, "multiple of the key and value heads");

@@ -218,8 +218,11 @@ TEST_CASE("learning rates are those of Transformers' schedulers") {
   for (const auto& [name, factors] : table) {
     CAPTURE(name);
     const auto* factor = factors.const_data_ptr<double>();
+    // Transformers' cosine rises again after its end.
+    const auto last =
+      name.starts_with("cosine") ? std::int64_t{180} : factors.numel();
     double largest = 0;
-    for (std::int64_t step = 1; step <= factors.numel(); ++step)
+    for (std::int64_t step = 1; step <= last; ++step)
       largest = std::max(
         largest, std::abs(schedules.at(name).at(step, 1) - factor[step - 1]));
     CHECK(largest < 1e-12);

@@ -8,6 +8,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/zeros.h>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -37,17 +38,26 @@ double kept_share(const at::Tensor& mask) {
 }  // namespace
 
 TEST_CASE("Philox gives the known answers of Random123") {
-  static_assert(
-    philox({}, {})
-    == philox_block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
+  struct answer {
+    philox_block counter;
+    philox_key key;
+    philox_block numbers;
+  };
   constexpr auto ones = std::numeric_limits<std::uint32_t>::max();
-  static_assert(
-    philox({ones, ones, ones, ones}, {ones, ones})
-    == philox_block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
-  static_assert(
-    philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
-           {0xa4093822, 0x299f31d0})
-    == philox_block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
+  for (const auto& [counter, key, numbers] :
+       {answer{{}, {}, {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+        answer{{ones, ones, ones, ones},
+               {ones, ones},
+               {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+        answer{{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+               {0xa4093822, 0x299f31d0},
+               {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}}}) {
+    const auto found = philox(counter, key);
+    CHECK(found.x == numbers.x);
+    CHECK(found.y == numbers.y);
+    CHECK(found.z == numbers.z);
+    CHECK(found.w == numbers.w);
+  }
 }
 
 TEST_CASE("a mask's elements are the numbers of the stream's blocks") {
@@ -179,6 +189,13 @@ TEST_CASE("a watch finds draws from LibTorch's own generator") {
   CHECK(found([&] { at::rand({2}); }) != "");
   CHECK(found([&] { x.clone().uniform_(); }) != "");
   CHECK(found([&] { at::rand({2}, generator_at(1, 2)); }) == "");
+  const auto heads = at::ones({1, 2, 8, 4});
+  const auto attend = [&](double p) {
+    at::scaled_dot_product_attention(heads, heads, heads, {}, p, true);
+  };
+  CHECK(found([&] { attend(0.5); }) != "");
+  CHECK(found([&] { attend(0); }) == "");
+  CHECK(found([&] { at::dropout(x, 0.5, false); }) == "");
   CHECK(found([&] { x.exp().matmul(x); }) == "");
   random_draws draws{};
   const draws_scope scope(&draws);
