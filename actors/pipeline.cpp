@@ -60,10 +60,6 @@ namespace {
   }
 }
 
-std::int32_t microbatches_of_update(const plan& plan) {
-  return plan.update.every == 0 ? plan.microbatches : plan.update.every;
-}
-
 step_report to_report(step_outcome outcome, const plan_pointer& plan) {
   step_report report{.summary = std::move(outcome.event),
                      .ops = {},

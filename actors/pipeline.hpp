@@ -17,6 +17,7 @@
 #include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/events/monitor.hpp"
 #include "troupe/engine/events/observer.hpp"
+#include "troupe/engine/stage/loss_items.hpp"
 #include "troupe/engine/stage/numerics.hpp"
 #include "troupe/engine/stage/sharding/sharding.hpp"
 #include "troupe/engine/stage/stage.hpp"
@@ -39,6 +40,9 @@ struct pipeline_options {
   std::vector<std::vector<stage>> stages;
   /// By stage: whether it reads a microbatch's inputs, targets or arguments.
   std::vector<bool> needs_data;
+  /// By stage: whether it computes losses.
+  std::vector<bool> has_losses;
+  item_counter counter;  // null: no loss counts its items beforehand
   /// By trained tie: the stages of its holders, in model order.
   std::vector<std::vector<std::int32_t>> ties;
   run_devices devices;  // of the stages; empty: the CPU

@@ -81,7 +81,8 @@ trainer::impl::impl(const model& layers, trainer_options given)
   require_matching(options.job.get(), held(), settings);
   if (options.cuda_graphs)
     graphs = std::make_unique<graph_steps>(graph_steps_setup{
-      actors.get(), training, devices, stages, options.execution.loading});
+      actors.get(), training, devices, stages, options.execution.loading,
+      item_counter_of(layers, options.numerics)});
   parameter_count = count_parameters(options.job.get(), held());
 }
 
@@ -195,6 +196,17 @@ void trainer::impl::read_parameters() {
     }
 }
 
+namespace {
+
+bool computes_losses(const model& layers, layer_range stage) {
+  return stage.last == std::ssize(layers)
+         || std::any_of(layers.begin() + stage.first,
+                        layers.begin() + stage.last,
+                        [](const layer& each) { return !!each.loss; });
+}
+
+}  // namespace
+
 void trainer::impl::start_actors(const model& layers) {
   pipeline_options running;
   running.placement = options.schedule.placement;
@@ -213,6 +225,9 @@ void trainer::impl::start_actors(const model& layers) {
   for (std::int32_t s = 0; s < training->stages(); ++s)
     running.needs_data.push_back(reads_microbatch(layers, ranges, s)
                                  || reads_data(s));
+  for (const auto& range : ranges)
+    running.has_losses.push_back(computes_losses(layers, range));
+  running.counter = item_counter_of(layers, options.numerics);
   running.numerics = options.numerics;
   running.sharding = options.sharding;
   running.execution = options.execution;

@@ -42,6 +42,19 @@ END
   return 1
 }
 
+# Its kind and major version: gcc 12, say; nothing without a compiler.
+compiler_version() {
+  local name
+  name=$(compiler) || return 0
+  "$name" -E -P -x c++ - 2>/dev/null <<'END' | tr -d '\n'
+#ifdef __clang__
+clang __clang_major__
+#else
+gcc __GNUC__
+#endif
+END
+}
+
 use_compiler() {
   local found
   found=$(compiler) || die "no compiler is new enough: install g++ 12 or later" \

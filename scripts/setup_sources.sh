@@ -158,10 +158,17 @@ build_source() { # NAME FOLDER CMAKE-OPTION...
 
 caf() { # FOLDER FLAGS
   if [[ -n ${CAF_DIR:-} ]]; then say "CAF: $CAF_DIR" && return; fi
-  if [[ -d $cache/$1 ]]; then say "CAF: cached ($1)" && return; fi
+  local by
+  by=$(compiler_version)
+  if [[ -d $cache/$1 && $(cat "$cache/$1/compiler" 2>/dev/null || echo "$by") == "$by" ]]
+  then
+    say "CAF: cached ($1)" && return
+  fi
+  rm -rf "${cache:?}/$1"  # libraries of another compiler may not link
   build_source caf "$1" -DCMAKE_CXX_FLAGS="$2" -DCAF_ENABLE_IO_MODULE=OFF \
     -DCAF_ENABLE_OPENSSL_MODULE=OFF -DCAF_ENABLE_TOOLS=OFF \
     -DCAF_ENABLE_EXAMPLES=OFF -DCAF_ENABLE_TESTING=OFF
+  echo "$by" >"$cache/$1/compiler"
 }
 
 get_catch2() { build_source catch2 "catch2-$catch2_version" -DCMAKE_CXX_STANDARD=20; }

@@ -30,6 +30,13 @@ bool fits(const microbatch_data& data, const microbatch_data& place) {
          && std::ranges::equal(tensors_of(data), tensors_of(place), alike);
 }
 
+/// Of an update, so that a loss has no gradient.
+bool lacks_items(const microbatch_data& data) {
+  return std::ranges::any_of(data.items, [](const auto& each) {
+    return each.second.divisors.numel() == 0;
+  });
+}
+
 accelerator& accelerator_of(const graph_steps_setup& setup) {
   return *setup.devices.of(0, 0)->on();
 }
@@ -59,7 +66,8 @@ graph_steps::graph_steps(graph_steps_setup setup)
       loader_setup{.data_rank = d,
                    .data_ranks = replicas,
                    .consumers = std::vector<std::int32_t>(copies, 1),
-                   .loading = loading},
+                   .loading = loading,
+                   .counter = setup_.counter},
       [this, d](const loader_core::place& place, double seconds) {
         auto source = now_;
         source.step += place.steps_ahead;
@@ -83,7 +91,8 @@ step_report graph_steps::run(const step_settings& given,
   now_.step = settings.step;
   now_.phase = settings.phase;
   const auto step = load(settings, source);
-  if (step.empty() || !prepare(settings, step))
+  if (step.empty() || std::ranges::any_of(step, lacks_items)
+      || !prepare(settings, step))
     return run_as_usual(settings, source);
   launch();
   load_ahead();

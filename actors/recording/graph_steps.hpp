@@ -5,6 +5,7 @@
 
 #include "troupe/actors/pipeline.hpp"
 #include "troupe/engine/device/accelerator.hpp"
+#include "troupe/engine/stage/loss_items.hpp"
 
 namespace troupe {
 
@@ -16,6 +17,7 @@ struct graph_steps_setup {
   run_devices devices;  // all on one accelerator, in one process
   std::vector<std::vector<stage>> stages;
   loading_options loading = {};  // ahead: while the device works
+  item_counter counter = {};     // null: no loss counts its items
 };
 
 /// Training steps of which all up to the gradients is launched at once. The
@@ -23,9 +25,10 @@ struct graph_steps_setup {
 /// launched, as are those after it. The loss scale is part of what is
 /// recorded: with another one it is recorded anew. A step runs as usual that
 /// monitors look into (ops, messages, tensors), whose microbatches have other
-/// shapes, or whose data can't be made; all do, after one warning, once
-/// something could not be recorded. Calls come from one thread at a time,
-/// between two steps of the pipeline. Errors are those of `pipeline::run`.
+/// shapes or no item that a loss counts, or whose data can't be made; all do,
+/// after one warning, once something could not be recorded. Calls come from one
+/// thread at a time, between two steps of the pipeline. Errors are those of
+/// `pipeline::run`.
 class graph_steps {
  public:
   explicit graph_steps(graph_steps_setup setup);

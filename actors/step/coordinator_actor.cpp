@@ -121,6 +121,9 @@ step_outcome coordinator_core::conclude() {
     outcome.event.observe_seconds +=
       static_cast<double>(stage->result.observe_ns) * 1e-9;
   }
+  const auto& losses = outcome.event.losses;
+  if (!losses.empty() && std::ranges::none_of(losses, &named_value::counts))
+    outcome.event.updated = false;
   for (auto& report : reports_)
     outcome.ranks.push_back(std::move(*report));
   step_.reset();

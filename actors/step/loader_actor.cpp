@@ -14,12 +14,19 @@ void loader_core::begin(const step_context& step, source_pointer source) {
   const auto first = index_of(step, 0);
   // Prefetched microbatches are used only if the run continues where it was.
   if (source != source_ || microbatches != microbatches_
-      || !ready_.contains(first))
+      || !ready_.contains(first)) {
     ready_.clear();
+    counts_.clear();
+  }
   source_ = std::move(source);
   training_ = step.settings.training();
   microbatches_ = microbatches;
   first_ = first;
+  step_first_ = step.settings.first_microbatch;
+  counts_.erase(counts_.begin(), counts_.lower_bound(step_first_));
+  updates_.clear();
+  update_every_ = microbatches_of_update(*step.plan);
+  next_counted_ = step_first_ + period();
   count_consumers(step.plan);
   next_ = ready_.empty() ? first : after(ready_.rbegin()->first);
 }
@@ -40,8 +47,7 @@ void loader_core::count_consumers(const plan_pointer& plan) {
 }
 
 std::int32_t loader_core::consumers_of(std::int64_t index) const {
-  return consumers_[static_cast<std::size_t>(place_of(index).microbatch
-                                             % microbatches_)];
+  return consumers_[static_cast<std::size_t>(place_of(index).microbatch)];
 }
 
 std::int64_t loader_core::index_of(const step_context& step,
@@ -63,6 +69,7 @@ std::int64_t loader_core::after(std::int64_t index) const {
 }
 
 std::shared_ptr<const microbatch_data> loader_core::load(std::int64_t index) {
+  loading_ = index;
   if (source_->size() >= 0 && index >= source_->size())
     fail(error_code::invalid_data,
          "the data source has {} microbatches, but number {} (from 0) was "
@@ -78,9 +85,9 @@ std::shared_ptr<const microbatch_data> loader_core::load(std::int64_t index) {
 }
 
 loader_core::place loader_core::place_of(std::int64_t index) const {
-  const auto period = std::int64_t{setup_.data_ranks} * microbatches_;
-  return {(index - first_) / period,
-          static_cast<std::int32_t>((index - first_) % period)};
+  const auto offset = index - step_first_;
+  return {offset / period(), static_cast<std::int32_t>(offset % microbatches_),
+          static_cast<std::int32_t>(offset % period() / microbatches_)};
 }
 
 loaded_data loader_core::on(const want_data& request) {
@@ -91,10 +98,65 @@ loaded_data loader_core::on(const want_data& request) {
     next_ = std::max(next_, after(index));
   }
   loaded_data answer{request.step->serial, request.reader, request.microbatch,
-                     now_ns(), found->second.data};
+                     0, with_update_items(index, found->second.data, request)};
+  answer.sent = now_ns();
   if (++found->second.taken == consumers_of(index))
     ready_.erase(found);
   return answer;
+}
+
+/// What a stage with losses is told of the items of the microbatch's update;
+/// other stages wait for no count.
+std::shared_ptr<const microbatch_data> loader_core::with_update_items(
+  std::int64_t index, const std::shared_ptr<const microbatch_data>& data,
+  const want_data& request) {
+  const auto& with_losses = setup_.has_losses;
+  const bool has_losses =
+    with_losses.empty()
+    || with_losses[static_cast<std::size_t>(request.reader.stage)];
+  const auto slices = request.step->plan->slices;
+  if (!setup_.counter || !training_ || !has_losses || !data->items.empty()
+      || (source_->counts_equally() && slices == 1))
+    return data;
+  const auto& own = counts_of(index);
+  return std::make_shared<const microbatch_data>(with_items(
+    *data, setup_.counter, own,
+    {counts_of_update(request.microbatch), setup_.data_ranks, slices}));
+}
+
+/// Makes the microbatch for it, and keeps it if it is one of this replica.
+const item_counts& loader_core::counts_of(std::int64_t index) {
+  const auto known = counts_.find(index);
+  if (known != counts_.end())
+    return known->second;
+  const auto ready = ready_.find(index);
+  const auto data = ready == ready_.end() ? load(index) : ready->second.data;
+  if (ready == ready_.end() && place_of(index).data_rank == setup_.data_rank
+      && consumers_of(index) > 0) {
+    ready_.emplace(index, item{data, 0});
+    next_ = std::max(next_, after(index));
+  }
+  item_counts counts;
+  add(counts, setup_.counter(*data));
+  return counts_.emplace(index, std::move(counts)).first->second;
+}
+
+/// Of all replicas' microbatches.
+const item_counts& loader_core::counts_of_update(std::int32_t microbatch) {
+  const auto number = microbatch / update_every_;
+  const auto [found, is_new] = updates_.try_emplace(number);
+  if (!is_new)
+    return found->second;
+  const auto begin = number * update_every_;
+  const auto end = std::min(begin + update_every_, microbatches_);
+  item_counts sum;
+  for (std::int32_t d = 0; d < setup_.data_ranks; ++d)
+    for (auto k = begin; k < end; ++k)
+      add(sum,
+          counts_of(source_->counts_equally()
+                      ? first_ + microbatch
+                      : step_first_ + std::int64_t{d} * microbatches_ + k));
+  return found->second = std::move(sum);
 }
 
 bool loader_core::prefetch() {
@@ -103,9 +165,24 @@ bool loader_core::prefetch() {
   const bool past_end = source_->size() >= 0 && next_ >= source_->size();
   const bool past_step = !training_ && next_ >= first_ + microbatches_;
   if (untouched >= setup_.loading.prefetch || past_end || past_step)
-    return false;
+    return count_ahead();
   ready_.emplace(next_, item{load(next_), 0});
   next_ = after(next_);
+  return true;
+}
+
+/// Counts a microbatch of another replica, of the next step.
+bool loader_core::count_ahead() {
+  if (updates_.empty() || source_->counts_equally())
+    return false;
+  const auto end = step_first_ + 2 * period();
+  while (next_counted_ < end
+         && place_of(next_counted_).data_rank == setup_.data_rank)
+    ++next_counted_;
+  if (next_counted_ >= end
+      || (source_->size() >= 0 && next_counted_ >= source_->size()))
+    return false;
+  counts_of(next_counted_++);
   return true;
 }
 
@@ -125,16 +202,20 @@ struct loader_state {
     guard.run(
       self, *book,
       [this] {
-        return op_failure{now, "load", {}};
+        return op_failure{source_of(core->loading()), "load", {}};
       },
       work);
   }
 
-  void report_slow(const loader_core::place& position, double seconds) {
+  event_source source_of(const loader_core::place& position) const {
     auto source = now;
     source.step += position.steps_ahead;
     source.microbatch = position.microbatch;
-    book->publish(slow_load_event{source, seconds});
+    source.data_rank = position.data_rank;
+    return source;
+  }
+  void report_slow(const loader_core::place& position, double seconds) {
+    book->publish(slow_load_event{source_of(position), seconds});
   }
 
   void begin(const begin_step& message) {
@@ -162,7 +243,6 @@ struct loader_state {
   }
 
   void serve(const want_data& request) {
-    now.microbatch = request.microbatch;
     self->send(book->stage(setup.data_rank, request.reader),
                loading([&] { return core->on(request); }));
     if (!std::exchange(prefetching, true))

@@ -10,6 +10,7 @@
 #include "troupe/actors/step/load_board.hpp"
 #include "troupe/actors/system/address_book.hpp"
 #include "troupe/engine/data/microbatch_source.hpp"
+#include "troupe/engine/stage/loss_items.hpp"
 
 namespace troupe {
 
@@ -20,17 +21,22 @@ struct loader_setup {
   std::vector<std::int32_t> consumers = {1};
   loading_options loading = {};
   std::shared_ptr<load_board> board = {};  // null: nobody looks
+  item_counter counter = {};               // null: no loss counts its items
+  /// By stage: whether it computes losses, for which items are counted; empty:
+  /// all do.
+  std::vector<bool> has_losses = {};
 };
 
 /// One replica's data: makes microbatches when they are wanted, and ahead of
 /// that, holding at most `prefetch` that nobody has asked for. One thread.
 class loader_core {
  public:
-  /// A microbatch, by its number in its step; prefetching, that may be one of
-  /// the steps to come.
+  /// A microbatch, by its number in its step and replica; prefetching, that may
+  /// be one of the steps to come.
   struct place {
     std::int64_t steps_ahead = 0;
     std::int32_t microbatch = 0;
+    std::int32_t data_rank = 0;
   };
   using slow_report =
     std::function<void(const place& position, double seconds)>;
@@ -42,9 +48,13 @@ class loader_core {
   void begin(const step_context& step, source_pointer source);
   /// Throws what the source throws; `invalid_data` past a source's end.
   loaded_data on(const want_data& request);
-  /// Makes one microbatch ahead; false if enough are ready.
+  /// Makes one microbatch ahead, or counts one of another replica; false if
+  /// enough are ready.
   bool prefetch();
+  /// The microbatches that were made, and that nobody has taken yet.
   std::size_t ready() const { return ready_.size(); }
+  /// The microbatch that is being made, or that could not be made.
+  place loading() const { return place_of(loading_); }
   /// Global index of a step's microbatch for this replica.
   std::int64_t index_of(const step_context& step,
                         std::int32_t microbatch) const;
@@ -59,6 +69,15 @@ class loader_core {
   void count_consumers(const plan_pointer& plan);
   std::int32_t consumers_of(std::int64_t index) const;
   place place_of(std::int64_t index) const;
+  std::int64_t period() const {  // microbatches of a step
+    return std::int64_t{setup_.data_ranks} * microbatches_;
+  }
+  std::shared_ptr<const microbatch_data> with_update_items(
+    std::int64_t index, const std::shared_ptr<const microbatch_data>& data,
+    const want_data& request);
+  const item_counts& counts_of(std::int64_t index);
+  const item_counts& counts_of_update(std::int32_t microbatch);
+  bool count_ahead();
 
   loader_setup setup_;
   slow_report report_slow_;
@@ -67,9 +86,15 @@ class loader_core {
   std::int32_t microbatches_ = 1;
   plan_pointer counted_;
   std::vector<std::int32_t> consumers_;  // by microbatch of that plan
-  std::int64_t first_ = 0;
+  std::int64_t step_first_ = 0;          // of all replicas
+  std::int64_t first_ = 0;               // of this one
   std::int64_t next_ = 0;
   std::map<std::int64_t, item> ready_;
+  std::int64_t loading_ = 0;
+  std::int32_t update_every_ = 1;  // microbatches of a replica
+  std::int64_t next_counted_ = 0;
+  std::map<std::int64_t, item_counts> counts_;  // by microbatch, from first_ on
+  std::map<std::int32_t, item_counts> updates_;  // of the step, by number
 };
 
 /// One replica's data loader. See `loader_core` for what it does.

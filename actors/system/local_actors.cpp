@@ -221,6 +221,8 @@ struct actor_spawner {
     loading.consumers = consumers(data_rank);
     loading.loading = options.execution.loading;
     loading.board = watch.loads;
+    loading.counter = options.counter;
+    loading.has_losses = options.has_losses;
     book->loaders.emplace_back();
     if (std::ranges::any_of(loading.consumers,
                             [](auto count) { return count > 0; }))

@@ -49,6 +49,10 @@ void add_optimisation_flags(CLI::App& app, train_options& o) {
   add_value(app, "--final-lr", o.numerics.learning_rate.final_fraction,
             "learning rate at the end of the decay, as a fraction of --lr",
             number(0, 1));
+  add_value(app, "--loss-weighting", o.optimisation.loss_weighting,
+            "what an update's loss is a mean of: all its tokens that are to be "
+            "predicted, or its microbatches, whose losses are means themselves",
+            CLI::IsMember({"tokens", "microbatches"}));
   add_value(app, "--clip", o.numerics.clip,
             "largest gradient norm; 0: no clipping", number(0));
   add_value(app, "--clip-norm-type P", o.optimisation.clip_norm_type,
@@ -138,6 +142,9 @@ numerics numerics_for(const train_options& o, const built_model& model,
   made.learning_rate.decay = decays().at(words.decay);
   made.learning_rate.total_steps =
     words.decay_steps > 0 ? words.decay_steps : o.steps;
+  made.weighting = words.loss_weighting == "tokens"
+                     ? loss_weighting::tokens
+                     : loss_weighting::microbatches;
   made.norm_type = norm_type_of(words.clip_norm_type);
   made.division = division_of(o.partition);
   made.autocast = dtype_of(words.autocast);

@@ -59,6 +59,7 @@ struct optimisation_options {
   std::string decay = "constant";
   std::int64_t decay_steps = 0;  // 0: as many as --steps
   std::string clip_norm_type = "2";
+  std::string loss_weighting = "tokens";
   std::string autocast = "none";
   std::string dtype = "fp32";
   std::string buffer_dtype = "same";

@@ -61,10 +61,12 @@ step_event one_step(plain_loop& loop, const train_setup& setup,
   step_event event;
   const auto scale = loop.scale().value();
   event.begin = now_ns();
-  const auto result = loop.step([&](std::int64_t k) {
-    before();
-    return setup.training->at(first + k);
-  });
+  const auto result = loop.step(
+    [&](std::int64_t k) {
+      before();
+      return setup.training->at(first + k);
+    },
+    setup.training->counts_equally());
   event.end = now_ns();
   event.source.step = step;
   event.losses = {{"loss", result.loss, result.counted}};

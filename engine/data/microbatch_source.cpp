@@ -101,16 +101,18 @@ std::int64_t rounded_up(std::int64_t count, std::int64_t by) {
 }  // namespace
 
 source_pointer make_source(std::function<microbatch_data(std::int64_t)> load,
-                           std::int64_t size) {
+                           std::int64_t size, bool counts_equally) {
   if (!load)
     throw error(error_code::invalid_argument,
                 "a data source needs a function that makes microbatches");
-  return std::make_shared<microbatch_source>(std::move(load), size);
+  return std::make_shared<microbatch_source>(std::move(load), size,
+                                             counts_equally);
 }
 
 source_pointer preprocess(
   source_pointer source,
-  std::function<microbatch_data(microbatch_data, std::int64_t)> change) {
+  std::function<microbatch_data(microbatch_data, std::int64_t)> change,
+  bool counts_equally) {
   if (!source || !change)
     throw error(error_code::invalid_argument,
                 "preprocess needs a data source and a function that changes "
@@ -119,7 +121,7 @@ source_pointer preprocess(
   return make_source(
     [source = std::move(source), change = std::move(change)](
       std::int64_t index) { return change(source->at(index), index); },
-    size);
+    size, counts_equally);
 }
 
 source_pointer text_batches(token_pointer tokens,
@@ -138,11 +140,13 @@ source_pointer text_batches(const std::vector<weighted_text>& texts,
   }
   require_rows(options);
   const row_mixture mixture(weights);
+  const bool all_predicted = std::ranges::none_of(
+    texts, [](const auto& text) { return text.tokens->masked(); });
   std::vector<text_rows> all;
   for (const auto& text : texts)
     all.emplace_back(text.tokens, options);
-  return make_source([mixture, all = std::move(all), rows = options.rows,
-                      length = options.length](std::int64_t index) {
+  const auto at = [mixture, all = std::move(all), rows = options.rows,
+                   length = options.length](std::int64_t index) {
     auto inputs = at::empty({rows, length}, at::kLong);
     auto targets = at::empty({rows, length}, at::kLong);
     std::vector<std::int64_t> row(static_cast<std::size_t>(length + 1));
@@ -153,12 +157,14 @@ source_pointer text_batches(const std::vector<weighted_text>& texts,
               targets.mutable_data_ptr<std::int64_t>() + r * length);
     }
     return microbatch_data{{inputs}, {targets}, {}, rows * length};
-  });
+  };
+  return make_source(at, -1, all_predicted);
 }
 
 source_pointer with_document_starts(source_pointer source, std::int64_t end,
                                     bool predicts_next) {
-  return preprocess(std::move(source), [=](microbatch_data data, std::int64_t) {
+  const bool counts_equally = source->counts_equally() && predicts_next;
+  const auto change = [=](microbatch_data data, std::int64_t) {
     const auto ids = data.inputs.at(0).contiguous();
     auto starts = at::empty_like(ids);
     const auto* id = ids.const_data_ptr<std::int64_t>();
@@ -176,7 +182,8 @@ source_pointer with_document_starts(source_pointer source, std::int64_t end,
     if (!predicts_next && !data.targets.empty())
       data.targets[0] = data.targets[0].masked_fill(ids == end, ignored_target);
     return data;
-  });
+  };
+  return preprocess(std::move(source), change, counts_equally);
 }
 
 std::int64_t first_outside(const token_source& tokens,

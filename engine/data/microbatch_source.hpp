@@ -12,31 +12,38 @@ namespace troupe {
 
 /// A loader's source of microbatches: by index, so that a run's position is one
 /// number and any replica can make its own share. `at` may be called from
-/// several threads.
+/// several threads, and more than once for an index: to count the items of an
+/// update (loss_items.hpp), where its losses are computed, all of its
+/// microbatches are made before the first loss, those of other replicas, too.
 class microbatch_source {
  public:
   microbatch_source(std::function<microbatch_data(std::int64_t index)> at,
-                    std::int64_t size)
-    : at(std::move(at)), size_(size) {}
+                    std::int64_t size, bool counts_equally = false)
+    : at(std::move(at)), size_(size), counts_equally_(counts_equally) {}
 
   const std::function<microbatch_data(std::int64_t index)> at;
   /// Number of microbatches, or -1 if there is no end.
   std::int64_t size() const { return size_; }
+  /// Whether losses count as many items in each microbatch, so that none has to
+  /// be made for its count. A loss that then counts otherwise fails its step.
+  bool counts_equally() const { return counts_equally_; }
 
  private:
   std::int64_t size_;
+  bool counts_equally_;
 };
 using source_pointer = std::shared_ptr<const microbatch_source>;
 
 /// A source from a function; for tests and custom data.
 source_pointer make_source(
-  std::function<microbatch_data(std::int64_t index)> at,
-  std::int64_t size = -1);
+  std::function<microbatch_data(std::int64_t index)> at, std::int64_t size = -1,
+  bool counts_equally = false);
 
 /// Runs `change` on each microbatch as the loader makes it.
 source_pointer preprocess(
   source_pointer source,
-  std::function<microbatch_data(microbatch_data, std::int64_t index)> change);
+  std::function<microbatch_data(microbatch_data, std::int64_t index)> change,
+  bool counts_equally = false);
 
 struct text_batch_options {
   std::int64_t rows = 4;      // per microbatch

@@ -285,7 +285,8 @@ token_pointer with_mask(token_pointer tokens, token_pointer mask) {
          "{}: is 0 throughout, so that no token of {} would be predicted",
          mask->name(), name);
   return std::make_shared<token_source>(
-    name, size, [=](auto first, auto count, auto* out) {
+    name, size,
+    [=](auto first, auto count, auto* out) {
       std::vector<std::int64_t> counts(static_cast<std::size_t>(count));
       tokens->read(first, count, out);
       mask->read(first, count, counts.data());
@@ -293,7 +294,8 @@ token_pointer with_mask(token_pointer tokens, token_pointer mask) {
         if (counts[i] == 0)
           out[i] += unpredicted_tokens;
       }
-    });
+    },
+    true);
 }
 
 token_pointer join_tokens(std::vector<token_pointer> parts) {
@@ -306,8 +308,11 @@ token_pointer join_tokens(std::vector<token_pointer> parts) {
     size += part->size();
   const auto name =
     fmt::format("{} and {} more", parts.front()->name(), parts.size() - 1);
+  const bool masked =
+    std::ranges::any_of(parts, [](const auto& part) { return part->masked(); });
   return std::make_shared<token_source>(
-    name, size, [=](auto first, auto count, auto* out) {
+    name, size,
+    [=](auto first, auto count, auto* out) {
       for (const auto& part : parts) {
         const auto take =
           std::clamp<std::int64_t>(part->size() - first, 0, count);
@@ -318,15 +323,18 @@ token_pointer join_tokens(std::vector<token_pointer> parts) {
         }
         first = std::max<std::int64_t>(first - part->size(), 0);
       }
-    });
+    },
+    masked);
 }
 
 token_pointer part_of(token_pointer whole, std::int64_t first,
                       std::int64_t count) {
-  return std::make_shared<token_source>(whole->name(), count,
-                                        [=](auto from, auto many, auto* out) {
-                                          whole->read(first + from, many, out);
-                                        });
+  return std::make_shared<token_source>(
+    whole->name(), count,
+    [=](auto from, auto many, auto* out) {
+      whole->read(first + from, many, out);
+    },
+    whole->masked());
 }
 
 }  // namespace troupe

@@ -27,16 +27,23 @@ class token_source {
   using reader = std::function<void(std::int64_t first, std::int64_t count,
                                     std::int64_t* out)>;
 
-  token_source(std::string name, std::int64_t size, reader read)
-    : read(std::move(read)), name_(std::move(name)), size_(size) {}
+  token_source(std::string name, std::int64_t size, reader read,
+               bool masked = false)
+    : read(std::move(read)),
+      name_(std::move(name)),
+      size_(size),
+      masked_(masked) {}
 
   const std::string& name() const { return name_; }
   std::int64_t size() const { return size_; }
+  /// Whether some tokens may not be predicted (is_unpredicted).
+  bool masked() const { return masked_; }
   const reader read;
 
  private:
   std::string name_;
   std::int64_t size_;
+  bool masked_;
 };
 using token_pointer = std::shared_ptr<const token_source>;
 

@@ -200,7 +200,8 @@ struct step_event {
   std::string not_finite{};
   double learning_rate = 0;
   double loss_scale = 1;
-  bool updated = false;  // false: skip_step, evaluation, or an overflow
+  // false: skip_step, evaluation, an overflow, or no item that a loss counts
+  bool updated = false;
   std::int64_t tokens = 0;
   std::int64_t begin = 0;  // host ns
   std::int64_t end = 0;

@@ -133,7 +133,7 @@ loss_term cross_entropy_in_parts(const std::vector<linear_factors>& logits,
   const at::Tensor sum =
     parted_loss::apply(at::TensorList(inputs), at::TensorList(weights),
                        targets.reshape({-1}), positions);
-  return {"loss", sum / count.clamp_min(1), 0, 1, count};
+  return loss_of_sum("loss", sum, count);
 }
 
 }  // namespace troupe

@@ -145,6 +145,11 @@ struct plan {
 
 using plan_pointer = std::shared_ptr<const plan>;
 
+/// Of each replica.
+inline std::int32_t microbatches_of_update(const plan& plan) {
+  return plan.update.every == 0 ? plan.microbatches : plan.update.every;
+}
+
 /// The stage, and which copy of it, that an op belongs to.
 constexpr stage_instance instance_of(const plan_op& op) {
   return {op.stage, op.copy};

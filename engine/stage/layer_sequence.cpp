@@ -203,7 +203,7 @@ layer_sequence::result layer_sequence::run(const tensor_lists& given,
     const auto* loss =
       last_loss && is_last && !part.loss ? last_loss : &part.loss;
     auto terms = loss == last_loss && last_loss
-                   ? part.module->losses(inputs, data)
+                   ? losses_within(part, *loss, inputs, data)
                    : std::nullopt;
     if (!terms) {
       outputs[p] = run(part, inputs, data.arguments);
@@ -227,6 +227,20 @@ layer_sequence::result layer_sequence::run(const tensor_lists& given,
     done.sent.push_back(message_of(target, outputs));
   done.outputs = std::move(outputs.back());
   return done;
+}
+
+/// Losses that the last layer computes itself.
+std::optional<std::vector<loss_term>> layer_sequence::losses_within(
+  const part& which, const loss_function& loss, const tensor_list& inputs,
+  const microbatch_data& data) {
+  if (loss.is_cross_entropy())
+    return which.module->losses(inputs, data);
+  if (which.module->adds_losses())
+    fail(error_code::invalid_argument,
+         "{} adds losses of its own to the cross entropy, which is not the "
+         "trainer's loss; turn them off, or keep cross_entropy_loss()",
+         which.label);
+  return std::nullopt;
 }
 
 /// Those of the model's last layer first, under their own names.

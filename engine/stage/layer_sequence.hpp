@@ -99,6 +99,9 @@ class layer_sequence final : public stage_module {
                         const microbatch_data& data) const;
   tensor_list message_of(const stage_crossing& crossing,
                          const tensor_lists& outputs) const;
+  static std::optional<std::vector<loss_term>> losses_within(
+    const part& which, const loss_function& loss, const tensor_list& inputs,
+    const microbatch_data& data);
   static void add_losses(const part& subject, bool is_last,
                          std::vector<loss_term> terms, result& target);
   static tensor_list run(const part& which, const tensor_list& inputs,

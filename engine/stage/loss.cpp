@@ -7,6 +7,8 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <algorithm>
+
 #include "troupe/base/error.hpp"
 #include "troupe/engine/stage/error_context.hpp"
 #include "troupe/engine/stage/update/gradient_lists.hpp"
@@ -24,8 +26,14 @@ at::Tensor at_least_fp32(const at::Tensor& values) {
 
 }  // namespace
 
+loss_term loss_of_sum(std::string name, const at::Tensor& sum,
+                      const at::Tensor& count) {
+  return {std::move(name), sum / count.clamp_min(1), 0, 1, count};
+}
+
 loss_function cross_entropy_loss() {
-  return [](const tensor_list& outputs, const microbatch_data& data) {
+  const auto terms = [](const tensor_list& outputs,
+                        const microbatch_data& data) {
     if (outputs.empty() || data.targets.empty())
       throw error(error_code::invalid_argument,
                   "cross_entropy_loss needs an output and a target; the last "
@@ -43,6 +51,16 @@ loss_function cross_entropy_loss() {
     return std::vector<loss_term>{
       {"loss", std::move(loss), 0, 1, counts.sum()}};
   };
+  const auto counts = [](const microbatch_data& data) {
+    return data.targets.empty()
+             ? item_counts{}
+             : item_counts{
+               {"loss",
+                data.targets[0].ne(ignored_target).sum().item<double>()}};
+  };
+  loss_function loss(terms, counts);
+  loss.is_cross_entropy_ = true;
+  return loss;
 }
 
 std::vector<loss_term> losses_of(const loss_function& loss,
@@ -81,29 +99,30 @@ std::vector<named_value> read_losses(const std::vector<loss_term>& terms,
   return read;
 }
 
-at::Tensor weighted_sum(const std::vector<loss_term>& terms) {
-  at::Tensor sum;
+std::vector<loss_term> optimised(const std::vector<loss_term>& terms) {
+  std::vector<loss_term> found;
   for (const auto& term : terms) {
     if (!term.value.defined() || term.value.numel() != 1)
       fail(error_code::invalid_argument,
            "the loss '{}' is {}; a loss function must return each loss as a "
            "tensor of one value",
            term.name, describe(term.value));
-    if (term.weight == 0)
-      continue;
-    auto part = term.weight == 1 ? term.value : term.value * term.weight;
-    sum = sum.defined() ? sum + part : part;
+    if (term.weight != 0)
+      found.push_back(term);
   }
-  if (!sum.defined())
+  if (found.empty())
     throw error(error_code::invalid_argument,
                 "the loss function returned no term with a weight other than "
                 "0; return at least one to optimise");
-  if (at::GradMode::is_enabled() && !sum.requires_grad())
+  if (at::GradMode::is_enabled()
+      && std::ranges::none_of(found, [](const loss_term& term) {
+           return term.value.requires_grad();
+         }))
     fail(error_code::invalid_argument,
          "the loss '{}' has no gradient, so nothing would be trained: it does "
          "not depend on a parameter, or was computed from detached values",
          terms.front().name);
-  return sum;
+  return found;
 }
 
 }  // namespace troupe

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <concepts>
 #include <functional>
+#include <map>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "troupe/engine/events/event.hpp"
@@ -11,10 +14,11 @@ namespace troupe {
 
 class rank_device;
 
-/// One named loss of a microbatch. `value` is a scalar tensor, the mean over
-/// `count` items. Steps report the mean over all items, with microbatches
-/// weighted by their counts, but optimise the mean over microbatches, with
-/// equal weights. Both are the same if the counts are.
+/// One named loss of a microbatch, or of a slice of it. `value` is a scalar
+/// tensor, the mean over `count` items. What a step reports is what it
+/// optimises (loss_weighting): the mean over all items of an update where the
+/// loss function counts them beforehand, else the mean over microbatches and
+/// slices, whose counts must then be equal.
 struct loss_term {
   std::string name;
   at::Tensor value;
@@ -26,9 +30,55 @@ struct loss_term {
   at::Tensor counted = {};
 };
 
-/// Computes the losses of a microbatch from the last stage's outputs.
-using loss_function = std::function<std::vector<loss_term>(
-  const tensor_list& outputs, const microbatch_data& data)>;
+/// A loss from a sum over items: their mean, or 0 of no items.
+loss_term loss_of_sum(std::string name, const at::Tensor& sum,
+                      const at::Tensor& count);
+
+/// The items that each named loss counts.
+using item_counts = std::map<std::string, double>;
+
+/// Computes the losses of a microbatch from the last stage's outputs. With
+/// `counts`, which tells from the data alone how many items a loss will be the
+/// mean of, every item of an update has the same weight, over all its
+/// microbatches, slices and replicas: nothing waits for a count, as pipelines
+/// do that learn it at the end of a step (Megatron-LM). A loss that `counts`
+/// does not name, as one of a router, weighs microbatches equally. Called by
+/// several threads.
+class loss_function {
+ public:
+  using terms_function = std::function<std::vector<loss_term>(
+    const tensor_list& outputs, const microbatch_data& data)>;
+  using counts_function =
+    std::function<item_counts(const microbatch_data& data)>;
+
+  loss_function() = default;
+  template <class Function>
+  requires(
+    !std::same_as<
+      std::remove_cvref_t<Function>,
+      loss_function> && std::constructible_from<terms_function, Function>)
+    loss_function(Function terms)
+    : terms_(std::move(terms)) {}
+  loss_function(terms_function terms, counts_function counts)
+    : terms_(std::move(terms)), counts_(std::move(counts)) {}
+
+  explicit operator bool() const { return terms_ != nullptr; }
+  std::vector<loss_term> operator()(const tensor_list& outputs,
+                                    const microbatch_data& data) const {
+    return terms_(outputs, data);
+  }
+  /// Null: none of its losses is counted beforehand.
+  const counts_function& counts() const { return counts_; }
+  /// A model's last layer may compute it in another way (stage_module::losses).
+  bool is_cross_entropy() const { return is_cross_entropy_; }
+
+ private:
+  friend loss_function cross_entropy_loss();
+
+  terms_function terms_;
+  counts_function counts_;
+  bool is_cross_entropy_ = false;
+};
 
 /// Calls the function; LibTorch's errors name the loss function.
 std::vector<loss_term> losses_of(const loss_function& loss,
@@ -50,7 +100,9 @@ loss_term kept_loss(const loss_term& term);
 std::vector<named_value> read_losses(const std::vector<loss_term>& terms,
                                      rank_device* device);
 
-/// The optimised sum: weight times value of each term, a scalar.
-at::Tensor weighted_sum(const std::vector<loss_term>& terms);
+/// Those that are optimised: whose weight is not 0. Throws `invalid_argument`
+/// if there is none, if one is not a scalar, and where gradients are enabled if
+/// none has one.
+std::vector<loss_term> optimised(const std::vector<loss_term>& terms);
 
 }  // namespace troupe

@@ -12,6 +12,8 @@ microbatch_data brought(
     there.targets.push_back(bring(tensor));
   for (const auto& [name, tensor] : data.arguments)
     there.arguments.emplace(name, bring(tensor));
+  for (const auto& [loss, items] : data.items)
+    there.items.emplace(loss, loss_items{items.own, bring(items.divisors)});
   there.tokens = data.tokens;
   return there;
 }

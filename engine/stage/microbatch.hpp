@@ -2,10 +2,21 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <string>
 
 #include "troupe/engine/device/tensor.hpp"
 
 namespace troupe {
+
+/// Of a loss that is a mean over items (tokens), what is known of a microbatch
+/// before the loss is computed.
+struct loss_items {
+  double own = 0;  // of all slices
+  /// fp64 [slices]: of each slice, the update's items per replica, over the
+  /// slice's own; infinity for a slice without any. Empty: the update has none.
+  at::Tensor divisors;
+};
 
 /// The loader's data for one microbatch: `inputs` for the first stage,
 /// `targets` for the last, `arguments` for any stage that reads them.
@@ -14,6 +25,9 @@ struct microbatch_data {
   tensor_list targets;
   tensor_arguments arguments;
   std::int64_t tokens = 0;  // counted for tokens per second
+  /// By name of a loss, in training (loss_items.hpp, which adds them); a loss
+  /// that has none weighs all microbatches equally.
+  std::map<std::string, loss_items> items = {};
 };
 
 /// A microbatch with each tensor replaced by `bring` of it.
@@ -21,7 +35,8 @@ microbatch_data brought(
   const microbatch_data& data,
   const std::function<at::Tensor(const at::Tensor&)>& bring);
 
-/// All tensors of a microbatch: inputs, targets, arguments by name.
+/// All tensors of a microbatch: inputs, targets, arguments by name, divisors by
+/// loss.
 tensor_list tensors_of(const microbatch_data& data);
 
 /// A part of a step's work, the key of stages' contexts.

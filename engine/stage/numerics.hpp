@@ -43,11 +43,24 @@ enum class weight_split : std::uint8_t {
   graph,
 };
 
+/// What the losses of an update's microbatches, slices and replicas are
+/// averaged over, and how they are reported.
+enum class loss_weighting : std::uint8_t {
+  /// Items: every counted token weighs the same, as in Transformers, torchtune
+  /// and torchtitan. A loss that does not count items beforehand (see
+  /// loss_function) weighs microbatches equally.
+  tokens,
+  /// Microbatches and slices: a mean of means, as in Megatron-LM by default and
+  /// in DeepSpeed.
+  microbatches,
+};
+
 /// How steps compute losses, gradients and updates: the same for a pipeline and
 /// for the plain loop.
 struct numerics {
   /// Of the model's last layer, unless that has its own.
   loss_function loss = cross_entropy_loss();
+  loss_weighting weighting = loss_weighting::tokens;
   optimizer_options optimizer = adamw{};
   parameter_groups parameters{};  // settings of some of them
   /// Parameters on a device are updated on the host, which keeps the

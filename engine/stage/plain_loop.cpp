@@ -1,7 +1,6 @@
 #include "troupe/engine/stage/plain_loop.hpp"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/full_like.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
@@ -58,6 +57,7 @@ plain_loop::plain_loop(const compute_scope&, const model& layers,
     module_(std::make_shared<layer_sequence>(layers, all_of(layers))),
     ties_(ties_of(layers)),
     aliases_(troupe::aliases_of(ties_)),
+    counter_(item_counter_of(layers, options_.numerics)),
     scale_(options_.numerics.loss_scale) {
   require_legal(layers);
   require_own_names(state_dict());
@@ -116,12 +116,27 @@ std::vector<loss_term> plain_loop::losses_of_microbatch(
   std::vector<loss_term> losses;
   for (const auto& terms :
        module_->run({}, data, &options_.numerics.loss).losses)
-    losses.push_back({std::to_string(losses.size()), weighted_sum(terms),
-                      terms.front().count, 1, terms.front().counted});
+    std::ranges::move(optimised(terms), std::back_inserter(losses));
   return losses;
 }
 
-void plain_loop::accumulate(const data_function& load, std::int32_t replica,
+plain_loop::counted_items plain_loop::count_items(const data_function& load,
+                                                  std::int32_t first,
+                                                  std::int32_t last) const {
+  const auto replicas = options_.data_parallel;
+  counted_items items{{{}, replicas, options_.slices}, {}};
+  if (!counter_ || (counts_equally_ && options_.slices == 1))
+    return items;
+  for (std::int32_t d = 0; d < replicas; ++d)
+    for (auto k = first; k < last; ++k) {
+      const auto index = d * options_.microbatches + k;
+      add(items.update.counts, items.own[index] = counter_(load(index)));
+    }
+  return items;
+}
+
+void plain_loop::accumulate(const data_function& load,
+                            const counted_items& items, std::int32_t replica,
                             std::int8_t copy, std::int32_t first,
                             std::int32_t last, result& outcome) {
   for (auto k = first; k < last; ++k) {
@@ -130,24 +145,35 @@ void plain_loop::accumulate(const data_function& load, std::int32_t replica,
       continue;
     if (!versions_.empty())
       read_versions(k);
-    const auto data = load(replica * options_.microbatches + k);
+    const auto index = replica * options_.microbatches + k;
+    const auto own = items.own.find(index);
+    auto data = load(index);
+    if (own != items.own.end())
+      data = with_items(std::move(data), counter_, own->second, items.update);
     accumulate(data);
     outcome.tokens += data.tokens;
   }
 }
 
 void plain_loop::accumulate(const microbatch_data& data) {
-  const auto gradient =
-    scale_.value()
-    / (static_cast<double>(options_.updates.every == 0 ? options_.microbatches
-                                                       : options_.updates.every)
-       * options_.slices);
+  const auto every = options_.updates.every == 0 ? options_.microbatches
+                                                 : options_.updates.every;
+  const loss_seeds seeds{
+    scale_.value(),
+    scale_.value() / (static_cast<double>(every) * options_.slices)};
+  const bool weighs_equally =
+    options_.numerics.weighting == loss_weighting::microbatches;
   const auto roots_of = [&](const microbatch_data& part) {
     backward_roots roots;
     for (const auto& loss : losses_of_microbatch(part)) {
       roots.add(torch::autograd::impl::gradient_edge(loss.value),
-                at::full_like(loss.value.detach(), gradient));
-      losses_.push_back(kept_loss(loss));
+                seed_of(loss, data, current_slice().index, seeds));
+      auto kept = kept_loss(loss);
+      if (weighs_equally) {
+        kept.count = 1;
+        kept.counted.reset();
+      }
+      losses_.push_back(std::move(kept));
     }
     return roots;
   };
@@ -181,16 +207,20 @@ void plain_loop::accumulate(const microbatch_data& data) {
   }
 }
 
-/// The sum of the losses' means; on a device, after all of their stream's work.
+/// The weighted sum of the losses' means; on a device, after all of their
+/// stream's work.
 named_value plain_loop::take_losses() {
   const at::NoGradGuard no_grad;
+  const auto terms = std::exchange(losses_, {});
+  std::map<std::string, double> weights;
+  for (const auto& term : terms)
+    weights[term.name] = term.weight;
   std::vector<named_value> means;
-  for (const auto& loss :
-       read_losses(std::exchange(losses_, {}), options_.device.get()))
+  for (const auto& loss : read_losses(terms, options_.device.get()))
     merge(means, loss);
   named_value sum{"loss", 0, 0};
   for (const auto& mean : means) {
-    sum.value += mean.value;
+    sum.value += weights.at(mean.name) * mean.value;
     sum.count = std::max(sum.count, mean.count);
   }
   return sum;
@@ -221,13 +251,15 @@ void plain_loop::sum_tied() {
   put_gradients(values_, std::move(work.tensors), nullptr);
 }
 
-plain_loop::result plain_loop::step(const data_function& load) {
+plain_loop::result plain_loop::step(const data_function& load,
+                                    bool counts_equally) {
   const compute_scope computes(options_.intra_op_threads);
   const at::AutoGradMode with_graph(true);
   const auto scope = enter();
   module_->train();
   result outcome;
   losses_.clear();
+  counts_equally_ = counts_equally;
   ++step_;
   const auto m = options_.microbatches;
   const auto every = options_.updates.every;
@@ -242,10 +274,11 @@ plain_loop::result plain_loop::step(const data_function& load) {
     throw;
   }
   versions_.clear();
-  scale_.note(std::isfinite(outcome.gradient_norm), outcome.updated);
   const auto loss = take_losses();
   outcome.loss = loss.value;
   outcome.counted = loss.count;
+  outcome.updated = outcome.updated && loss.counts();
+  scale_.note(std::isfinite(outcome.gradient_norm), outcome.updated);
   if (scale_.skipped_in_vain() > 0)
     fail_in_vain(scale_, {.step = step_,
                           .loss = outcome.loss,
@@ -260,11 +293,12 @@ void plain_loop::accumulate_update(const data_function& load,
                                    result& outcome) {
   std::vector<tensor_list> members;
   take_gradients(values_);
+  const auto items = count_items(load, first, last);
   const auto& copy_of = options_.copy_of;
   const int copies = copy_of.empty() ? 1 : 1 + std::ranges::max(copy_of);
   for (std::int32_t d = 0; d < options_.data_parallel; ++d)
     for (std::int8_t copy = 0; copy < copies; ++copy) {
-      accumulate(load, d, copy, first, last, outcome);
+      accumulate(load, items, d, copy, first, last, outcome);
       members.push_back(take_gradients(values_));
     }
   average(std::move(members));

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
 #include "troupe/engine/device/rank_device.hpp"
+#include "troupe/engine/stage/loss_items.hpp"
 #include "troupe/engine/stage/model.hpp"
 #include "troupe/engine/stage/numerics.hpp"
 #include "troupe/engine/stage/sharding/ties.hpp"
@@ -60,8 +62,7 @@ class plain_loop {
   plain_loop(const model& layers, plain_options options);
 
   struct result {
-    /// Mean over all counted items, as in loss_term; of a model with several
-    /// losses the sum of their means.
+    /// What was optimised, as loss_weighting says; of several losses the sum.
     double loss = 0;
     double counted = 0;  // items
     double gradient_norm = 0;
@@ -74,9 +75,11 @@ class plain_loop {
   using data_function = std::function<microbatch_data(std::int64_t index)>;
 
   /// Makes one update; `load(k)` gives global microbatch k of this step, in
-  /// host memory. A step that `load` ends by an exception does not count; the
-  /// parameters are those from before it, unless it updates within the step.
-  result step(const data_function& load);
+  /// host memory. It is called twice for each, the first time to count the
+  /// update's items, unless `counts_equally` (microbatch_source). A step that
+  /// `load` ends by an exception does not count; the parameters are those from
+  /// before it, unless it updates within the step.
+  result step(const data_function& load, bool counts_equally = false);
   /// Mean loss over `count` microbatches, as in a step, without gradients,
   /// named "loss"; rounded to fp32, as `trainer::evaluate` does.
   named_value evaluate(const data_function& load, std::int64_t count);
@@ -112,13 +115,20 @@ class plain_loop {
              plain_options options);
   parameter_list trained(const layer_sequence& module) const;
   std::unique_ptr<stream_scope> enter() const;
-  /// The optimised sum of each loss of the model, by its number.
+  /// The optimised losses of the model.
   std::vector<loss_term> losses_of_microbatch(const microbatch_data& data);
+  /// The items that losses count of an update, and of each microbatch.
+  struct counted_items {
+    update_items update;
+    std::map<std::int64_t, item_counts> own;
+  };
+  counted_items count_items(const data_function& load, std::int32_t first,
+                            std::int32_t last) const;
   void accumulate(const microbatch_data& data);
   /// Microbatches `first` up to `last` that a copy takes, of a replica.
-  void accumulate(const data_function& load, std::int32_t replica,
-                  std::int8_t copy, std::int32_t first, std::int32_t last,
-                  result& outcome);
+  void accumulate(const data_function& load, const counted_items& items,
+                  std::int32_t replica, std::int8_t copy, std::int32_t first,
+                  std::int32_t last, result& outcome);
   void accumulate_update(const data_function& load, std::int32_t first,
                          std::int32_t last, result& outcome);
   void update(result& outcome);
@@ -135,9 +145,11 @@ class plain_loop {
   tensor_list values_;      // of the parameters that are trained
   parameter_list counted_;  // ... in the norm
   std::vector<tied_gradient> tied_;
+  item_counter counter_;  // null: no loss counts items beforehand
   std::unique_ptr<optimizer> optimizer_;
   troupe::loss_scale scale_;
   std::int64_t step_ = 0;
+  bool counts_equally_ = false;
   std::vector<loss_term> losses_;
   std::vector<std::int32_t> stage_of_;  // of each parameter, with versions
   tensor_lists versions_;               // of this step, the newest last

@@ -28,13 +28,18 @@ class stage_module : public torch::nn::Module {
     return forward(inputs);
   }
 
-  /// Of a model's last layer, in place of `forward` and the trainer's loss
-  /// function: its losses, where it computes them without holding all of its
-  /// outputs at once, as those of a large vocabulary. None: it does not.
+  /// Of a model's last layer, in place of `forward` and the trainer's
+  /// `cross_entropy_loss` (of another loss function it is not asked): its
+  /// losses, where it computes them without holding all of its outputs at once,
+  /// as those of a large vocabulary. None: it does not.
   virtual std::optional<std::vector<loss_term>> losses(
     const tensor_list& /*inputs*/, const microbatch_data& /*data*/) {
     return std::nullopt;
   }
+
+  /// Of a model's last layer: whether `losses` gives more than the cross
+  /// entropy, so that the trainer's loss has to be that.
+  virtual bool adds_losses() const { return false; }
 
   /// Whether the module may be given a microbatch in slices along dimension 1
   /// of its tensors, one after the other: it treats each position alone, or

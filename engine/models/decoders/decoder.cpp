@@ -199,8 +199,11 @@ struct head_layer final : decoder_layer {
     return terms;
   }
 
+  bool adds_losses() const override { return o.has_router_loss(); }
+
   /// The balance of experts of the Switch Transformer (Fedus et al., 2022),
-  /// over the tokens of all layers together.
+  /// over the tokens of all layers together: of each microbatch, whose values
+  /// steps average with equal weights.
   loss_term router_loss(const at::Tensor& routes, std::int64_t tokens) const {
     const auto routers = std::ranges::count(o.experts.layers, true);
     const auto choices = static_cast<double>(tokens * routers);

@@ -1,7 +1,6 @@
 // How a stage's backwards run LibTorch's engine, whole and split, after a
 // second forward where activations are recomputed.
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/full_like.h>
 
 #include <algorithm>
 #include <iterator>
@@ -24,8 +23,7 @@ backward_roots module_compute::roots_of(const saved_forward& saved,
       roots.add(edges[i], given.at(each.first + i));
   }
   for (std::size_t i = 0; i < saved.losses.size(); ++i)
-    roots.add(saved.losses[i],
-              at::full_like(saved.losses_like[i], settings_.loss_gradient));
+    roots.add(saved.losses[i], saved.seeds.at(i));
   if (saved.slice)
     saved.slice->add_roots(roots, later);
   return roots;

@@ -12,6 +12,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
+#include "troupe/engine/stage/loss_items.hpp"
 #include "troupe/engine/stage/module/autocast.hpp"
 #include "troupe/engine/stage/module/module_parameters.hpp"
 #include "troupe/engine/stage/update/gradient_lists.hpp"
@@ -84,7 +85,8 @@ module_compute::module_compute(std::shared_ptr<layer_sequence> module,
     parameters_(values_of(trainable(module_->parameters_by_name()))),
     buffers_(values_of(module_->buffers_by_name())),
     observer_(module_->modules_by_name(), module_->parameters_by_name(),
-              options_.publish, options_.device.get()) {
+              options_.publish, options_.device.get()),
+    losses_(options_.numerics, options_.device.get()) {
   std::size_t use = 0;
   const auto& outputs = module_->interface().outputs;
   for (std::size_t c = 0; c < outputs.size(); ++c)
@@ -98,18 +100,15 @@ module_compute::module_compute(std::shared_ptr<layer_sequence> module,
 void module_compute::begin_step(const step_settings& settings) {
   settings_ = settings;
   result_ = {};
-  on_device_.clear();
+  losses_.begin(settings);
   observer_.begin_step(settings.interest,
                        1 / (settings.loss_scale * settings.data_ranks));
   module_->train(settings.training());
   keep_batches();
-  if (settings.part == step_part::update)
-    on_device_ = kept_;
 }
 
 void module_compute::drop_kept() {
-  kept_.clear();
-  on_device_.clear();
+  losses_.drop();
 }
 
 /// For each use of an input its own leaves.
@@ -138,9 +137,7 @@ module_compute::outcome module_compute::run(tensor_lists leaves,
   outcome done;
   const bool keeps_graph = at::GradMode::is_enabled();
   for (const auto& terms : ran.losses) {
-    const auto optimised = weighted_sum(terms);
-    done.saved.losses.push_back(edge_of(optimised));
-    done.saved.losses_like.push_back(optimised.detach());
+    keep_seeds(terms, data, done.saved);
     done.losses.insert(done.losses.end(), terms.begin(), terms.end());
   }
   if (keeps_graph) {
@@ -157,6 +154,17 @@ module_compute::outcome module_compute::run(tensor_lists leaves,
   if (settings_.generation && module_->has_last())
     done.outputs = std::move(ran.outputs);
   return done;
+}
+
+void module_compute::keep_seeds(const std::vector<loss_term>& terms,
+                                const microbatch_data& data,
+                                saved_forward& saved) const {
+  const loss_seeds seeds{settings_.loss_scale, settings_.loss_gradient};
+  for (const auto& term : optimised(terms)) {
+    saved.losses.push_back(edge_of(term.value));
+    if (at::GradMode::is_enabled())
+      saved.seeds.push_back(seed_of(term, data, current_slice().index, seeds));
+  }
 }
 
 event_source module_compute::source_of(microbatch_key key) const {
@@ -229,7 +237,11 @@ op_outputs module_compute::forward_slice(microbatch_key key,
     key, inputs, data, earlier,
     counted ? observer::pass::forward : observer::pass::forward_again);
   if (counted)
-    count_losses(done.losses);
+    observed(observer_, [&] {
+      for (const auto& term : done.losses)
+        observer_.loss(term.name, term.value);
+      losses_.add(done.losses, data, key.slice == 0);
+    });
   observer_.end_op();
   op_outputs outputs;
   if (done.saved.slice)
@@ -299,35 +311,6 @@ State& module_compute::state_of(const std::shared_ptr<stage_state>& given,
   return *state;
 }
 
-void module_compute::count_losses(const std::vector<loss_term>& terms) {
-  const at::NoGradGuard no_grad;
-  for (const auto& term : terms) {
-    observer_.loss(term.name, term.value);
-    if (options_.device)
-      on_device_.push_back(kept_loss(term));
-    else
-      count_loss(term.name, term.value.item<double>(), count_of(term));
-  }
-}
-
-void module_compute::count_loss(const std::string& name, double value,
-                                double count) {
-  if (options_.numerics.halt_on_nan && !std::isfinite(value)) {
-    show_what_is_known(observer_);
-    fail(error_code::op_failed, "the loss '{}' is {}", name, printable(value));
-  }
-  merge(result_.losses, {name, value, count});
-}
-
-/// Reads losses from the device, once a step.
-void module_compute::take_losses() {
-  if (on_device_.empty())
-    return;
-  for (const auto& [name, value, count] :
-       read_losses(std::exchange(on_device_, {}), options_.device.get()))
-    count_loss(name, value, count);
-}
-
 void module_compute::show_parameters() {
   observer_.begin_op(source_of({-1, 0}), observer::pass::update, 0);
   observer_.parameters(1 / settings_.loss_scale);
@@ -337,9 +320,9 @@ void module_compute::show_parameters() {
 stage_result module_compute::end_step() {
   const bool keeps = settings_.part == step_part::gradients;
   if (keeps)
-    kept_ = std::exchange(on_device_, {});
+    losses_.keep();
   else
-    take_losses();
+    result_.losses = observed(observer_, [&] { return losses_.take(); });
   observer_.flush();
   result_.metrics = observer_.take_metrics();
   if (keeps && !result_.metrics.empty())

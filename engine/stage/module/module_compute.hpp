@@ -9,6 +9,7 @@
 #include "troupe/engine/stage/model.hpp"
 #include "troupe/engine/stage/module/saved_forward.hpp"
 #include "troupe/engine/stage/module/split_backward.hpp"
+#include "troupe/engine/stage/module/step_losses.hpp"
 #include "troupe/engine/stage/numerics.hpp"
 #include "troupe/engine/stage/sharding/sharded_parameters.hpp"
 #include "troupe/engine/stage/sharding/ties.hpp"
@@ -100,9 +101,8 @@ class module_compute final : public stage_compute {
                            const tensor_list& gradients) const;
   event_source source_of(microbatch_key key) const;
   bool counts(microbatch_key key) const;
-  void count_losses(const std::vector<loss_term>& terms);
-  void count_loss(const std::string& name, double value, double count);
-  void take_losses();
+  void keep_seeds(const std::vector<loss_term>& terms,
+                  const microbatch_data& data, saved_forward& saved) const;
 
   std::shared_ptr<layer_sequence> module_;
   module_stage_options options_;
@@ -121,8 +121,7 @@ class module_compute final : public stage_compute {
   observer observer_;
   step_settings settings_;
   stage_result result_;
-  std::vector<loss_term> on_device_;  // losses whose values are not read yet
-  std::vector<loss_term> kept_;  // that each launch of a recorded step writes
+  step_losses losses_;
   std::map<std::int64_t, slice_carry_pointer> sequences_;  // by batch
 };
 

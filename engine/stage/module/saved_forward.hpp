@@ -29,10 +29,10 @@ struct saved_forward final : stage_state {
   tensor_lists inputs;
   /// Where backward starts, by use of an output; invalid without a gradient.
   std::vector<edges> roots;
-  /// The optimised losses, where backward starts too, and a 0-d tensor with the
-  /// options of each.
+  /// The optimised losses, where backward starts too, and with a graph their
+  /// seeds (loss_items.hpp).
   edges losses;
-  tensor_list losses_like;
+  tensor_list seeds;
   /// Of its layers, if the backward may be split; null: it is not.
   weight_gradients::pointer store;
   /// Of a microbatch in slices.

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "sum_of_losses.hpp"
 #include "troupe/engine/models/decoders/decoder_types.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
@@ -133,7 +134,7 @@ loss_and_gradients loss_of(const decoder_options& options,
   auto terms = modules.back()->losses(before, data).value();
   if (!in_parts)
     terms.at(0) = cross_entropy_loss()(values, data).at(0);
-  const auto loss = weighted_sum(terms);
+  const auto loss = sum_of_losses(terms);
   loss.backward();
   loss_and_gradients made{loss.item<double>(), {}};
   for (std::size_t i = 0; i < layers.size(); ++i)

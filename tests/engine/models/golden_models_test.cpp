@@ -14,6 +14,7 @@
 #include <map>
 #include <ranges>
 
+#include "sum_of_losses.hpp"
 #include "troupe/base/fnv_hash.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/data/microbatch_source.hpp"
@@ -183,7 +184,7 @@ void check_forward(const golden_case& wanted, const model& layers,
   CHECK(distance(samples_of(values.at(0)), wanted.at("logits")) < 1e-5);
   const auto data = microbatch_of(wanted.at("ids"));
   const auto own = modules.back()->losses(before, data);
-  weighted_sum(own ? *own : cross_entropy_loss()(values, data)).backward();
+  sum_of_losses(own ? *own : cross_entropy_loss()(values, data)).backward();
   gathered_tensors gradients;
   for (std::size_t i = 0; i < layers.size(); ++i)
     for (const auto& [name, value] : parameters_of(layers[i].name, *modules[i]))

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <functional>
+
+#include "troupe/engine/stage/loss.hpp"
+#include "troupe/engine/stage/model.hpp"
+#include "troupe/engine/stage/numerics.hpp"
+
+namespace troupe {
+
+/// Counts the items of all losses of a model's microbatch, by the names under
+/// which they are reported. Waits for nothing: the data is in host memory.
+using item_counter = std::function<item_counts(const microbatch_data&)>;
+
+/// Null: no loss counts items beforehand, or `how` weighs microbatches.
+item_counter item_counter_of(const model& layers, const numerics& how);
+
+/// Throws `op_failed`, naming the loss, for counts that are negative or not
+/// finite.
+void add(item_counts& sum, const item_counts& more);
+
+/// The items of an update.
+struct update_items {
+  item_counts counts;  // over all of its microbatches and replicas
+  std::int32_t replicas = 1;
+  std::int32_t slices = 1;
+};
+
+/// The microbatch with the divisors of its losses; `own`: its counts.
+microbatch_data with_items(microbatch_data data, const item_counter& counter,
+                           const item_counts& own, const update_items& update);
+
+/// How the gradients of a step's losses begin.
+struct loss_seeds {
+  double scale = 1;  // the loss scale
+  /// scale / (microbatches of an update x slices): of a loss that weighs these
+  /// equally.
+  double equal = 1;
+};
+
+/// The gradient of a loss with which the backward of a slice of `data` begins,
+/// on the loss's device: scale / divisor where items are counted, which is
+/// `equal`, bit for bit, where all microbatches and slices count as many.
+/// Undefined: the update has no items, so that the loss has no gradient.
+at::Tensor seed_of(const loss_term& term, const microbatch_data& data,
+                   std::int32_t slice, const loss_seeds& seeds);
+
+}  // namespace troupe

@@ -1,0 +1,95 @@
+#include "troupe/engine/stage/module/step_losses.hpp"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
+
+namespace troupe {
+
+step_losses::step_losses(const numerics& how, rank_device* device)
+  : halts_(how.halt_on_nan), weighting_(how.weighting), device_(device) {}
+
+void step_losses::begin(const step_settings& settings) {
+  training_ = settings.training();
+  losses_.clear();
+  told_counts_.clear();
+  equal_counts_.clear();
+  on_device_.clear();
+  if (settings.part == step_part::update)
+    on_device_ = kept_;
+}
+
+void step_losses::drop() {
+  kept_.clear();
+  on_device_.clear();
+}
+
+void step_losses::keep() {
+  kept_ = std::exchange(on_device_, {});
+  told_counts_.clear();
+}
+
+void step_losses::add(const std::vector<loss_term>& terms,
+                      const microbatch_data& data, bool first_slice) {
+  const at::NoGradGuard no_grad;
+  for (auto term : terms) {
+    const auto items = data.items.find(term.name);
+    if (training_ && weighting_ == loss_weighting::microbatches) {
+      term.count = 1;
+      term.counted.reset();
+    } else if (items != data.items.end()) {
+      told_counts_[term.name] += first_slice ? items->second.own : 0;
+    } else if (training_ && term.weight != 0) {
+      equal_counts_.emplace(term.name, -1);
+    }
+    if (device_)
+      on_device_.push_back(kept_loss(term));
+    else
+      count(term.name, term.value.item<double>(), count_of(term));
+  }
+}
+
+void step_losses::count(const std::string& name, double value, double count) {
+  if (halts_ && !std::isfinite(value))
+    fail(error_code::op_failed, "the loss '{}' is {}", name, printable(value));
+  if (const auto found = equal_counts_.find(name);
+      found != equal_counts_.end()) {
+    const auto before = std::exchange(found->second, count);
+    if (before >= 0 && before != count)
+      fail(error_code::op_failed,
+           "the loss '{}' is the mean of {} items of one microbatch, and of {} "
+           "of another; so that each item has the same weight, give the loss "
+           "function `counts`, which tell how many before they are computed (a "
+           "source whose microbatches count equally must do so), or weigh "
+           "microbatches equally (loss_weighting::microbatches)",
+           name, before, count);
+  }
+  merge(losses_, {name, value, count});
+}
+
+void step_losses::require_told_counts() const {
+  for (const auto& [name, told] : told_counts_) {
+    const auto found = std::ranges::find(losses_, name, &named_value::name);
+    if (found != losses_.end() && found->count != told)
+      fail(error_code::op_failed,
+           "the loss '{}' is the mean of {} items of a step, of which its "
+           "`counts` told {} beforehand",
+           name, found->count, told);
+  }
+}
+
+std::vector<named_value> step_losses::take() {
+  if (!on_device_.empty())
+    for (const auto& [name, value, items] :
+         read_losses(std::exchange(on_device_, {}), device_))
+      count(name, value, items);
+  require_told_counts();
+  return std::exchange(losses_, {});
+}
+
+}  // namespace troupe

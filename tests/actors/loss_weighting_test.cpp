@@ -1,0 +1,292 @@
+// What an update optimises, where microbatches count differently many tokens:
+// beside LibTorch's own gradient of one mean, and beside the plain loop.
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <catch2/catch_approx.hpp>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
+#include <catch2/generators/catch_generators_range.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include "small_model.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/engine/stage/layer_sequence.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+/// small_text, of which microbatch k counts so many targets; others all.
+source_pointer masked_text(std::vector<std::int64_t> counted) {
+  return preprocess(small_text(), [counted = std::move(counted)](
+                                    microbatch_data data, std::int64_t index) {
+    if (index < std::ssize(counted))
+      data.targets[0].view({-1}).slice(
+        0, counted[static_cast<std::size_t>(index)]) = -100;
+    return data;
+  });
+}
+
+/// Several steps of microbatches of 16 targets, of which few are alike.
+source_pointer uneven_text() {
+  return masked_text({16, 1, 0, 7,  3, 16, 0, 0, 12, 5, 2, 9,
+                      0,  1, 1, 16, 8, 0,  4, 4, 11, 0, 6, 13});
+}
+
+/// LibTorch's own gradient of the mean over all counted targets, by parameter.
+parameter_list gradient_of_mean(const model& layers,
+                                const std::vector<microbatch_data>& all) {
+  tensor_list inputs, targets;
+  for (const auto& data : all) {
+    inputs.push_back(data.inputs[0]);
+    targets.push_back(data.targets[0]);
+  }
+  layer_sequence whole(layers, {0, static_cast<std::int32_t>(layers.size())});
+  const auto logits = whole.forward({at::cat(inputs)}).at(0);
+  at::cross_entropy_loss(logits.reshape({-1, logits.size(-1)}),
+                         at::cat(targets).reshape({-1}))
+    .backward();
+  parameter_list gradients;
+  for (const auto& [name, value] : whole.parameters_by_name())
+    gradients.emplace_back(name, value.grad());
+  return gradients;
+}
+
+/// The largest difference of a parameter's change by SGD, with a learning rate
+/// of 1, from minus its gradient.
+double distance_from(const parameter_list& before, const parameter_list& after,
+                     const parameter_list& gradients) {
+  double largest = 0;
+  for (std::size_t i = 0; i < before.size(); ++i)
+    largest = std::max(
+      largest, (before[i].second - after[i].second - gradients[i].second)
+                 .abs()
+                 .max()
+                 .item<double>());
+  return largest;
+}
+
+parameter_list copies_of(const parameter_list& all) {
+  parameter_list copies;
+  for (const auto& [name, value] : all)
+    copies.emplace_back(name, value.detach().clone());
+  return copies;
+}
+
+std::vector<small_case> weighted_cases() {
+  return {{.schedule = "gpipe"},
+          {.schedule = "1f1b"},
+          {.schedule = "zb_h1"},
+          {.schedule = "zb_v", .stages_per_rank = 2},
+          {.schedule = "interleaved_1f1b", .stages_per_rank = 2},
+          {.schedule = "seq_1f1b", .slices = 3},
+          {.schedule = "dualpipe"},
+          {.schedule = "1f1b", .data_parallel = 2},
+          {.schedule = "zb_h1",
+           .data_parallel = 2,
+           .sharding = {.mode = shard_mode::gradients}},
+          {.schedule = "1f1b",
+           .data_parallel = 2,
+           .sharding = {.mode = shard_mode::all}}};
+}
+
+}  // namespace
+
+TEST_CASE("an update is the gradient of the mean over all counted tokens") {
+  auto what = GENERATE(from_range(weighted_cases()));
+  CAPTURE(describe(what));
+  const auto layers = model_for(what);
+  const auto text = masked_text({16, 1, 0, 5, 0, 0, 9, 2});
+  std::vector<microbatch_data> all;
+  for (int k = 0; k < what.microbatches * what.data_parallel; ++k)
+    all.push_back(text->at(k));
+  auto options = options_for(what);
+  options.numerics.optimizer = sgd{.learning_rate = 1};
+  trainer run(layers, std::move(options));
+  const auto before = copies_of(run.parameters());
+  const auto report = run.step(text);
+  CHECK(distance_from(before, run.parameters(), gradient_of_mean(layers, all))
+        < 1e-6);
+  const auto& loss = report.summary.losses.front();
+  CHECK(loss.count == (what.data_parallel == 1 ? 22 : 33));
+}
+
+TEST_CASE("uneven microbatches train the plain loop's bits") {
+  auto what = GENERATE(from_range(weighted_cases()));
+  const bool scaled = GENERATE(false, true);
+  if (scaled) {
+    what.clip = 0.5;
+    what.loss_scale = {.initial = 1000, .dynamic = true};
+  }
+  CAPTURE(describe(what));
+  CHECK(compare_with_plain(model_for(what), what, 3, {}, uneven_text()) == "");
+}
+
+TEST_CASE("updates within a step divide by the counts of their own") {
+  const auto* const schedule = GENERATE("weight_stash", "two_bw");
+  const auto data_parallel = GENERATE(1, 2);
+  const small_case what{.schedule = schedule, .data_parallel = data_parallel};
+  CHECK(compare_with_plain(model_for(what), what, 3, {}, uneven_text()) == "");
+}
+
+TEST_CASE("equal counts keep the bits of equally weighted microbatches") {
+  for (auto what : weighted_cases()) {
+    what.slices = 1;
+    if (what.schedule == "seq_1f1b")
+      continue;             // slices of different lengths
+    what.microbatches = 6;  // 1 / 6 is not exact
+    what.loss_scale = {.initial = 1000};
+    CAPTURE(describe(what));
+    std::vector<parameter_list> trained;
+    for (const auto weighting :
+         {loss_weighting::tokens, loss_weighting::microbatches}) {
+      auto options = options_for(what);
+      options.numerics.weighting = weighting;
+      trainer run(model_for(what), std::move(options));
+      for (int i = 0; i < 2; ++i)
+        run.step(masked_text(std::vector<std::int64_t>(24, 11)));
+      trained.push_back(copies_of(run.parameters()));
+    }
+    CHECK(first_difference(trained[0], trained[1]) == "");
+  }
+}
+
+TEST_CASE("equally weighted microbatches report the mean of their means") {
+  small_case what;
+  auto options = options_for(what);
+  options.numerics.weighting = loss_weighting::microbatches;
+  auto plain_options = plain_options_for(what);
+  plain_options.numerics.weighting = loss_weighting::microbatches;
+  plain_loop plain(model_for(what), std::move(plain_options));
+  double mean = 0;
+  const auto text = masked_text({16, 1, 0, 5});
+  for (int k = 0; k < 4; ++k)
+    mean += plain.evaluate([&](std::int64_t) { return text->at(k); }, 1).value;
+  trainer run(model_for(what), std::move(options));
+  const auto report = run.step(text);
+  const auto& loss = report.summary.losses.front();
+  CHECK(loss.value == Catch::Approx(mean / 4).epsilon(1e-6));
+  const auto result = plain.step([&](std::int64_t k) { return text->at(k); });
+  CHECK(loss.value == result.loss);
+  CHECK(first_difference(run.parameters(), plain.parameters()) == "");
+}
+
+TEST_CASE("an update that counts no token changes nothing") {
+  auto what = GENERATE(from_range(weighted_cases()));
+  what.clip = GENERATE(0.0, 1.0);
+  what.optimizer = adamw{.weight_decay = 0.5};
+  CAPTURE(describe(what));
+  const auto per_step = what.microbatches * what.data_parallel;
+  // The second step has none.
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(2 * per_step), 16);
+  std::fill(counts.begin() + per_step, counts.end(), 0);
+  const auto text = masked_text(counts);
+  auto options = options_for(what);
+  options.numerics.learning_rate.warmup_steps = 10;
+  trainer run(model_for(what), std::move(options));
+  CHECK(run.step(text).summary.updated);
+  const auto before = copies_of(run.parameters());
+  const auto skipped = run.step(text).summary;
+  CHECK_FALSE(skipped.updated);
+  CHECK(skipped.losses.front().count == 0);
+  CHECK(first_difference(run.parameters(), before) == "");
+  // Moments and the schedule of learning rates have stood still, too.
+  const auto next = run.step(text).summary;
+  CHECK(next.learning_rate == skipped.learning_rate);
+  auto plain_options = plain_options_for(what);
+  plain_options.numerics.learning_rate.warmup_steps = 10;
+  plain_loop plain(model_for(what), std::move(plain_options));
+  for (const auto step : {0, 1, 2}) {
+    const auto result =
+      plain.step([&](std::int64_t k) { return text->at(step * per_step + k); });
+    CHECK(result.updated == (step != 1));
+  }
+  CHECK(first_difference(run.parameters(), plain.parameters()) == "");
+}
+
+TEST_CASE("of updates within a step one that counts no token changes nothing") {
+  const auto* const schedule = GENERATE("weight_stash", "two_bw");
+  small_case what{.schedule = schedule};
+  what.optimizer = adamw{.weight_decay = 0.5};
+  CHECK(compare_with_plain(model_for(what), what, 3, {},
+                           masked_text({16, 0, 0, 0, 0, 0, 16, 16, 0, 0, 0, 0}))
+        == "");
+}
+
+namespace {
+
+/// Mean of squared logits of the first rows: as many as the first input id of a
+/// microbatch says, from 1 to 2.
+std::vector<loss_term> squares(const tensor_list& outputs,
+                               const microbatch_data& data) {
+  const auto rows = 1 + data.inputs[0][0][0].item<std::int64_t>() % 2;
+  return {{"squares", outputs[0].slice(0, 0, rows).square().mean(),
+           static_cast<double>(rows)}};
+}
+
+item_counts count_squares(const microbatch_data& data) {
+  return {
+    {"squares",
+     1 + static_cast<double>(data.inputs[0][0][0].item<std::int64_t>() % 2)}};
+}
+
+step_report step_with(const loss_function& loss,
+                      loss_weighting weighting = loss_weighting::tokens) {
+  auto options = options_for({});
+  options.numerics.loss = loss;
+  options.numerics.weighting = weighting;
+  trainer run(model_for({}), std::move(options));
+  return run.step(small_text());
+}
+
+}  // namespace
+
+TEST_CASE("a loss of one's own weighs its items by the counts that it tells") {
+  const loss_function loss(squares, count_squares);
+  auto options = options_for({.use_sgd = true});
+  auto plain_options = plain_options_for({.use_sgd = true});
+  options.numerics.loss = plain_options.numerics.loss = loss;
+  trainer run(model_for({}), std::move(options));
+  plain_loop plain(model_for({}), std::move(plain_options));
+  const auto text = small_text();
+  for (int i = 0; i < 3; ++i) {
+    const auto reported = run.step(text).summary.losses.front();
+    const auto result =
+      plain.step([&](std::int64_t k) { return text->at(4 * i + k); });
+    CHECK(reported.value == result.loss);
+    CHECK(reported.count == result.counted);
+  }
+  CHECK(first_difference(run.parameters(), plain.parameters()) == "");
+}
+
+TEST_CASE("counts that are not told beforehand have to be equal") {
+  CHECK_THROWS_WITH(step_with(squares),
+                    ContainsSubstring("the loss 'squares' is the mean of")
+                      && ContainsSubstring("give the loss function `counts`"));
+  CHECK_NOTHROW(step_with(squares, loss_weighting::microbatches));
+  const auto one_less = [](const microbatch_data& data) {
+    auto counts = count_squares(data);
+    counts["squares"] -= 1;
+    return counts;
+  };
+  CHECK_THROWS_WITH(step_with({squares, one_less}),
+                    ContainsSubstring("of which its `counts` told"));
+  const auto negative = [](const microbatch_data&) {
+    return item_counts{{"squares", -1}};
+  };
+  CHECK_THROWS_WITH(step_with({squares, negative}),
+                    ContainsSubstring("counts -1 items of a microbatch"));
+}
+
+TEST_CASE("a source that counts equally, and does not, fails the step") {
+  const auto text = uneven_text();
+  const auto wrong = make_source(
+    [text](std::int64_t index) { return text->at(index); }, -1, true);
+  trainer run(model_for({}), options_for({}));
+  CHECK_THROWS_WITH(run.step(wrong),
+                    ContainsSubstring("a source whose microbatches count "
+                                      "equally must do so"));
+}
