@@ -67,6 +67,7 @@ step_report trainer::step(const source_pointer& source, bool skip_update) {
 }
 
 step_range trainer::train(source_pointer source, std::int64_t steps) {
+  require_at_least(0, steps, "steps of training");
   return {*this, std::move(source), steps};
 }
 
@@ -107,6 +108,7 @@ void round_losses(step_event& total) {
 step_event trainer::evaluate(const source_pointer& source,
                              std::int64_t microbatches) {
   require_source(source);
+  require_at_least(1, microbatches, "microbatches of an evaluation");
   auto settings = impl_->next_settings();
   settings.step = impl_->step;
   settings.phase = phase::validation;
@@ -172,9 +174,7 @@ tensor_list trainer::infer(const tensor_list& inputs) {
 
 std::int64_t trainer::attach(monitor watcher) {
   require_monitor(watcher);
-  // Names of stages in other processes are not known here.
-  if (impl_->layout.processes == 1)
-    warn_of_unknown_names(watcher, impl_->replicas.front());
+  warn_of_unknown_names(watcher, impl_->names);
   return impl_->actors->attach(std::move(watcher));
 }
 
@@ -187,13 +187,17 @@ void trainer::finish_monitors() {
 }
 
 void trainer::observe_every(std::int64_t steps) {
+  require_at_least(1, steps, "steps between two that are observed");
   impl_->actors->board().observe_every(steps);
 }
 
 void trainer::stop(std::string reason, std::optional<double> within) {
-  impl_->actors->finish(
-    {run_end::kind::asked, std::move(reason)},
-    within.value_or(impl_->options.execution.limits.finish));
+  const auto seconds = within.value_or(impl_->options.execution.limits.finish);
+  if (!(seconds >= 0))
+    fail(error_code::invalid_argument,
+         "a run can't stop within {} seconds; use 0 (no limit) or more",
+         seconds);
+  impl_->actors->finish({run_end::kind::asked, std::move(reason)}, seconds);
 }
 
 void trainer::request_save() {

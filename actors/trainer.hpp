@@ -73,14 +73,15 @@ class trainer {
   trainer(trainer&&) noexcept;
 
   /// The next `steps` steps, each run as the range is walked:
-  /// `for (const auto& step : run.train(text, 100)) ...`
+  /// `for (const auto& step : run.train(text, 100)) ...` Throws
+  /// `invalid_argument` for fewer than 0.
   step_range train(source_pointer source, std::int64_t steps);
   /// One step; with `skip_update` all but the update.
   step_report step(const source_pointer& source, bool skip_update = false);
   /// Mean losses over so many microbatches from the source's start, without
   /// gradients, rounded to fp32: the same number for every schedule, number of
   /// microbatches of a step, and of replicas. The last step is filled up with
-  /// microbatches that don't count.
+  /// microbatches that don't count. Throws `invalid_argument` for fewer than 1.
   step_event evaluate(const source_pointer& source, std::int64_t microbatches);
   /// The last stage's outputs for these inputs, in the host's memory, without
   /// gradients, run by the calling thread; in all processes of a job the same.
@@ -116,12 +117,13 @@ class trainer {
   void detach(std::int64_t id);
   /// Lets all monitors finish what they write; throws `io` if one can't.
   void finish_monitors();
-  /// Observes tensors for monitors in every n-th step only; any thread.
+  /// Observes tensors for monitors in every n-th step only; any thread. Throws
+  /// `invalid_argument` for fewer than 1.
   void observe_every(std::int64_t steps);
   /// Lets the run end with the step that runs, or the next one; any thread. In
   /// a job all processes end after the same step. If it takes longer than
   /// `within` seconds it is interrupted; 0: never, until a later call sets a
-  /// limit; none: time_limits::finish.
+  /// limit; none: time_limits::finish. Throws `invalid_argument` for fewer.
   void stop(std::string reason, std::optional<double> within = {});
   /// Asks all processes of a job to save after the step that runs, or the next
   /// one; any thread.

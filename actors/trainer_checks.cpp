@@ -11,7 +11,6 @@
 #include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/events/globs.hpp"
 #include "troupe/engine/plan/check/verify.hpp"
-#include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/split.hpp"
 #include "troupe/schedules/op.hpp"
 #include "troupe/schedules/validate.hpp"
@@ -55,6 +54,31 @@ void require_legal(const time_limits& limits) {
       fail(error_code::invalid_argument,
            "limits.{} is {} seconds; use 0 or more, and at most 10^9", name,
            seconds);
+}
+
+void require_legal(const loading_options& loading) {
+  if (loading.prefetch < 0)
+    fail(error_code::invalid_argument,
+         "loading.prefetch is {} microbatches; use 0 (none ahead) or more",
+         loading.prefetch);
+  if (!(loading.slow_seconds >= 0))
+    fail(error_code::invalid_argument,
+         "loading.slow_seconds is {}; use 0 or more", loading.slow_seconds);
+}
+
+void require_legal(const execution_options& execution, std::int64_t ranks) {
+  require_legal_threads(execution.intra_op_threads);
+  require_legal(execution.limits);
+  require_legal(execution.loading);
+  for (const auto factor : execution.slow)
+    if (!(factor >= 1 && factor <= 1000))
+      fail(error_code::invalid_argument,
+           "execution.slow has the factor {}; use factors from 1 to 1000",
+           factor);
+  if (std::ssize(execution.slow) > ranks)
+    fail(error_code::invalid_argument,
+         "execution.slow has factors of {} ranks, and the schedule has {}",
+         execution.slow.size(), ranks);
 }
 
 std::int64_t count_of(const plan& plan, plan_op_kind kind) {
@@ -147,20 +171,6 @@ void require_offloadable(const trainer_options& options) {
                 "don't offload activations, or turn cuda_graphs off");
 }
 
-bool shows_anything(const std::string& glob, const stage_modules& stages) {
-  const auto matches = [&](const std::string& name) {
-    return matches_glob(glob, name);
-  };
-  return std::ranges::any_of(stages, [&](const auto& stage) {
-    const auto modules = stage->modules_by_name();
-    const auto parameters = stage->parameters_by_name();
-    return std::ranges::any_of(modules, matches, &module_entry::name)
-           || std::ranges::any_of(
-             parameters, matches,
-             [](const auto& named) -> const auto& { return named.first; });
-  });
-}
-
 /// Each layer belongs to one stage, in the model's order.
 void require_cover(const stage_split& ranges, std::int32_t layers) {
   std::int32_t next = 0;
@@ -193,14 +203,16 @@ stage_split split_for(const model& layers, const trainer_options& options) {
 }
 
 void warn_of_unknown_names(const monitor& watcher,
-                           const stage_modules& stages) {
+                           const std::vector<std::string>& names) {
   if (watcher.wants.tensors == tensor_kind::none)
     return;
   constexpr std::size_t most_shown = 8;
   std::vector<std::string> unknown;
   std::size_t more = 0;
   for (const auto& glob : globs_of(watcher.wants.names))
-    if (!shows_anything(glob, stages))
+    if (std::ranges::none_of(names, [&](const std::string& name) {
+          return matches_glob(glob, name);
+        }))
       unknown.size() < most_shown
         ? unknown.push_back(fmt::format("'{}'", printable(glob)))
         : void(++more);
@@ -223,6 +235,21 @@ void require_monitor(const monitor& watcher) {
     fail(error_code::invalid_argument,
          "monitor '{}' has no `see` function, so it would receive no events",
          watcher.name);
+  const auto& limits = watcher.limits;
+  if (limits.waiting_events < 1 || limits.held_bytes < 1
+      || !(limits.stuck_seconds > 0))
+    fail(error_code::invalid_argument,
+         "monitor '{}' is limited to {} waiting events, {} bytes and {} "
+         "seconds; use more than 0 of each",
+         watcher.name, limits.waiting_events, limits.held_bytes,
+         limits.stuck_seconds);
+}
+
+void require_at_least(std::int64_t least, std::int64_t count,
+                      const char* what) {
+  if (count < least)
+    fail(error_code::invalid_argument,
+         "{} {} make no sense here; use {} or more", count, what, least);
 }
 
 void require_replannable(const schedule& order, const trainer_options& options,
@@ -264,8 +291,7 @@ void require_legal(const trainer_options& options) {
   if (options.data_parallel < 1)
     fail(error_code::invalid_argument,
          "data_parallel is {}; use 1 or more replicas", options.data_parallel);
-  require_legal_threads(options.execution.intra_op_threads);
-  require_legal(options.execution.limits);
+  require_legal(options.execution, options.schedule.placement.ranks);
   if (std::ranges::count(options.devices, nullptr) > 0)
     throw error(error_code::invalid_argument,
                 "one of the devices is null; omit it");

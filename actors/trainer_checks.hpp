@@ -1,13 +1,11 @@
 #pragma once
 
-#include <memory>
+#include <string>
 #include <vector>
 
 #include "troupe/actors/trainer.hpp"
 
 namespace troupe {
-
-class layer_sequence;
 
 /// Throws `invalid_argument` for options that a trainer can't run with, and
 /// says what to do.
@@ -21,6 +19,9 @@ void require_replannable(const schedule& order, const trainer_options& options,
 /// Throws `invalid_argument` for a null source.
 void require_source(const source_pointer& source);
 
+/// Throws `invalid_argument` for a smaller number of `what`, as "steps".
+void require_at_least(std::int64_t least, std::int64_t count, const char* what);
+
 /// Throws `invalid_argument` for a monitor that can't be meant.
 void require_monitor(const monitor& watcher);
 
@@ -28,9 +29,9 @@ void require_monitor(const monitor& watcher);
 /// Throws `invalid_argument` for a split of another number of stages.
 stage_split split_for(const model& layers, const trainer_options& options);
 
-using stage_modules = std::vector<std::shared_ptr<layer_sequence>>;
-
-/// Logs each glob of a monitor that wants tensors and none of these has.
-void warn_of_unknown_names(const monitor& watcher, const stage_modules& stages);
+/// Logs each glob of a monitor that wants tensors and that matches none of
+/// these names of modules and parameters.
+void warn_of_unknown_names(const monitor& watcher,
+                           const std::vector<std::string>& names);
 
 }  // namespace troupe

@@ -1,6 +1,7 @@
 #include "troupe/actors/trainer_state.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "troupe/actors/trainer_checks.hpp"
 #include "troupe/actors/trainer_plans.hpp"
@@ -32,6 +33,20 @@ parameter_list parameters_of(const replica& instances, std::int32_t stages,
       for (auto& named : module->parameters_by_name())
         all.push_back(std::move(named));
   return all;
+}
+
+std::vector<std::string> names_of(const std::vector<replica>& replicas) {
+  std::set<std::string> all;
+  for (const auto& instances : replicas)
+    for (const auto& module : instances) {
+      if (!module)
+        continue;
+      for (auto& each : module->modules_by_name())
+        all.insert(std::move(each.name));
+      for (auto& each : module->parameters_by_name())
+        all.insert(std::move(each.first));
+    }
+  return {all.begin(), all.end()};
 }
 
 parameter_list state_dict_of(const replica& instances, std::int32_t stages) {
@@ -83,6 +98,7 @@ trainer::impl::impl(const model& layers, trainer_options given)
     graphs = std::make_unique<graph_steps>(graph_steps_setup{
       actors.get(), training, devices, stages, options.execution.loading,
       item_counter_of(layers, options.numerics)});
+  names = names_of_all(options.job.get(), names_of(replicas));
   parameter_count = count_parameters(options.job.get(), held());
 }
 

@@ -25,6 +25,8 @@ using replica = std::vector<std::shared_ptr<layer_sequence>>;
 /// names, in model order.
 parameter_list parameters_of(const replica& instances, std::int32_t stages,
                              std::int8_t copy = 0);
+/// Names of the modules and parameters that live here, each once.
+std::vector<std::string> names_of(const std::vector<replica>& replicas);
 /// Those of the first copy, and its buffers.
 parameter_list state_dict_of(const replica& instances, std::int32_t stages);
 
@@ -112,6 +114,7 @@ struct trainer::impl {
   run_devices devices;
   std::shared_ptr<troupe::device_links> links;
   std::vector<replica> replicas;
+  std::vector<std::string> names;  // of all modules and parameters of the job
   tensor_list buffers;  // of the modules here, which forwards may change
   std::vector<std::int64_t> buffer_versions;  // before the last step
   /// Filled once the actors are there; stages publish through them.

@@ -29,7 +29,7 @@ namespace {
 constexpr auto checkpoint_help = R"(
 A checkpoint is a folder that `troupe train --checkpoints DIR` wrote; given a
 folder of several, the last one is meant. All but verify also take a safetensors
-file, with tensors of any dtype.
+file, with tensors of any dtype of whole bytes.
 
 Examples:
   troupe checkpoint inspect run/checkpoints
@@ -165,11 +165,20 @@ void require_outside(const file_settings& given) {
          printable(given.output));
 }
 
+/// With all texts that a file has, which may describe how it was quantised.
+std::map<std::string, std::string> metadata_of(const std::string& path) {
+  std::map<std::string, std::string> texts;
+  if (is_tensor_file(path))
+    texts = safetensors_file(path).metadata();
+  texts.merge(model_metadata(stored_texts(path)));
+  return texts;
+}
+
 void consolidate(const file_settings& given) {
   require_outside(given);
   const auto tensors = stored_tensors(given.path, given.optimizer);
-  const auto written = write_safetensors(
-    given.output, tensors, model_metadata(stored_texts(given.path)));
+  const auto written =
+    write_safetensors(given.output, tensors, metadata_of(given.path));
   print_now(fmt::format("{}: {} tensors, {} bytes\n", printable(given.output),
                         tensors.size(), written.bytes));
 }

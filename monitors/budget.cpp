@@ -98,6 +98,9 @@ monitor budget_monitor(const budget_options& options, std::int32_t lanes,
          "budget: share is {}; use a share above 0 and at most 1",
          options.share);
   require_steps("budget: longest", options.longest);
+  if (lanes < 1)
+    fail(error_code::invalid_argument, "budget: lanes is {}; use 1 or more",
+         lanes);
   if (!observe_every)
     throw error(error_code::invalid_argument,
                 "budget: observe_every is empty; give a function that calls "

@@ -114,6 +114,18 @@ parameter_list gather(mesh& job, const std::vector<parameter_here>& own) {
   return all;
 }
 
+std::vector<std::string> names_of_all(mesh* job, std::vector<std::string> own) {
+  if (!job)
+    return own;
+  using names = std::vector<std::string>;
+  std::set<std::string> all;
+  for (const auto& part : job->gather({frame_type::mail, to_wire(own), {}}))
+    for (auto& name : from_wire<names>(part.head))
+      all.insert(std::move(name));
+  const auto told = to_wire(names(all.begin(), all.end()));
+  return from_wire<names>(job->share({frame_type::mail, told, {}}).head);
+}
+
 std::int64_t sum_of(mesh* job, std::int64_t own) {
   if (!job)
     return own;

@@ -44,6 +44,10 @@ std::vector<held_parameter> read_held(const frame& part, bool values);
 /// as in the other functions.
 parameter_list gather(mesh& job, const std::vector<parameter_here>& own);
 
+/// The names that the processes give, each once, for all; a null job: this
+/// one's.
+std::vector<std::string> names_of_all(mesh* job, std::vector<std::string> own);
+
 /// The sum of what the processes give, for all; a null job: this one's.
 std::int64_t sum_of(mesh* job, std::int64_t own);
 

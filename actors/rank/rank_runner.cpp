@@ -306,8 +306,8 @@ void rank_runner::finish() {
   device_.settle(report_.ops);
   std::ranges::sort(report_.stages, {}, &stage_done::stage);
   if (step_->settings.tells_memory)
-    report_.memory = memory_event{
-      {}, resident_bytes(), peak_resident_bytes(), physical_bytes()};
+    report_.memory =
+      memory_event{{}, resident_bytes(), peak_resident_bytes(), usable_bytes_};
   report_.tokens = values_.tokens();
   report_.messages = values_.take_messages();
   ports_.done(std::move(report_));

@@ -14,6 +14,7 @@
 #include "troupe/actors/rank/stage_device.hpp"
 #include "troupe/actors/rank/stage_runner.hpp"
 #include "troupe/actors/system/address_book.hpp"
+#include "troupe/engine/device/memory.hpp"
 
 namespace troupe {
 
@@ -84,6 +85,7 @@ class rank_runner {
   bool ending_ = false;
   std::vector<stage_tensors> early_;  // of steps that have not begun here
   std::int64_t waits_since_ = 0;      // 0: an op is being launched
+  std::int64_t usable_bytes_ = usable_bytes();
 };
 
 /// What the actors of one rank share, a rank actor and its stages' actors: they

@@ -45,11 +45,12 @@ void run_steps(trainer& run, const train_options& options,
                const train_setup& setup, loss_watch& losses,
                checkpoint_saver& saver) {
   const auto done = run.progress().step;
+  const auto left = std::max<std::int64_t>(0, options.steps - done);
   // Sharded parameters are gathered for it, by all processes or none.
   const bool logs = logs_tensors(setup.trainer.job);
   if (logs)
     log_tensors(done, run.parameters());
-  for (const auto& step : run.train(setup.training, options.steps - done)) {
+  for (const auto& step : run.train(setup.training, left)) {
     losses.see(step);
     if (logs)
       log_tensors(step.source.step, run.parameters());
@@ -165,7 +166,7 @@ void save_and_finish(trainer& run, const train_options& options,
     losses.conclude(options.output.save_parameters);
   conclude_early(run, options, setup, signals, saver);
   if (const auto parameter = run.not_finite(); shows)
-    require_finite(parameter);
+    losses.require_finite(parameter);
   else if (!parameter.empty())
     throw process_end({}, exit_code(error_code::op_failed));
   run.finish_monitors();
@@ -195,7 +196,7 @@ void train_pipeline(const train_options& options, const train_setup& setup,
     {.last_silence = milliseconds_of(options.checkpoints.grace * 5 / 6),
      .is_stopping = [&] { return signals.exit_code() != 0; }});
   const shown_run shown(run, options, setup);
-  loss_watch losses;
+  loss_watch losses(setup.trainer.numerics);
   run_to_end(run, options, setup, signals, losses, saver);
   try {
     save_and_finish(run, options, setup, signals, losses, saver);

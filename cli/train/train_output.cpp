@@ -205,18 +205,14 @@ void warn_unless_finite(const std::string& parameter) {
                  printable(parameter));
 }
 
-void require_finite(const std::string& parameter) {
-  if (!parameter.empty())
-    fail(error_code::op_failed,
-         "the trained parameters are not finite: '{}' holds a NaN or an "
-         "infinity; lower --lr, or give --clip",
-         printable(parameter));
-}
-
 void loss_watch::see(const step_event& step) {
   for (const auto& loss : step.losses) {
     if (std::isfinite(loss.value))
       continue;
+    // Stages of a pipeline do so by themselves, within the step.
+    if (options_.halt_on_nan)
+      fail(error_code::op_failed, "step {}: the {} is {}; {}", step.source.step,
+           loss.name, printable(loss.value), advice());
     if (count_++ == 0) {
       first_ = step.source.step;
       spdlog::warn(
@@ -227,6 +223,25 @@ void loss_watch::see(const step_event& step) {
   }
 }
 
+/// What keeps the next run finite. A constant loss scale is the first suspect:
+/// gradients that it makes infinite become so at any learning rate.
+std::string loss_watch::advice() const {
+  const auto& scale = options_.loss_scale;
+  return scale.first() > 1 && !scale.dynamic ? fmt::format(
+           "use a --loss-scale below {:g}, or a dynamic one "
+           "(--dynamic-loss-scale), or lower --lr",
+           scale.first())
+                                             : "lower --lr, or give --clip";
+}
+
+void loss_watch::require_finite(const std::string& parameter) const {
+  if (!parameter.empty())
+    fail(error_code::op_failed,
+         "the trained parameters are not finite: '{}' holds a NaN or an "
+         "infinity; {}",
+         printable(parameter), advice());
+}
+
 void loss_watch::conclude(const std::string& saved) const {
   if (count_ == 0)
     return;
@@ -234,10 +249,9 @@ void loss_watch::conclude(const std::string& saved) const {
     saved.empty() ? std::string{} : fmt::format(", as saved in {},", saved);
   spdlog::error(
     "the loss was not finite in {} steps, first in step {}: the trained "
-    "parameters{} are likely useless; lower --lr, or give --clip; "
-    "--halt-on-nan stops a run at the first such loss, and --monitor overflow "
-    "names the tensor where it arose",
-    count_, first_, where);
+    "parameters{} are likely useless; {}; --halt-on-nan stops a run at the "
+    "first such loss, and --monitor overflow names the tensor where it arose",
+    count_, first_, where, advice());
 }
 
 }  // namespace troupe::cli

@@ -59,11 +59,18 @@ void print_plan_summary(const train_options& options, const train_setup& setup);
 /// Warns of the first loss that is not finite, and once more at the end.
 class loss_watch {
  public:
+  explicit loss_watch(const numerics& options) : options_(options) {}
   void see(const step_event& step);
   /// `saved`: where the parameters were saved; may be empty.
   void conclude(const std::string& saved) const;
+  /// Throws `op_failed` for a trained parameter that is not finite; empty: all
+  /// are.
+  void require_finite(const std::string& parameter) const;
 
  private:
+  std::string advice() const;
+
+  const numerics& options_;
   std::int64_t first_ = 0;  // step; 0: all were finite
   std::int64_t count_ = 0;
 };
@@ -71,9 +78,6 @@ class loss_watch {
 /// Warns of a parameter that is not finite before the first step; empty: all
 /// are.
 void warn_unless_finite(const std::string& parameter);
-/// Throws `op_failed` for a trained parameter that is not finite; empty: all
-/// are.
-void require_finite(const std::string& parameter);
 
 /// Throws `invalid_argument` and `io` for a --monitor or --sink that can't be
 /// made.

@@ -90,7 +90,9 @@ step_event validate(plain_loop& loop, const train_setup& setup,
   event.losses = {loop.evaluate(
     [&](std::int64_t k) {
       signals.require_none("validation");
-      return setup.validation->at(k);
+      auto data = setup.validation->at(k);
+      event.tokens += data.tokens;
+      return data;
     },
     setup.validation_microbatches)};
   return event;
@@ -256,7 +258,7 @@ void train_plain(const train_options& options, const train_setup& setup,
   });
   run.start(options);
   warn_unless_finite(first_not_finite(loop.parameters()));
-  loss_watch losses;
+  loss_watch losses(setup.trainer.numerics);
   const auto ended = run_steps(
     run, options, setup, signals, asked_to_save,
     [&, tell = teller_of(options, loop.steps())](const step_event& step) {
@@ -277,7 +279,7 @@ void train_plain(const train_options& options, const train_setup& setup,
          saved.empty() ? "" : "; its parameters are saved in " + saved,
          run.summary());
   }
-  require_finite(first_not_finite(loop.parameters()));
+  losses.require_finite(first_not_finite(loop.parameters()));
   print_sample(options, true, [&](const wanted_sample& what) {
     return generate_plainly(
       [&](const at::Tensor& ids) {

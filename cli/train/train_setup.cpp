@@ -18,6 +18,7 @@
 #include "troupe/cli/train/train_output.hpp"
 #include "troupe/engine/data/token_file.hpp"
 #include "troupe/engine/launch/environment.hpp"
+#include "troupe/engine/models/model_folder.hpp"
 #include "troupe/engine/plan/cost/costs.hpp"
 #include "troupe/engine/plan/cost/entries.hpp"
 #include "troupe/engine/plan/part.hpp"
@@ -180,6 +181,19 @@ void warn_of_bytes(const train_options& o) {
         path);
 }
 
+/// Such frequencies go by the length of the row, which documents share.
+void warn_of_shared_length(const train_options& o, const built_model& model) {
+  if (!model.folder || o.data.document_end < 0)
+    return;
+  const auto steady = model.folder->options().rotary.steady_length();
+  if (steady && o.data.batches.length > *steady)
+    spdlog::warn(
+      "--document-end: the model's rope scaling depends on the length of a "
+      "row, so that a document beside others is not trained as it would be "
+      "alone; --seq {} or less avoids that",
+      *steady);
+}
+
 /// "1 block", "2 blocks".
 std::string counted(std::int64_t count, const char* what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
@@ -333,6 +347,7 @@ train_setup make_setup(train_options& o) {
                 "--save-adapter: with --from-scratch, no folder would hold the "
                 "weights that the adapter belongs to; save the fresh model by "
                 "--steps 0 --save-model first, and adapt that");
+  warn_of_shared_length(o, setup.model);
   sample_of(o);  // which may refuse the prompt
   if (o.plain)
     fit_plain_ranks(o.partition, setup.model);

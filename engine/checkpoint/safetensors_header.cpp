@@ -18,7 +18,7 @@ namespace {
 
 using entry = safetensors_entry;
 
-constexpr std::array<std::pair<const char*, at::ScalarType>, 17> dtypes = {
+constexpr std::array<std::pair<const char*, at::ScalarType>, 19> dtypes = {
   {{"F64", at::kDouble},
    {"F32", at::kFloat},
    {"F16", at::kHalf},
@@ -35,6 +35,8 @@ constexpr std::array<std::pair<const char*, at::ScalarType>, 17> dtypes = {
    {"U16", at::kUInt16},
    {"F8_E4M3", at::kFloat8_e4m3fn},
    {"F8_E5M2", at::kFloat8_e5m2},
+   {"F8_E4M3FNUZ", at::kFloat8_e4m3fnuz},
+   {"F8_E5M2FNUZ", at::kFloat8_e5m2fnuz},
    {"F8_E8M0", at::kFloat8_e8m0fnu}}};
 
 /// Takes a header's tensors and texts as they are parsed, so that JSON is held

@@ -110,7 +110,9 @@ struct memory_event {
   event_source source;
   std::int64_t resident_bytes = 0;       // physical memory of the process
   std::int64_t peak_resident_bytes = 0;  // since it began
-  std::int64_t machine_bytes = 0;        // physical memory of its machine
+  /// What it can use: its machine's, or its control group's limit if that is
+  /// less.
+  std::int64_t usable_bytes = 0;
 
   bool wanted_by(const subscription& wants) const {
     return wants.memory && wants.covers_step(source.step);
@@ -121,13 +123,13 @@ struct memory_event {
     };
     return fmt::format(
       "{}: its process holds {:.0f} MiB, at most {:.0f} MiB; "
-      "the machine has {:.0f} MiB\n",
+      "it can use {:.0f} MiB\n",
       source_text(source), mib(resident_bytes), mib(peak_resident_bytes),
-      mib(machine_bytes));
+      mib(usable_bytes));
   }
 };
 TROUPE_FIELDS(memory_event, source, resident_bytes, peak_resident_bytes,
-              machine_bytes)
+              usable_bytes)
 
 /// Tensors that one op published, in causal order: forwards from a module's
 /// weights and inputs to its outputs, children before parents; backwards from

@@ -233,8 +233,16 @@ struct endpoint_server::impl {
 };
 
 endpoint_server::endpoint_server(const std::string& address,
-                                 endpoint_options options)
-  : impl_(std::make_unique<impl>(address, std::move(options))) {}
+                                 endpoint_options options) {
+  if (options.clients < 1 || options.queue_bytes < 1
+      || !(options.hello_seconds > 0 && options.stalled_seconds > 0))
+    fail(error_code::invalid_argument,
+         "an endpoint of {} clients, {} bytes for each, and {} and {} seconds "
+         "to wait for one could serve nobody; use more than 0 of each",
+         options.clients, options.queue_bytes, options.hello_seconds,
+         options.stalled_seconds);
+  impl_ = std::make_unique<impl>(address, std::move(options));
+}
 
 endpoint_server::~endpoint_server() {
   impl_->close();

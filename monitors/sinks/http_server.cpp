@@ -341,8 +341,15 @@ class http_server::loop {
   std::thread thread_;
 };
 
-http_server::http_server(const http_options& options, http_handler handler)
-  : loop_(std::make_unique<loop>(options, std::move(handler))) {}
+http_server::http_server(const http_options& options, http_handler handler) {
+  if (options.connections < 1 || options.request_bytes < 1
+      || options.timeout.count() < 1)
+    fail(error_code::invalid_argument,
+         "a server of {} connections, {} bytes of a request and {} ms for it "
+         "could answer nobody; use 1 or more of each",
+         options.connections, options.request_bytes, options.timeout.count());
+  loop_ = std::make_unique<loop>(options, std::move(handler));
+}
 
 http_server::~http_server() = default;
 

@@ -195,6 +195,10 @@ monitor retro_monitor(const retro_options& options, sink_pointer sink) {
   if (options.steps < 1 || options.dumps < 1)
     throw error(error_code::invalid_argument,
                 "retro: use 1 or more steps and 1 or more dumps");
+  if (!(options.max_abs >= 0 && options.loss_factor >= 0))
+    fail(error_code::invalid_argument,
+         "retro: max_abs is {} and loss_factor {}; use 0 (off) or more",
+         options.max_abs, options.loss_factor);
   auto made = monitor_of(
     "retro", std::make_shared<retro_state>(options, std::move(sink)));
   made.wants.tensors =

@@ -266,10 +266,11 @@ class throughput_state {
 monitor throughput_monitor(const throughput_options& options,
                            sink_pointer sink) {
   require_steps("throughput: interval", options.interval);
-  if (!(options.straggler > 1) || options.peak_flops < 0)
+  if (!(options.straggler > 1 && options.peak_flops >= 0)
+      || options.parameters < 0)
     throw error(error_code::invalid_argument,
-                "throughput: use a straggler factor above 1 and a peak_flops "
-                "of 0 or more");
+                "throughput: use a straggler factor above 1, and a peak_flops "
+                "and parameters of 0 or more");
   auto made = monitor_of(
     "throughput", std::make_shared<throughput_state>(options, std::move(sink)));
   made.wants.ops = made.wants.messages = made.wants.memory = true;

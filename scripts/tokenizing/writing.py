@@ -1,6 +1,8 @@
 """Token files, for scripts/tokenize."""
 
 import contextlib
+import fcntl
+import glob
 import os
 import struct
 from array import array
@@ -20,6 +22,23 @@ def npy_header(descr, count):
     text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': ({count},), }}"
     text = text.ljust(NPY_HEADER - 11) + "\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode()
+
+
+def lock(file):
+    """Until it is closed; whether no other program has."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def remove_killed(path):
+    """What killed runs have left of such a result."""
+    for name in glob.glob(f"{glob.escape(path)}.*{PARTIAL}*"):
+        with contextlib.suppress(OSError), open(name, "rb") as file:
+            if lock(file):
+                os.remove(name)
 
 
 class Writer:
@@ -50,7 +69,9 @@ class Writer:
             file.truncate(start + size)
             file.seek(0, os.SEEK_END)
         else:
+            remove_killed(path)
             file = open(f"{path}.{os.getpid()}{PARTIAL}", "w+b")
+            lock(file)
             file.write(bytes(start))
         self.files[path] = file
         return file
@@ -81,6 +102,7 @@ class Writer:
         head = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, kind, count, count + 1)
         lengths = self.lengths
         whole = self.files[self.index] = open(lengths.name + "2", "w+b")
+        lock(whole)
         whole.write(head)
         for rewrite in (lambda n, at: n, lambda n, at: at):
             lengths.seek(0)

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "../engine/transport/joined_meshes.hpp"
+#include "captured_log.hpp"
 #include "small_model.hpp"
 #include "troupe/actors/job/wire_messages.hpp"
 #include "troupe/base/error.hpp"
@@ -51,6 +52,28 @@ TEST_CASE("monitors of the leader see the ranks of all processes") {
   CHECK(errors == std::vector<std::string>(2));
   CHECK(ops == std::set{0, 1});
   CHECK(stages == std::set{0, 1});
+}
+
+TEST_CASE("names of stages in other processes are known to monitors") {
+  const auto processes = GENERATE(1, 2);
+  CAPTURE(processes);
+  joined_meshes meshes(static_cast<std::size_t>(processes));
+  const captured_log log;
+  const auto errors = in_all(meshes, [&](const auto& job) {
+    auto run = trainer_for({.ranks = 2, .microbatches = 2}, job);
+    monitor watcher;
+    watcher.name = std::to_string(job->place().process);
+    watcher.wants.tensors = tensor_kind::activation;
+    watcher.wants.names = "nothing.*,tok,head,blocks.0.mlp,head.weight";
+    watcher.see = [](const event&) {};
+    run.attach(watcher);
+  });
+  CHECK(errors == std::vector<std::string>(errors.size()));
+  for (int p = 0; p < processes; ++p)
+    CHECK_THAT(
+      log.text(),
+      ContainsSubstring("monitor " + std::to_string(p)
+                        + ": no module or parameter is named 'nothing.*'\n"));
 }
 
 TEST_CASE("messages and memory are reported by the receiving processes") {
@@ -97,7 +120,7 @@ TEST_CASE("messages and memory are reported by the receiving processes") {
     CHECK(of_rank.messages[0].bytes > 0);
     CHECK(memory[rank].resident_bytes > 1 << 20);
     CHECK(memory[rank].resident_bytes <= memory[rank].peak_resident_bytes);
-    CHECK(memory[rank].resident_bytes < memory[rank].machine_bytes);
+    CHECK(memory[rank].resident_bytes < memory[rank].usable_bytes);
   }
   CHECK(numbers == std::set{0, 1, 2, 3});
   CHECK(waited[0] > 0);  // its gradient is far

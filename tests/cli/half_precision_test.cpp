@@ -38,3 +38,18 @@ TEST_CASE("a run that skips updates in vain ends with an error") {
              ContainsSubstring("2 updates in a row were skipped at the "
                                "smallest loss scale, 1: the parameter '"));
 }
+
+TEST_CASE("a constant loss scale that is too large is named as the reason") {
+  const tiny_training at;
+  const std::string plain = GENERATE("", " --plain");
+  const auto run = at.train(
+    "--endpoint none --dtype fp16 --loss-scale 1e30 --steps 3" + plain);
+  INFO(run.output);
+  CHECK(run.exit_code == 1);
+  const auto advice = ContainsSubstring(
+    "use a --loss-scale below 1e+30, or a dynamic one (--dynamic-loss-scale)");
+  CHECK_THAT(run.output.substr(run.output.find("the loss was not finite")),
+             advice);
+  CHECK_THAT(run.output.substr(run.output.find("the trained parameters are")),
+             advice);
+}

@@ -56,6 +56,7 @@ TEST_CASE("validation takes rows that count, or there is none") {
   const auto first = at.train_where(0.45, 0.55, flags);
   INFO(first.output);
   CHECK(at.lines("validation").at(0).at("loss").get<double>() > 1);
+  CHECK(at.lines("validation").at(0).at("tokens") == 2 * 8);
   const auto none = at.train_where(0, 0.4, flags);
   INFO(none.output);
   CHECK(none.exit_code == 0);

@@ -197,8 +197,12 @@ TEST_CASE("rotary embeddings that depend on the length of long texts") {
   CHECK(at.run(generate).output == plain.output);
   at.refused(generate + " --seq 17", "slices");
   at.train("--slices 2");
+  const std::string shared = "not trained as it would be alone; --seq 7 or";
+  CHECK_THAT(at.train("--document-end 98").output, !ContainsSubstring(shared));
   config["max_position_embeddings"] = 7;
   at.folder.write("model/config.json", config.dump());
+  CHECK_THAT(at.train("--document-end 98").output, ContainsSubstring(shared));
+  CHECK_THAT(at.train("").output, !ContainsSubstring(shared));
   at.refused("train --steps 1 --slices 2 --model " + at.model(), "slices");
   const auto sampled = at.run("train --sample 2 --model " + at.model());
   CHECK_THAT(sampled.output, ContainsSubstring("does not run in slices"));

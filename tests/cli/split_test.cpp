@@ -69,6 +69,11 @@ TEST_CASE("a file of dtypes that no model is trained from is passed through") {
   CHECK_THAT(
     run_troupe("checkpoint inspect", file, "--json").output,
     ContainsSubstring("\"F8_E4M3\": 1") && ContainsSubstring("\"bytes\": 48"));
+  REQUIRE(run_troupe("checkpoint consolidate", file, "-o " + back).exit_code
+          == 0);
+  CHECK(troupe::safetensors_file(back).metadata()
+        == std::map<std::string, std::string>{{"format", "pt"},
+                                              {"quantised by", "a test"}});
   const auto split =
     run_troupe("checkpoint split", file, "--parts 3 -o " + (at / "split"));
   INFO(split.output);

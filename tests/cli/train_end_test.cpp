@@ -20,6 +20,13 @@ TEST_CASE("a NaN halts the run when asked") {
   CHECK(run.exit_code == 1);
   CHECK_THAT(run.output, ContainsSubstring(", rank 1, op 1F")
                            && ContainsSubstring("the loss 'loss' is "));
+  const auto plain =
+    at.train("--plain --optimizer sgd --lr 1e30 --steps 20 --halt-on-nan");
+  INFO(plain.output);
+  CHECK(plain.exit_code == 1);
+  CHECK_THAT(plain.output, ContainsSubstring(": the loss is ")
+                             && ContainsSubstring("; lower --lr")
+                             && !ContainsSubstring("the run continues"));
 }
 
 TEST_CASE("signals end a run with a step, and save what is asked for") {

@@ -118,4 +118,5 @@ TEST_CASE("a budget that can't be kept is refused") {
                   error);
   CHECK_THROWS_AS(budget_monitor({.longest = 0}, 1, nothing, callback_sink({})),
                   error);
+  CHECK_THROWS_AS(budget_monitor({}, 0, nothing, callback_sink({})), error);
 }

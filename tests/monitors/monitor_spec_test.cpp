@@ -60,6 +60,9 @@ TEST_CASE("a spec that can't be meant says what is wrong and what there is") {
   refused("overflow:frames=1001", "frames is 1001; use 1 to 1000");
   refused("gap:match=true", "is its value missing?");
   refused("budget:share=nan", "share");
+  refused("retro:max_abs=-1", "max_abs is -1 and loss_factor 0; use 0 (off)");
+  refused("retro:loss_factor=nan", "loss_factor nan");
+  refused("throughput:peak_flops=nan", "peak_flops and parameters of 0");
   refused("", "unknown monitor ''");
 }
 

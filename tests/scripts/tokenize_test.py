@@ -6,14 +6,17 @@ They are skipped where the package `tokenizers` cannot be imported.
 """
 
 import ast
+import fcntl
 import gzip
 import json
 import os
 import random
+import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from array import array
 
@@ -433,6 +436,38 @@ class TokenizeTest(unittest.TestCase):
         self.tokenize(*fields, file)
         self.assertEqual((read_npy(self.out), read_npy(self.path("out.mask.npy"))),
                          resumed)
+
+    def test_documents_before_a_signal_are_kept(self):
+        lines = [json.dumps({"text": text}) + "\n" for text in LINES * 2500]
+        pipe, whole = self.path("pipe.jsonl"), self.write("a.jsonl", "".join(lines))
+        os.mkfifo(pipe)
+        self.tokenize(whole)
+        expected = read_npy(self.out)
+        for number in signal.SIGTERM, signal.SIGHUP, signal.SIGINT:
+            run = subprocess.Popen(
+                [sys.executable, SCRIPT, "--tokenizer", self.model, "--end-of-text", END,
+                 "--out", self.out, pipe], stderr=subprocess.PIPE)
+            with open(pipe, "w") as rows:  # which does not end
+                rows.writelines(lines)
+                rows.flush()
+                partial = f"{self.out}.{run.pid}.partial"
+                until = time.monotonic() + 60
+                while os.path.getsize(partial) < 1 << 16 and time.monotonic() < until:
+                    time.sleep(0.01)
+                run.send_signal(number)
+                said = run.communicate(timeout=60)[1].decode()
+            self.assertEqual(run.returncode, 128 + number, said)
+            self.assertRegex(said, "tokenize: interrupted; [0-9]+ documents before are kept")
+            self.tokenize("--resume", whole)
+            self.assertTrue(read_npy(self.out) == expected)
+            self.assertNotIn("out.npy.", " ".join(os.listdir(self.folder)))
+
+    def test_what_killed_runs_have_left_is_removed(self):
+        left = self.write("out.npy.1.partial", "left"), self.write("out.npy.2.partial", "")
+        with open(left[1], "rb") as running:
+            fcntl.flock(running, fcntl.LOCK_EX)
+            self.tokenize(self.write("a.txt", "text"))
+        self.assertEqual([*map(os.path.exists, left)], [False, True])
 
     def test_what_is_kept_must_fit(self):
         bad = {"text": 1}

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile/passes.hpp"
 #include "troupe/schedules/validate.hpp"
 
@@ -61,6 +62,11 @@ plan lane_plan(const schedule& lanes) {
 }
 
 plan compile(const schedule& lanes, const compile_options& options) {
+  if (options.data_parallel < 1 || options.credits < 0)
+    fail(error_code::invalid_argument,
+         "a plan can't be compiled for {} replicas with {} credits; use 1 or "
+         "more replicas, and 0 (each channel's own bound) or more credits",
+         options.data_parallel, options.credits);
   validate(lanes);
   auto result = without_ops(lanes);
   place_ops(lanes, options, result);

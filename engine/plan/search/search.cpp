@@ -19,6 +19,15 @@ void check(const search_problem& problem) {
     fail(error_code::invalid_argument,
          "a search needs costs of stages and kinds of ops; omit those of "
          "single ops");
+  if (problem.effort < search_problem::automatic)
+    fail(error_code::invalid_argument,
+         "the effort of a search is {} schedules; use 0 or more, or "
+         "search_problem::automatic",
+         problem.effort);
+  if (!(problem.memory_limit >= 0))
+    fail(error_code::invalid_argument,
+         "the memory limit is {} bytes; use 0 (none) or more",
+         problem.memory_limit);
   if (problem.memory_limit > 0 && !problem.sizes)
     fail(error_code::invalid_argument,
          "a memory limit requires sizes of stages' values");

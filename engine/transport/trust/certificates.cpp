@@ -213,6 +213,10 @@ void write_all(const std::string& folder, const std::vector<new_file>& files) {
 
 void make_certificates(const std::string& folder,
                        const certificate_options& options) {
+  if (options.days < 1)
+    fail(error_code::invalid_argument,
+         "certificates can't be valid for {} days; use 1 or more",
+         options.days);
   const bool is_new = options.authority.empty();
   const auto authority =
     is_new ? make_member("troupe job authority", nullptr, options.days)

@@ -93,6 +93,8 @@ TEST_CASE("dtypes that are only passed on are written as they were read") {
                                           {"U64", 8},
                                           {"F8_E4M3", 1},
                                           {"F8_E5M2", 1},
+                                          {"F8_E4M3FNUZ", 1},
+                                          {"F8_E5M2FNUZ", 1},
                                           {"F8_E8M0", 1}}) {
     INFO(name);
     const auto header = fmt::format(

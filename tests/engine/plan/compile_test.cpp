@@ -145,3 +145,9 @@ TEST_CASE("a plan's text reads back as the same plan") {
       CHECK(plan_from_text(to_text(of)) == of);
     }
 }
+
+TEST_CASE("a plan of no replicas, or of fewer than 0 credits, is refused") {
+  const auto lanes = make_schedule("1f1b", {.ranks = 2, .microbatches = 2});
+  CHECK_THROWS_AS(compile(lanes, {.data_parallel = 0}), error);
+  CHECK_THROWS_AS(compile(lanes, {.credits = -1}), error);
+}

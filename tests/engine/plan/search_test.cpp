@@ -294,6 +294,14 @@ TEST_CASE("search refuses what it can't search") {
   refuses(problem,
           "a search needs costs of stages and kinds of ops; omit those of "
           "single ops");
+  problem = job(placement::looped(2, 2), 2, 1);
+  problem.memory_limit = -1;
+  refuses(problem, "the memory limit is -1 bytes; use 0 (none) or more");
+  problem = job(placement::looped(2, 2), 2, 1);
+  problem.effort = -2;
+  refuses(problem,
+          "the effort of a search is -2 schedules; use 0 or more, or "
+          "search_problem::automatic");
 }
 
 TEST_CASE("moves keep lanes legal") {

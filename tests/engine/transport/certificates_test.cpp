@@ -44,6 +44,13 @@ TEST_CASE("a set is its owner's alone, and can be used") {
   CHECK_NOTHROW(tls_context::of_certificates(set));
 }
 
+TEST_CASE("certificates that would be valid for no day are refused") {
+  const temporary_folder folder;
+  check_refused(folder / "set", "valid for 0 days", {.days = 0});
+  check_refused(folder / "set", "valid for -3 days", {.days = -3});
+  CHECK_FALSE(std::filesystem::exists(folder / "set"));
+}
+
 TEST_CASE("the openssl command accepts a set") {
   if (!runs("openssl version"))
     SKIP("there is no openssl command");

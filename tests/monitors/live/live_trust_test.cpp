@@ -164,3 +164,15 @@ TEST_CASE("who answers with no welcome is not waited for") {
     CHECK(std::chrono::steady_clock::now() - before < std::chrono::seconds(30));
   }
 }
+
+TEST_CASE("an endpoint that could serve nobody is refused") {
+  const auto refused = [](auto change) {
+    endpoint_options options;
+    change(options);
+    CHECK_THROWS_MATCHES(served_job(options), error, says("serve nobody"));
+  };
+  refused([](auto& options) { options.clients = 0; });
+  refused([](auto& options) { options.queue_bytes = 0; });
+  refused([](auto& options) { options.hello_seconds = -1; });
+  refused([](auto& options) { options.stalled_seconds = 0; });
+}

@@ -183,6 +183,9 @@ TEST_CASE("without a token, no page of the web gets in through a browser") {
 TEST_CASE("addresses that it can't or may not listen at are errors") {
   CHECK_THROWS_AS(http_server({.address = "0.0.0.0:0"}, say), error);
   CHECK_THROWS_AS(http_server({.address = "somewhere"}, say), error);
+  CHECK_THROWS_AS(http_server({.connections = 0}, say), error);
+  CHECK_THROWS_AS(http_server({.request_bytes = 0}, say), error);
+  CHECK_THROWS_AS(http_server({.timeout = {}}, say), error);
   const http_server first({}, say);
   try {
     const http_server second({.address = first.address()}, say);
