@@ -38,7 +38,6 @@ CLI::Validator in_range(double least, double most) {
 }
 
 void add_flag(CLI::App& app, const model_option& option, option_value& value) {
-  value = option.usual;
   std::visit(
     [&]<class Value>(Value& chosen) {
       const auto flag = "--" + option.name;
@@ -95,7 +94,8 @@ void add_model_flags(CLI::App& app, model_flags& flags, bool folders) {
     });
   for (const auto& entry : registered_models())
     for (const auto& option : entry.options)
-      if (!flags.values.contains(option.name))
+      if (flags.values.emplace(option.name, option.usual).second
+          && (folders || !option.of_training))
         add_flag(app, option, flags.values[option.name]);
 }
 

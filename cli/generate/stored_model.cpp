@@ -148,6 +148,8 @@ class model_finder {
   }
   option_value option_of(const model_option& option,
                          const option_values& told) const {
+    if (option.of_training)
+      return option.usual;
     const auto& name = option.name;
     const auto by_tensors = told.find(name);
     const auto text = agreed(

@@ -93,6 +93,10 @@ std::vector<std::string> moot_flags(const train_options& options) {
   for (const auto& [have_effect, of, names] : details(options))
     if (!have_effect)
       std::ranges::copy(names, std::back_inserter(flags));
+  // Of two flags that exclude each other.
+  flags.emplace_back(options.epochs > 0 ? "steps" : "epochs");
+  flags.emplace_back(options.optimisation.min_lr.empty() ? "min-lr"
+                                                         : "final-lr");
   if (!sizes_file(options.partition).empty())
     std::ranges::copy(sizes_in_file(), std::back_inserter(flags));
   if (!options.partition.plan.empty())

@@ -43,7 +43,8 @@ TEST_CASE("the options of a model that is added become flags") {
   CHECK(std::get<double>(flags.values.at("noise")) == 1.5);
   CHECK(whole(flags.values, "layers") == 3);
   CHECK(cli::flags_of_other_models(flags)
-        == std::vector<std::string>{"d-model", "heads", "tie-embeddings"});
+        == std::vector<std::string>{"d-model", "dropout", "heads",
+                                    "tie-embeddings"});
   CHECK_THROWS_AS(app.parse("--noise 3"), CLI::ValidationError);
 }
 
