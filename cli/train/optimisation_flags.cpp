@@ -56,6 +56,26 @@ void add_learning_rate_flags(CLI::App& app, train_options& o) {
     ->excludes(final_rate);
 }
 
+void add_precision_flags(CLI::App& app, train_options& o) {
+  add_value(app, "--autocast", o.optimisation.autocast,
+            "autocast to bf16 or fp16 where it is faster; parameters stay fp32",
+            CLI::IsMember({"none", "bf16", "fp16"}));
+  add_value(app, "--dtype", o.optimisation.dtype,
+            "dtype of parameters, activations and gradients; with bf16 and "
+            "fp16 the optimizer updates fp32 master weights",
+            CLI::IsMember({"fp32", "bf16", "fp16"}));
+  app.add_flag("--offload-optimizer", o.numerics.offload_optimizer,
+               "keep optimizer state in host memory and update there, to save "
+               "device memory");
+  add_value(app, "--buffer-dtype", o.optimisation.buffer_dtype,
+            "dtype of the model's buffers; same: that of the parameters",
+            CLI::IsMember({"same", "fp32", "bf16", "fp16"}));
+  add_value(app, "--accumulate-dtype", o.optimisation.accumulate_dtype,
+            "add 16-bit gradients of microbatches in fp32, or in their own "
+            "dtype (same), which takes 2 bytes less a parameter",
+            CLI::IsMember({"fp32", "same"}));
+}
+
 }  // namespace
 
 void add_optimisation_flags(CLI::App& app, train_options& o) {
@@ -79,23 +99,7 @@ void add_optimisation_flags(CLI::App& app, train_options& o) {
             "p of the gradient p-norm that is clipped and reported: 1, 2, 3, "
             "or inf (the largest value)",
             CLI::IsMember({"1", "2", "3", "inf"}));
-  add_value(app, "--autocast", o.optimisation.autocast,
-            "autocast to bf16 or fp16 where it is faster; parameters stay fp32",
-            CLI::IsMember({"none", "bf16", "fp16"}));
-  add_value(app, "--dtype", o.optimisation.dtype,
-            "dtype of parameters, activations and gradients; with bf16 and "
-            "fp16 the optimizer updates fp32 master weights",
-            CLI::IsMember({"fp32", "bf16", "fp16"}));
-  app.add_flag("--offload-optimizer", o.numerics.offload_optimizer,
-               "keep optimizer state in host memory and update there, to save "
-               "device memory");
-  add_value(app, "--buffer-dtype", o.optimisation.buffer_dtype,
-            "dtype of the model's buffers; same: that of the parameters",
-            CLI::IsMember({"same", "fp32", "bf16", "fp16"}));
-  add_value(app, "--accumulate-dtype", o.optimisation.accumulate_dtype,
-            "add 16-bit gradients of microbatches in fp32, or in their own "
-            "dtype (same), which takes 2 bytes less a parameter",
-            CLI::IsMember({"fp32", "same"}));
+  add_precision_flags(app, o);
   add_loss_scale_flags(app, o.numerics.loss_scale);
   add_value(app, "--seed", o.data.batches.seed,
             "seed of weights, data order, dropout and sampling",

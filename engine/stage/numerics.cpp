@@ -40,6 +40,29 @@ void require_legal(const learning_rate_schedule& schedule) {
          schedule.final_fraction);
 }
 
+namespace {
+
+void require_legal(const loss_scale_options& scale) {
+  for (const auto value : {scale.first(), scale.smallest})
+    if (!(value > 0 && value <= largest_loss_scale))
+      fail(error_code::invalid_argument,
+           "the loss scale is {}; use a number above 0, and at most {:.4g}",
+           value, largest_loss_scale);
+  const bool raises_floor = scale.smallest > loss_scale_options{}.smallest;
+  if (scale.dynamic && raises_floor && scale.first() < scale.smallest)
+    fail(error_code::invalid_argument,
+         "the loss scale begins at {}, below the smallest one, {}; give a "
+         "larger first one, or a smaller smallest one",
+         scale.first(), scale.smallest);
+  if (scale.growth_interval < 1 || scale.most_skipped < 0)
+    fail(error_code::invalid_argument,
+         "the loss scale grows after {} steps, and {} skipped updates are too "
+         "many; use 1 or more, and 0 or more",
+         scale.growth_interval, scale.most_skipped);
+}
+
+}  // namespace
+
 void require_legal(const numerics& options) {
   if (!options.loss)
     fail(error_code::invalid_argument,
@@ -58,23 +81,7 @@ void require_legal(const numerics& options) {
     fail(error_code::invalid_argument,
          "clip is {}; use 0 (no clipping) or a largest gradient norm",
          options.clip);
-  const auto& scale = options.loss_scale;
-  for (const auto value : {scale.first(), scale.smallest})
-    if (!(value > 0 && value <= largest_loss_scale))
-      fail(error_code::invalid_argument,
-           "the loss scale is {}; use a number above 0, and at most {:.4g}",
-           value, largest_loss_scale);
-  const bool raises_floor = scale.smallest > loss_scale_options{}.smallest;
-  if (scale.dynamic && raises_floor && scale.first() < scale.smallest)
-    fail(error_code::invalid_argument,
-         "the loss scale begins at {}, below the smallest one, {}; give a "
-         "larger first one, or a smaller smallest one",
-         scale.first(), scale.smallest);
-  if (scale.growth_interval < 1 || scale.most_skipped < 0)
-    fail(error_code::invalid_argument,
-         "the loss scale grows after {} steps, and {} skipped updates are too "
-         "many; use 1 or more, and 0 or more",
-         scale.growth_interval, scale.most_skipped);
+  require_legal(options.loss_scale);
 }
 
 }  // namespace troupe

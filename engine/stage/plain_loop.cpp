@@ -156,41 +156,48 @@ void plain_loop::accumulate(const data_function& load,
   }
 }
 
-void plain_loop::accumulate(const microbatch_data& data, std::int64_t index) {
+/// A forward, of a slice: where its backward starts.
+backward_roots plain_loop::roots_of(const microbatch_data& part,
+                                    random_draws& draws) {
   const auto every = options_.updates.every == 0 ? options_.microbatches
                                                  : options_.updates.every;
   const loss_seeds seeds{
     scale_.value(),
     scale_.value() / (static_cast<double>(every) * options_.slices)};
-  const bool weighs_equally =
-    options_.numerics.weighting == loss_weighting::microbatches;
+  draws.slice = current_slice().index;
+  const draws_scope random(&draws);
+  backward_roots roots;
+  for (const auto& loss : losses_of_microbatch(part)) {
+    roots.add(torch::autograd::impl::gradient_edge(loss.value),
+              seed_of(loss, part, draws.slice, seeds));
+    losses_.push_back(kept_loss(loss));
+    if (options_.numerics.weighting == loss_weighting::microbatches) {
+      losses_.back().count = 1;
+      losses_.back().counted.reset();
+    }
+  }
+  return roots;
+}
+
+void plain_loop::run(const backward_roots& roots) {
+  roots.run();
+  if (options_.numerics.accumulate_in_fp32)
+    widen_gradients(values_);
+}
+
+void plain_loop::accumulate(const microbatch_data& data, std::int64_t index) {
   random_draws draws{.seed = options_.numerics.seed,
                      .step = step_,
                      .microbatch = position_ + index,
                      .device = options_.device.get()};
-  const draws_scope random(&draws);
-  const auto roots_of = [&](const microbatch_data& part) {
-    draws.slice = current_slice().index;
-    backward_roots roots;
-    for (const auto& loss : losses_of_microbatch(part)) {
-      roots.add(torch::autograd::impl::gradient_edge(loss.value),
-                seed_of(loss, data, current_slice().index, seeds));
-      auto kept = kept_loss(loss);
-      if (weighs_equally) {
-        kept.count = 1;
-        kept.counted.reset();
-      }
-      losses_.push_back(std::move(kept));
-    }
-    return roots;
-  };
-  const auto run = [&](backward_roots roots) {
-    roots.run();
-    if (options_.numerics.accumulate_in_fp32)
-      widen_gradients(values_);
-  };
   if (options_.slices == 1)
-    return run(roots_of(data));
+    run(roots_of(data, draws));
+  else
+    accumulate_slices(data, draws);
+}
+
+void plain_loop::accumulate_slices(const microbatch_data& data,
+                                   random_draws& draws) {
   std::vector<std::pair<slice_pass, backward_roots>> passes;
   slice_carry_pointer carry;
   for (std::int32_t slice = 0; slice < options_.slices; ++slice) {
@@ -198,7 +205,7 @@ void plain_loop::accumulate(const microbatch_data& data, std::int64_t index) {
     slice_pass pass(slice, options_.slices, carry,
                     sequence_length(part.inputs));
     const slice_scope scope(&pass);
-    auto roots = roots_of(part);
+    auto roots = roots_of(part, draws);
     carry = pass.for_later();
     passes.emplace_back(std::move(pass), std::move(roots));
   }
@@ -206,7 +213,8 @@ void plain_loop::accumulate(const microbatch_data& data, std::int64_t index) {
   for (; !passes.empty(); passes.pop_back()) {
     auto& [pass, roots] = passes.back();
     pass.add_roots(roots, later.get());
-    run(std::move(roots));
+    run(roots);
+    roots = {};
     tensor_list gradients;
     for (const auto& leaf : pass.leaves())
       gradients.push_back(std::move(leaf.mutable_grad()));

@@ -17,6 +17,8 @@ namespace troupe {
 class compute_scope;
 
 class layer_sequence;
+struct backward_roots;
+struct random_draws;
 
 /// Updates within a step that read older parameters than the newest: what a
 /// pipeline without a flush computes.
@@ -128,8 +130,11 @@ class plain_loop {
   };
   counted_items count_items(const data_function& load, std::int32_t first,
                             std::int32_t last) const;
+  backward_roots roots_of(const microbatch_data& part, random_draws& draws);
+  void run(const backward_roots& roots);
   /// `index`: in the step.
   void accumulate(const microbatch_data& data, std::int64_t index);
+  void accumulate_slices(const microbatch_data& data, random_draws& draws);
   /// Microbatches `first` up to `last` that a copy takes, of a replica.
   void accumulate(const data_function& load, const counted_items& items,
                   std::int32_t replica, std::int8_t copy, std::int32_t first,

@@ -65,32 +65,42 @@ TEST_CASE("a probability of dropout is from 0 to 1") {
   }
 }
 
-TEST_CASE("a model of transformers trains with its dropout and adapters'") {
-  const dropped_training at;
-  std::filesystem::create_directory(at.folder / "gpt2");
-  // Missing fields mean 0.1.
-  at.folder.write("gpt2/config.json", R"({
-    "model_type": "gpt2", "vocab_size": 256, "n_embd": 16, "n_layer": 4,
-    "n_head": 2, "n_positions": 64, "resid_pdrop": 0.2})");
-  const auto trained = [&](const std::string& flags) {
-    const auto saved = at.folder / "saved";
+namespace {
+
+/// A GPT-2 of transformers, whose missing fields of dropout mean 0.1.
+struct dropped_gpt2 : tiny_training {
+  dropped_gpt2() { std::filesystem::create_directory(folder / "gpt2"); }
+
+  void configure(const std::string& fields) const {
+    folder.write("gpt2/config.json",
+                 R"({"model_type": "gpt2", "vocab_size": 256,
+      "n_embd": 16, "n_layer": 4, "n_head": 2, "n_positions": 64, )"
+                   + fields + "}");
+  }
+  std::string trained(const std::string& flags) const {
+    const auto saved = folder / "saved";
     const auto run = run_program(
-      program + " train --text " + at.text
+      program + " train --text " + text
       + " --seq 8 --microbatch-size 2 --microbatches 4 --steps 2 --endpoint "
         "none --from-scratch --model "
-      + (at.folder / "gpt2") + " --save-parameters " + saved + " " + flags);
+      + (folder / "gpt2") + " --save-parameters " + saved + " --ranks 2 "
+      + flags);
     INFO(run.output);
     CHECK(run.exit_code == 0);
     return content(saved);
-  };
-  const auto plain = trained("--ranks 2 --plain");
-  CHECK(trained("--ranks 2 --schedule zb_h1") == plain);
-  const std::string adapted = "--ranks 2 --lora-rank 2 --lora-dropout 0.5 ";
-  CHECK(trained(adapted) == trained(adapted + "--plain"));
-  CHECK(trained(adapted) != trained("--ranks 2 --lora-rank 2"));
-  at.folder.write("gpt2/config.json", R"({
-    "model_type": "gpt2", "vocab_size": 256, "n_embd": 16, "n_layer": 4,
-    "n_head": 2, "n_positions": 64, "resid_pdrop": 0, "embd_pdrop": 0,
-    "attn_pdrop": 0})");
-  CHECK(trained("--ranks 2") != plain);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a model of transformers trains with its dropout and adapters'") {
+  const dropped_gpt2 at;
+  at.configure(R"("resid_pdrop": 0.2)");
+  const auto plain = at.trained("--plain");
+  CHECK(at.trained("--schedule zb_h1") == plain);
+  const std::string adapted = "--lora-rank 2 --lora-dropout 0.5 ";
+  CHECK(at.trained(adapted) == at.trained(adapted + "--plain"));
+  CHECK(at.trained(adapted) != at.trained("--lora-rank 2"));
+  at.configure(R"("resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0)");
+  CHECK(at.trained("") != plain);
 }

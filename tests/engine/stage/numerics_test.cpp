@@ -201,17 +201,25 @@ TEST_CASE("learning rates warm up and decay") {
   CHECK(no_cooldown.at(100, 4.0) == 4.0);
 }
 
-TEST_CASE("learning rates are those of Transformers' schedulers") {
+namespace {
+
+/// Those of tests/golden/make_learning_rates.py.
+std::map<std::string, learning_rate_schedule> golden_schedules() {
   using shape = learning_rate_schedule::shape;
-  const std::map<std::string, learning_rate_schedule> schedules{
-    {"constant", {shape::constant, 30}},
-    {"linear", {shape::linear, 30, 180, 0}},
-    {"cosine", {shape::cosine, 30, 180, 0}},
-    {"cosine_min", {shape::cosine, 0, 180, 0.1}},
-    {"wsd", {shape::wsd, 30, 180, 0, 40}},
-    {"wsd_min", {shape::wsd, 0, 180, 0.1, 40}},
-    {"wsd_sqrt", {shape::wsd_sqrt, 30, 180, 0, 40}},
-    {"wsd_sqrt_min", {shape::wsd_sqrt, 0, 180, 0.1, 40}}};
+  return {{"constant", {shape::constant, 30}},
+          {"linear", {shape::linear, 30, 180, 0}},
+          {"cosine", {shape::cosine, 30, 180, 0}},
+          {"cosine_min", {shape::cosine, 0, 180, 0.1}},
+          {"wsd", {shape::wsd, 30, 180, 0, 40}},
+          {"wsd_min", {shape::wsd, 0, 180, 0.1, 40}},
+          {"wsd_sqrt", {shape::wsd_sqrt, 30, 180, 0, 40}},
+          {"wsd_sqrt_min", {shape::wsd_sqrt, 0, 180, 0.1, 40}}};
+}
+
+}  // namespace
+
+TEST_CASE("learning rates are those of Transformers' schedulers") {
+  const auto schedules = golden_schedules();
   const auto table = read_safetensors(
     TROUPE_SOURCE_DIR "/tests/golden/learning_rates.safetensors");
   CHECK(table.size() == schedules.size());
