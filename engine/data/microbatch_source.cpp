@@ -26,13 +26,15 @@ void put_row(const std::vector<std::int64_t>& ids, std::int64_t* inputs,
   }
 }
 
-/// Throws `invalid_argument` for microbatches without rows or tokens.
+/// Throws `invalid_argument` for microbatches without rows or tokens, and for
+/// an empty vocabulary.
 void require_rows(const text_batch_options& options) {
-  if (options.rows < 1 || options.length < 1)
-    fail(error_code::invalid_argument,
-         "a microbatch of {} rows of {} tokens can't be made; use 1 or more of "
-         "each",
-         options.rows, options.length);
+  if (options.rows < 1 || options.length < 1 || options.vocabulary < 1)
+    fail(
+      error_code::invalid_argument,
+      "a microbatch of {} rows of {} tokens, of a vocabulary of {}, can't be "
+      "made; use 1 or more of each",
+      options.rows, options.length, options.vocabulary);
 }
 
 /// Throws `invalid_data`, naming the source, for an id outside

@@ -46,6 +46,15 @@ void set_values(const tensor_list& parameters, const tensor_list& values) {
     parameters[i].detach().copy_(values[i]);
 }
 
+void require_counts(const plain_options& o) {
+  if (o.microbatches < 1 || o.data_parallel < 1 || o.slices < 1
+      || o.updates.every < 0)
+    fail(error_code::invalid_argument,
+         "a plain loop of {} microbatches in {} slices, {} replicas, an update "
+         "every {} microbatches; use 1 or more, and for one update 0",
+         o.microbatches, o.slices, o.data_parallel, o.updates.every);
+}
+
 }  // namespace
 
 plain_loop::plain_loop(const model& layers, plain_options options)
@@ -60,6 +69,7 @@ plain_loop::plain_loop(const compute_scope&, const model& layers,
     aliases_(troupe::aliases_of(ties_)),
     counter_(item_counter_of(layers, options_.numerics)),
     scale_(options_.numerics.loss_scale) {
+  require_counts(options_);
   require_legal(layers);
   require_own_names(state_dict());
   distinct_parameters().add(module_->parameters_by_name());

@@ -3,6 +3,7 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <string>
@@ -85,4 +86,22 @@ TEST_CASE("a monitor that may hold nothing, or take no time, is refused") {
     CHECK_THAT(refusal_of([&] { run.attach(watcher); }),
                ContainsSubstring("monitor 'limited' is limited to "));
   }
+}
+
+TEST_CASE("a plain loop and text refuse counts below their least") {
+  const auto refuses = [](const auto& change) {
+    auto options = plain_options_for({});
+    change(options);
+    CHECK_THAT(
+      refusal_of([&] { const plain_loop loop(model_for({}), options); }),
+      ContainsSubstring("a plain loop of"));
+  };
+  refuses([](auto& o) { o.microbatches = 0; });
+  refuses([](auto& o) { o.data_parallel = -1; });
+  refuses([](auto& o) { o.slices = 0; });
+  refuses([](auto& o) { o.updates.every = -1; });
+  const auto tokens = std::make_shared<const token_source>(
+    "t", 100, [](auto, auto count, auto* out) { std::fill_n(out, count, 0); });
+  CHECK_THAT(refusal_of([&] { text_batches(tokens, {.vocabulary = 0}); }),
+             ContainsSubstring("of a vocabulary of 0"));
 }
