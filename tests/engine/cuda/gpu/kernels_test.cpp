@@ -113,6 +113,30 @@ TEST_CASE("a device's statistics equal those of `measure`, without a wait") {
   }
 }
 
+TEST_CASE("masks of dropout hold the numbers of their stream") {
+  const auto gpu = first_gpu();
+  const auto stream = gpu->make_stream();
+  const auto scope = stream->enter();
+  const philox_stream numbers{{7, 8}, 9, 10};
+  constexpr auto threshold = 1u << 31;
+  for (const std::int64_t count : {0, 1, 63, 64, 65, 1'000'000}) {
+    const auto device = at::zeros(
+      {count}, at::TensorOptions(gpu->description().device).dtype(at::kByte));
+    gpu->kernels().fill_mask(device, numbers, threshold);
+    const auto mask = device.cpu();
+    const auto* kept = mask.const_data_ptr<std::uint8_t>();
+    std::int64_t wrong = 0;
+    for (std::int64_t e = 0; e < count; ++e) {
+      const auto within = e % philox_group;
+      const auto four = numbers.block(static_cast<std::uint64_t>(
+        e / philox_group * philox_lanes + within % philox_lanes));
+      const std::uint32_t all[] = {four.x, four.y, four.z, four.w};
+      wrong += kept[e] != (all[within / philox_lanes] >= threshold);
+    }
+    CHECK(wrong == 0);
+  }
+}
+
 TEST_CASE("powers of norms are in double, and equal from run to run") {
   const auto gpu = first_gpu();
   at::manual_seed(3);
