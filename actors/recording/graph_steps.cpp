@@ -30,7 +30,8 @@ bool fits(const microbatch_data& data, const microbatch_data& place) {
          && std::ranges::equal(tensors_of(data), tensors_of(place), alike);
 }
 
-/// Of an update, so that a loss has no gradient.
+/// Whether an update has no item that a loss counts, so that it has no
+/// gradient.
 bool lacks_items(const microbatch_data& data) {
   return std::ranges::any_of(data.items, [](const auto& each) {
     return each.second.divisors.numel() == 0;

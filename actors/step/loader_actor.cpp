@@ -105,8 +105,8 @@ loaded_data loader_core::on(const want_data& request) {
   return answer;
 }
 
-/// What a stage with losses is told of the items of the microbatch's update;
-/// other stages wait for no count.
+/// Adds the items of the microbatch's update for a stage with losses. Other
+/// stages get the microbatch as it is, so that they wait for no count.
 std::shared_ptr<const microbatch_data> loader_core::with_update_items(
   std::int64_t index, const std::shared_ptr<const microbatch_data>& data,
   const want_data& request) {
@@ -124,11 +124,10 @@ std::shared_ptr<const microbatch_data> loader_core::with_update_items(
     {counts_of_update(request.microbatch), setup_.data_ranks, slices}));
 }
 
-/// Makes the microbatch for it, and keeps it if it is one of this replica.
+/// Loads the microbatch if need be, and keeps it if it is one of this replica.
 const item_counts& loader_core::counts_of(std::int64_t index) {
-  const auto known = counts_.find(index);
-  if (known != counts_.end())
-    return known->second;
+  if (const auto counts = counts_.find(index); counts != counts_.end())
+    return counts->second;
   const auto ready = ready_.find(index);
   const auto data = ready == ready_.end() ? load(index) : ready->second.data;
   if (ready == ready_.end() && place_of(index).data_rank == setup_.data_rank
@@ -141,7 +140,7 @@ const item_counts& loader_core::counts_of(std::int64_t index) {
   return counts_.emplace(index, std::move(counts)).first->second;
 }
 
-/// Of all replicas' microbatches.
+/// Adds up the counts of an update's microbatches of all replicas.
 const item_counts& loader_core::counts_of_update(std::int32_t microbatch) {
   const auto number = microbatch / update_every_;
   const auto [found, is_new] = updates_.try_emplace(number);

@@ -16,6 +16,7 @@ struct philox_block {
   std::uint32_t x = 0, y = 0, z = 0, w = 0;
 };
 
+/// The four numbers of a counter and a key, after ten rounds.
 constexpr philox_block philox(philox_block counter, philox_key key) {
   for (int round = 0; round < 10; ++round) {
     const auto p = std::uint64_t{0xD2511F53} * counter.x;

@@ -110,8 +110,8 @@ struct memory_event {
   event_source source;
   std::int64_t resident_bytes = 0;       // physical memory of the process
   std::int64_t peak_resident_bytes = 0;  // since it began
-  /// What it can use: its machine's, or its control group's limit if that is
-  /// less.
+  /// The process can use the memory of its machine, or less if its control
+  /// group has a limit.
   std::int64_t usable_bytes = 0;
 
   bool wanted_by(const subscription& wants) const {

@@ -15,7 +15,7 @@ namespace troupe {
 class rank_device;
 
 /// One named loss of a microbatch, or of a slice of it. `value` is a scalar
-/// tensor, the mean over `count` items. What a step reports is what it
+/// tensor, the mean over `count` items. A step reports the loss that it
 /// optimises (loss_weighting): the mean over all items of an update where the
 /// loss function counts them beforehand, else the mean over microbatches and
 /// slices, whose counts must then be equal.

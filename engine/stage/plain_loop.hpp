@@ -64,7 +64,7 @@ class plain_loop {
   plain_loop(const model& layers, plain_options options);
 
   struct result {
-    /// What was optimised, as loss_weighting says; of several losses the sum.
+    /// The optimised loss (loss_weighting); the weighted sum of several.
     double loss = 0;
     double counted = 0;  // items
     double gradient_norm = 0;
