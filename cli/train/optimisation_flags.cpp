@@ -159,34 +159,30 @@ norm_type norm_type_of(const std::string& p) {
 
 namespace {
 
-/// Of --min-lr, which is a rate, or a percentage of `base`.
-double final_fraction_of(const std::string& text, double base) {
-  const bool is_part = text.ends_with('%');
-  const auto value =
-    parse_number<double>(is_part ? text.substr(0, text.size() - 1) : text);
-  const auto fraction = !value        ? -1
-                        : is_part     ? *value / 100
-                        : base > 0    ? *value / base
-                        : *value == 0 ? 0
-                                      : 2;
-  if (!(fraction >= 0 && fraction <= 1))
+/// The fraction of the base rate that --min-lr is: a rate, or a percentage.
+double final_fraction_of(const std::string& min_lr, double base) {
+  const bool is_part = min_lr.ends_with('%');
+  const auto value = parse_number<double>(
+    is_part ? min_lr.substr(0, min_lr.size() - 1) : min_lr);
+  const auto whole = is_part ? 100 : base;
+  if (!value || !(*value >= 0 && *value <= whole))
     fail(error_code::invalid_argument,
          "--min-lr {}: give a rate from 0 to --lr ({:.4g}), or a part of it, "
          "such as 10%",
-         printable(text), base);
-  return fraction;
+         printable(min_lr), base);
+  return whole > 0 ? *value / whole : 0;
 }
 
 learning_rate_schedule learning_rate_for(const train_options& o, double base) {
   const auto& words = o.optimisation;
-  auto made = o.numerics.learning_rate;
-  made.decay = decays().at(words.decay);
-  made.total_steps = words.decay_steps > 0 ? words.decay_steps : o.steps;
-  if (made.cooldown_steps == 0)
-    made.cooldown_steps = (made.total_steps + 9) / 10;
+  auto schedule = o.numerics.learning_rate;
+  schedule.decay = decays().at(words.decay);
+  schedule.total_steps = words.decay_steps > 0 ? words.decay_steps : o.steps;
+  if (schedule.cooldown_steps == 0)
+    schedule.cooldown_steps = (schedule.total_steps + 9) / 10;
   if (!words.min_lr.empty())
-    made.final_fraction = final_fraction_of(words.min_lr, base);
-  return made;
+    schedule.final_fraction = final_fraction_of(words.min_lr, base);
+  return schedule;
 }
 
 }  // namespace
