@@ -13,18 +13,23 @@ using namespace troupe::testing;
 
 namespace {
 
+/// The parameters that a training saves.
+std::string parameters_after(const tiny_training& at,
+                             const std::string& command) {
+  const auto saved = at.folder / "saved.safetensors";
+  std::filesystem::remove(saved);
+  const auto run =
+    run_program(command + " --endpoint none --save-parameters " + saved);
+  INFO(run.output);
+  CHECK(run.exit_code == 0);
+  return content(saved);
+}
+
 struct dropped_training : tiny_training {
-  /// The parameters after a training.
   std::string trained(const std::string& flags,
-                      const std::string& before = "") const {
-    const auto saved = folder / "saved.safetensors";
-    std::filesystem::remove(saved);
-    const auto run =
-      run_program(program + before + " train --text " + text + tiny
-                  + "--endpoint none --save-parameters " + saved + " " + flags);
-    INFO(run.output);
-    CHECK(run.exit_code == 0);
-    return content(saved);
+                      const std::string& launcher = "") const {
+    return parameters_after(
+      *this, program + launcher + " train --text " + text + tiny + flags);
   }
 };
 
@@ -78,16 +83,11 @@ struct dropped_gpt2 : tiny_training {
                    + fields + "}");
   }
   std::string trained(const std::string& flags) const {
-    const auto saved = folder / "saved";
-    const auto run = run_program(
-      program + " train --text " + text
-      + " --seq 8 --microbatch-size 2 --microbatches 4 --steps 2 --endpoint "
-        "none --from-scratch --model "
-      + (folder / "gpt2") + " --save-parameters " + saved + " --ranks 2 "
-      + flags);
-    INFO(run.output);
-    CHECK(run.exit_code == 0);
-    return content(saved);
+    return parameters_after(
+      *this, program + " train --text " + text
+               + " --seq 8 --microbatch-size 2 --microbatches 4 --steps 2 "
+                 "--from-scratch --model "
+               + (folder / "gpt2") + " --ranks 2 " + flags);
   }
 };
 
