@@ -23,6 +23,34 @@ CONFIGS = {
 }
 
 
+OPTIMIZERS = [["adamw"], ["adamw", "--eps", 1e-5, "--decay-of", "matrices"],
+              ["sgd", "--momentum", 0.9], ["sgd", "--momentum", 0.8, "--nesterov"], ["lion"],
+              ["adafactor"], ["muon"], ["muon", "--muon-except", "*head*", "--muon-scale", "original"]]
+# Each is left out, or one of its alternatives is drawn.
+COMMON = [
+    [["--dtype", "bf16"], ["--dtype", "fp16"], ["--autocast", "bf16"], ["--autocast", "fp16"]],
+    [["--dynamic-loss-scale"], ["--loss-scale", 128],
+     ["--loss-scale", 1e6, "--dynamic-loss-scale"]],
+    [["--clip", 0.5], ["--clip", 0.1, "--clip-norm-type", "inf"]],
+    [["--recompute"]], [["--eval-every", 3]], [["--threads", 2]],
+    [["--loss-mask", "mask"], ["--loss-mask", "mask", "--loss-weighting", "microbatches"]],
+    [["--divide-gradients", "balanced"], ["--divide-gradients", "1,1"]],
+    [["--accumulate-dtype", "same"]], [["--reduce-dtype", "same"]],
+    [["--order", "ready_first"], ["--order", "any_ready"]],
+    [["--overlap", "none"], ["--overlap", "reduce,pairs"]],
+    [["--offload-activations"], ["--offload-activations", 0.5]],
+    [["--offload-optimizer"]],
+    [["--weight-split", "graph"], ["--weight-split", "layers"]],
+    [["--split", "parameters"]],
+    [["--decay", "cosine", "--warmup", 2], ["--decay", "wsd", "--cooldown", 3],
+     ["--decay", "linear", "--min-lr", "10%"]],
+    [["--parameters", "*weight:weight-decay=0"], ["--parameters", "*1.*:frozen"],
+     ["--parameters", "*2.*:lr*0.5"]],
+    [["--shard-whole", 1], ["--shard-whole", 99], ["--shard-multiple", 32]],
+    [["--prefetch", 1], ["--prefetch", 5]],
+]
+
+
 class Hang(Exception):
     pass
 
@@ -43,7 +71,7 @@ def random_shape(choice):
     ranks = 2 if schedule == "dualpipe" else choice([2, 2, 2, 3])
     doubled = schedule == "v_min" or schedule.startswith("dualpipe")
     copies = choice([1, 1, 2, 4])
-    flags = ["--schedule", schedule, "--ranks", ranks, "--layers", 6,
+    flags = ["--schedule", schedule, "--ranks", ranks,
              "--stages-per-rank", 2 if schedule in LOOPED + VEE else 1,
              "--microbatches", ranks * (2 if doubled else choice([1, 2])),
              "--data-parallel", copies]
@@ -56,15 +84,18 @@ def random_shape(choice):
                          ["--shard", "all"]]
                         + ([["--shard", "hybrid", "--shard-group", 2]]
                            if copies == 4 else []))
-    for extra in (["--tie-embeddings"], ["--dtype", "bf16"], ["--clip", 0.5],
-                  ["--recompute"], ["--eval-every", 3], ["--threads", 2]):
-        if choice(range(4)) == 0:
-            flags += extra
+    for alternatives in COMMON:
+        if choice(range(6)) == 0:
+            flags += choice(alternatives)
     if choice(range(3)) == 0:
         flags += ["--model", choice(list(CONFIGS)), "--from-scratch"]
-        flags += choice([[], ["--lora-rank", 2], ["--document-end", 32]])
-    flags += ["--optimizer"] + choice([["adamw"], ["adamw"], ["sgd", "--momentum", 0.9],
-                                       ["lion"], ["adafactor"], ["muon"]])
+        flags += choice([[], ["--lora-rank", 2], ["--lora-rank", 2, "--lora-dropout", 0.2],
+                         ["--document-end", 32]])
+    else:
+        for extra in (["--model", "u_net"], ["--tie-embeddings"], ["--dropout", 0.3]):
+            flags += choice([[]] * 4 + [extra])
+        flags += ["--layers", 6, "--d-model", 16, "--heads", 2]
+    flags += ["--optimizer"] + choice(OPTIMIZERS)
     return choice([1, 1, 2, ranks]), [str(each) for each in flags]
 
 
@@ -78,10 +109,16 @@ class Folder:
         with open(self.at("text"), "w") as text:
             text.write("".join(generator.choice(words) for _ in range(1500)))
 
+        with open(self.at("mask"), "wb") as mask:  # of some rows all, of some none
+            while mask.tell() < os.path.getsize(self.at("text")):
+                mask.write(bytes([generator.randrange(2)]) * generator.choice([3, 5, 40]))
+            mask.truncate(os.path.getsize(self.at("text")))
         for kind, config in CONFIGS.items():
             os.mkdir(self.at(kind))
             with open(self.at(os.path.join(kind, "config.json")), "w") as file:
                 json.dump(config | {"model_type": kind}, file)
+
+    inputs = {"mask", *CONFIGS}
 
     def at(self, name):
         return os.path.join(self.path, name)
@@ -111,8 +148,8 @@ class Folder:
                                LOCAL_WORLD_SIZE=str(processes))
             environment.update((environments or {}).get(p, {}))
             command = [troupe, "train", "--text", self.at("text"),
-                       "--microbatch-size", "2", "--heads", "2",
-                       *(self.at(each) if each in CONFIGS else each for each in flags)]
+                       "--microbatch-size", "2",
+                       *(self.at(each) if each in self.inputs else each for each in flags)]
             if processes > 1:
                 command += ["--rendezvous", "unix:" + self.at("job")]
             with open(self.at(f"out{p}"), "wb") as output:

@@ -38,7 +38,7 @@ class Shape:
         self.folder = jobs.Folder(seed)
         self.faults = {"LD_PRELOAD": faults_library(self.folder), "FAULT_PATH": "/checkpoints"}
         self.flags = flags + [
-            "--d-model", "16", "--seq", "8", "--lr", "0.01", "--endpoint", "none",
+            "--seq", "8", "--lr", "0.01", "--endpoint", "none",
             "--steps", "20", "--checkpoint-every", "1", "--resume", "auto",
             "--checkpoints", self.folder.at("checkpoints"),
             "--save-parameters", self.folder.at("parameters")]
