@@ -46,7 +46,7 @@ TROUPE_FIELDS(step_settings, step, phase, learning_rate, loss_scale,
               first_microbatch, skip_update, epoch, tells_messages,
               tells_memory)
 TROUPE_FIELDS(microbatch_key, microbatch, slice)
-TROUPE_FIELDS(stage_result, losses, metrics, observe_ns)
+TROUPE_FIELDS(stage_result, losses, metrics, observe_ns, equal_counts)
 
 /// Names a tensor message and announces what it holds; always checked.
 struct envelope {

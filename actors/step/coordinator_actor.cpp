@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "troupe/actors/job/remote_links.hpp"
@@ -12,6 +14,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/memory.hpp"
+#include "troupe/engine/stage/loss_items.hpp"
 #include "troupe/engine/stage/update/gradient_norm.hpp"
 
 namespace troupe {
@@ -98,6 +101,22 @@ step_event coordinator_core::summary() const {
   return event;
 }
 
+namespace {
+
+/// Of a stage's copies in all replicas; each has compared those of its own
+/// microbatches.
+void require_equal_counts(const std::vector<const stage_done*>& stages) {
+  std::map<std::pair<std::int32_t, std::string>, double> known;
+  for (const auto* stage : stages)
+    for (const auto& [loss, count] : stage->result.equal_counts)
+      if (const auto [found, is_new] =
+            known.emplace(std::pair(stage->stage.stage, loss), count);
+          !is_new && found->second != count)
+        refuse_uneven_counts(loss, found->second, count);
+}
+
+}  // namespace
+
 step_outcome coordinator_core::conclude() {
   step_outcome outcome;
   outcome.event = summary();
@@ -113,6 +132,7 @@ step_outcome coordinator_core::conclude() {
     return std::pair(-a->stage.stage, a->stage.copy)
            < std::pair(-b->stage.stage, b->stage.copy);
   });
+  require_equal_counts(stages);
   for (const auto* stage : stages) {
     for (const auto& loss : stage->result.losses)
       merge(outcome.event.losses, loss);

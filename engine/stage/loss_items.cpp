@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/engine/stage/slices.hpp"
 
 namespace troupe {
@@ -30,6 +31,16 @@ item_counter item_counter_of(const model& layers, const numerics& how) {
         found.emplace(dotted_name(layer, loss), count);
     return found;
   };
+}
+
+void refuse_uneven_counts(const std::string& loss, double one, double other) {
+  fail(error_code::op_failed,
+       "the loss '{}' is the mean of {} items of one microbatch, and of {} of "
+       "another; so that each item has the same weight, give the loss function "
+       "`counts`, which tell how many before they are computed (a source whose "
+       "microbatches count equally must do so), or weigh microbatches equally "
+       "(loss_weighting::microbatches)",
+       printable(loss), one, other);
 }
 
 void add(item_counts& sum, const item_counts& more) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "troupe/engine/stage/loss.hpp"
 #include "troupe/engine/stage/model.hpp"
@@ -18,6 +19,11 @@ item_counter item_counter_of(const model& layers, const numerics& how);
 /// Throws `op_failed`, naming the loss, for counts that are negative or not
 /// finite.
 void add(item_counts& sum, const item_counts& more);
+
+/// Throws `op_failed` for a loss that weighs microbatches equally, and is the
+/// mean of different numbers of items.
+[[noreturn]] void refuse_uneven_counts(const std::string& loss, double one,
+                                       double other);
 
 /// The items of an update.
 struct update_items {

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "troupe/engine/events/interest.hpp"
@@ -62,6 +64,9 @@ struct stage_result {
   std::vector<named_value> losses;
   std::vector<named_value> metrics;
   std::int64_t observe_ns = 0;  // time spent on monitors
+  /// Of losses that weigh microbatches equally: the items of each microbatch,
+  /// or slice.
+  std::vector<std::pair<std::string, double>> equal_counts;
 };
 
 /// A value that an op leaves for a later one of the same stage, and that

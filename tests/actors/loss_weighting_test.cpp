@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/ones.h>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
@@ -281,6 +282,26 @@ TEST_CASE("counts that are not told beforehand have to be equal") {
   };
   CHECK_THROWS_WITH(step_with({squares, negative}),
                     ContainsSubstring("counts -1 items of a microbatch"));
+}
+
+/// Of two replicas each counts alike, and both differ.
+TEST_CASE("counts that differ between replicas alone are found") {
+  small_case what{.ranks = 1, .microbatches = 2, .data_parallel = 2};
+  auto options = options_for(what);
+  options.numerics.loss = [](const tensor_list& outputs,
+                             const microbatch_data& data) {
+    const auto rows = 1 + data.targets[0][0][0].item<std::int64_t>();
+    return std::vector<loss_term>{
+      {"own", outputs[0].square().mean(), static_cast<double>(rows)}};
+  };
+  trainer run(model_for(what), std::move(options));
+  const auto text = small_text();
+  CHECK_THROWS_WITH(run.step(make_source([&](std::int64_t index) {
+    auto data = text->at(index);
+    data.targets[0] = at::full_like(data.targets[0], index / what.microbatches);
+    return data;
+  })),
+                    ContainsSubstring("the mean of 1 items of one microbatch"));
 }
 
 TEST_CASE("a source that counts equally, and does not, fails the step") {

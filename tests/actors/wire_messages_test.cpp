@@ -25,9 +25,13 @@ Message there_and_back(const Message& message) {
 }
 
 rank_done report() {
-  return {
-    7,  1, 2, {{7, {3, 1}, {{{"loss", 1.5, 4}}, {}, 9}}}, {{1, 2, 3, 4, 5}},
-    {}, 6};
+  return {7,
+          1,
+          2,
+          {{7, {3, 1}, {{{"loss", 1.5, 4}}, {}, 9, {{"loss", 4}}}}},
+          {{1, 2, 3, 4, 5}},
+          {},
+          6};
 }
 
 tensors_event seen() {
@@ -70,6 +74,7 @@ TEST_CASE("control messages arrive as they were sent") {
   const auto done = there_and_back(report());
   CHECK(done.rank == 2);
   CHECK(done.stages.at(0).result.losses.at(0).name == "loss");
+  CHECK(done.stages.at(0).result.equal_counts.at(0).second == 4);
   CHECK(done.ops.at(0).end == 5);
   CHECK(there_and_back(op_failure{{.rank = 3}, "1F2", "why"}).op == "1F2");
   remote_outcome outcome{4, {}, "it failed"};

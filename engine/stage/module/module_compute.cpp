@@ -338,6 +338,8 @@ stage_result module_compute::end_step() {
     losses_.keep();
   else
     result_.losses = observed(observer_, [&] { return losses_.take(); });
+  result_.equal_counts = {losses_.equal_counts().begin(),
+                          losses_.equal_counts().end()};
   observer_.flush();
   result_.metrics = observer_.take_metrics();
   if (keeps && !result_.metrics.empty())

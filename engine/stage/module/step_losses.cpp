@@ -8,6 +8,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/engine/stage/loss_items.hpp"
 
 namespace troupe {
 
@@ -61,13 +62,7 @@ void step_losses::count(const std::string& name, double value, double count) {
       found != equal_counts_.end()) {
     const auto before = std::exchange(found->second, count);
     if (before >= 0 && before != count)
-      fail(error_code::op_failed,
-           "the loss '{}' is the mean of {} items of one microbatch, and of {} "
-           "of another; so that each item has the same weight, give the loss "
-           "function `counts`, which tell how many before they are computed (a "
-           "source whose microbatches count equally must do so), or weigh "
-           "microbatches equally (loss_weighting::microbatches)",
-           name, before, count);
+      refuse_uneven_counts(name, before, count);
   }
   merge(losses_, {name, value, count});
 }
