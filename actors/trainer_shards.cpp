@@ -87,7 +87,7 @@ void trainer::impl::gather_shards(stage_instance which, std::int32_t first) {
     for (std::int32_t q = 0; q < shards(); ++q)
       for (std::size_t row = 0; row < work.targets.size(); ++row)
         work.targets[row]
-          .narrow(0, work.layouts[row]->begin(q), work.layouts[row]->length())
+          .narrow(0, work.layouts[row]->begin(q), work.layouts[row]->length(q))
           .copy_(by_shard[static_cast<std::size_t>(q)].at(row));
     if (device)
       device->compute().drain();

@@ -29,6 +29,7 @@ TABLES = {
     "transformers": "python bench/versus_transformers.py --pairs 3",
     "half-precision": "python bench/half_precision.py --text {text}",
     "data-parallel": "python bench/versus_data_parallel.py --text {text} --pairs 3",
+    "sharded-optimizers": "python bench/sharded_optimizers.py --text {text} --pairs 3",
     "hidden-reductions": "python bench/hidden_reductions.py --text {text}",
     "overhead": BIN + "overhead --table",
     "split-backward": BIN + "split_backward --tokens 128",

@@ -50,12 +50,52 @@ device_links::link& device_links::at(const key& link_key) {
   return *found->second;
 }
 
-void device_links::enqueue(link& on, const transfer& what) {
+namespace {
+
+// NCCL's collectives have equal parts; of others each is a call by itself.
+
+std::vector<transfer> reductions_to_owners(const shard_layout& layout,
+                                           const at::Tensor& row,
+                                           const at::Tensor& own,
+                                           std::int32_t shard,
+                                           const std::string& op) {
+  std::vector<transfer> calls;
+  for (std::int32_t owner = 0; owner < layout.shards(); ++owner)
+    if (const auto length = layout.length(owner); length > 0)
+      calls.push_back({.kind = transfer_kind::reduce,
+                       .input = row.narrow(0, layout.begin(owner), length),
+                       .output = owner == shard ? own : at::Tensor{},
+                       .peer = owner,
+                       .name = op});
+  return calls;
+}
+
+std::vector<transfer> broadcasts_of_owners(const shard_layout& layout,
+                                           const at::Tensor& own,
+                                           const at::Tensor& into,
+                                           std::int32_t shard,
+                                           const std::string& op) {
+  std::vector<transfer> calls;
+  for (std::int32_t owner = 0; owner < layout.shards(); ++owner)
+    if (const auto length = layout.length(owner); length > 0)
+      calls.push_back({.kind = transfer_kind::broadcast,
+                       .input = owner == shard ? own : at::Tensor{},
+                       .output = into.narrow(0, layout.begin(owner), length),
+                       .peer = owner,
+                       .name = op});
+  return calls;
+}
+
+}  // namespace
+
+void device_links::enqueue(link& on, std::span<const transfer> together) {
+  if (together.empty())
+    return;
   const std::scoped_lock lock(on.mutex);
   if (ended_)
     fail(error_code::transport, "{}: the run has ended", on.name);
-  on.calls->enqueue({&what, 1}, *on.stream);
-  on.watch.note(describe(what), on.stream->record(),
+  on.calls->enqueue(together, *on.stream);
+  on.watch.note(describe(together.front()), on.stream->record(),
                 std::chrono::steady_clock::now());
 }
 
@@ -116,23 +156,27 @@ void device_links::all_reduce(std::int32_t stage, tensor_list& gradients) {
 
 at::Tensor device_links::reduce_scatter(std::int32_t stage,
                                         std::int32_t data_rank,
-                                        const at::Tensor& row) {
+                                        const at::Tensor& row,
+                                        const shard_layout& layout) {
   auto& on = at({.sender = stage, .receiver = stage});
-  const auto length = row.numel() / shards_;
+  const auto shard = data_rank % shards_;
   auto values = mean_.addend(row);
   const auto op = fmt::format("{}REDUCE_GRAD", stage);
-  if (length == 0)
+  if (values.numel() == 0)
     return values;
   if (!shards_are_groups()) {
     add_up(on, values, op);
     return mean_.divided(
-      values.narrow(0, data_rank % shards_ * length, length));
+      values.narrow(0, layout.begin(shard), layout.length(shard)));
   }
-  const auto own = at::empty({length}, values.options());
-  enqueue(on, {.kind = transfer_kind::reduce_scatter,
-               .input = values,
-               .output = own,
-               .name = op});
+  const auto own = at::empty({layout.length(shard)}, values.options());
+  if (layout.has_equal_shards())
+    enqueue(on, {.kind = transfer_kind::reduce_scatter,
+                 .input = values,
+                 .output = own,
+                 .name = op});
+  else
+    enqueue(on, reductions_to_owners(layout, values, own, shard, op));
   return mean_.divided(own);
 }
 
@@ -152,13 +196,18 @@ device_stream& device_links::gather_stream(std::int32_t stage,
 
 void device_links::all_gather(std::int32_t stage, std::int32_t data_rank,
                               std::int8_t copy, const at::Tensor& own,
-                              const at::Tensor& into) {
+                              const at::Tensor& into,
+                              const shard_layout& layout) {
   auto& on = at(gather_key(stage, data_rank, copy));
-  if (own.numel() > 0)
+  const auto op = fmt::format("{}UNSHARD", stage);
+  if (!layout.has_equal_shards())
+    enqueue(on,
+            broadcasts_of_owners(layout, own, into, data_rank % shards_, op));
+  else if (own.numel() > 0)
     enqueue(on, {.kind = transfer_kind::all_gather,
                  .input = own,
                  .output = into,
-                 .name = fmt::format("{}UNSHARD", stage)});
+                 .name = op});
 }
 
 bool device_links::sums_tied(std::int32_t data_rank, std::int8_t copy) const {

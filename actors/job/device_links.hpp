@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "troupe/actors/messages.hpp"
 #include "troupe/engine/device/communicator_watch.hpp"
 #include "troupe/engine/plan/values.hpp"
+#include "troupe/engine/stage/sharding/shard_layout.hpp"
 #include "troupe/engine/stage/update/gradient_mean.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 #include "troupe/schedules/schedule.hpp"
@@ -57,16 +59,17 @@ class device_links {
   /// Replaces gradients by their mean over the group of a stage, on the stage's
   /// stream for reductions.
   void all_reduce(std::int32_t stage, tensor_list& gradients);
-  /// The mean over the group of a stage of equal rows: of as many equal parts
-  /// as there are shards, the one of this process's member. Any group of shards
-  /// that is not the stage's whole group adds the whole rows.
+  /// The shard of this process's member of the mean of rows over the group of
+  /// a stage. Any group of shards that is not the stage's whole group adds the
+  /// whole rows.
   at::Tensor reduce_scatter(std::int32_t stage, std::int32_t data_rank,
-                            const at::Tensor& row);
+                            const at::Tensor& row, const shard_layout& layout);
   device_stream& reduction_stream(std::int32_t stage);
   /// Fills a row with the shards of the group of a member, on the stream of
   /// gathers.
   void all_gather(std::int32_t stage, std::int32_t data_rank, std::int8_t copy,
-                  const at::Tensor& own, const at::Tensor& into);
+                  const at::Tensor& own, const at::Tensor& into,
+                  const shard_layout& layout);
   device_stream& gather_stream(std::int32_t stage, std::int32_t data_rank,
                                std::int8_t copy);
   /// Whether the group of a stage lives in several processes.
@@ -139,7 +142,8 @@ class device_links {
   std::int32_t own_rank(const key& link_key) const;
   rank_device& device_of(const member& one) const;
   link& at(const key& link_key);
-  void enqueue(link& on, const transfer& what);
+  void enqueue(link& on, const transfer& what) { enqueue(on, {&what, 1}); }
+  void enqueue(link& on, std::span<const transfer> together);
   void try_out(const key& link_key);
 
   job_layout layout_;

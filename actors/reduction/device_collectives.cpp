@@ -61,7 +61,7 @@ class device_collectives final : public collectives {
     for (const auto& layout : work.layouts) {
       const auto shard = own.data_rank % layout->shards();
       const auto part = links_->reduce_scatter(
-        stage_, own.data_rank, packed(*layout, first, work.tensors));
+        stage_, own.data_rank, packed(*layout, first, work.tensors), *layout);
       for (const auto& piece : layout->pieces(shard))
         results.push_back(
           part.narrow(0, piece.row - layout->begin(shard), piece.count));
@@ -90,7 +90,8 @@ class device_collectives final : public collectives {
     for (std::size_t row = 0; row < work.targets.size(); ++row)
       if (gathers_between_processes(own))
         links_->all_gather(stage_, own.data_rank, own.owner.copy,
-                           work.tensors[row], work.targets[row]);
+                           work.tensors[row], work.targets[row],
+                           *work.layouts[row]);
       else if (!work.targets[row].is_alias_of(work.tensors[row]))
         work.targets[row].copy_(work.tensors[row]);
     work.tensors.clear();

@@ -379,7 +379,7 @@ void link_collectives::take_results(collective_request& into,
       const auto elements = layout.content(shard);
       if (begin + elements <= values.numel())
         work.targets[row]
-          .narrow(0, std::min(layout.begin(shard), layout.padded()), elements)
+          .narrow(0, layout.begin(shard), elements)
           .copy_(values.narrow(0, begin, elements));
       begin += elements;
     }

@@ -96,7 +96,7 @@ class local_collectives final : public collectives {
           const auto& layout = *into.work.layouts[row];
           const auto& values = from.work.tensors[row];
           const auto place = into.work.targets[row].narrow(
-            0, layout.begin(shard), layout.length());
+            0, layout.begin(shard), layout.length(shard));
           // Where parameters stay whole, a shard is a part of them.
           if (!place.is_alias_of(values))
             place.copy_(values);

@@ -53,13 +53,18 @@ ncclRedOp_t operation_of(reduce_kind how) {
 
 bool has_peer(transfer_kind kind) {
   return kind == transfer_kind::send || kind == transfer_kind::receive
-         || kind == transfer_kind::broadcast;
+         || kind == transfer_kind::broadcast || kind == transfer_kind::reduce;
 }
 
 bool has_input(const transfer& transfer, int rank) {
   return transfer.kind != transfer_kind::receive
          && (transfer.kind != transfer_kind::broadcast
              || transfer.peer == rank);
+}
+
+bool has_output(const transfer& transfer, int rank) {
+  return transfer.kind != transfer_kind::send
+         && (transfer.kind != transfer_kind::reduce || transfer.peer == rank);
 }
 
 std::string misfit_of(const at::Tensor& tensor, const char* name, int device) {
@@ -115,7 +120,7 @@ std::string misfit(const transfer& transfer,
     return fmt::format("there is no rank {} among {}", transfer.peer,
                        options.size);
   const auto input = has_input(transfer, options.rank);
-  const auto output = transfer.kind != transfer_kind::send;
+  const auto output = has_output(transfer, options.rank);
   std::string why;
   if (input)
     why = misfit_of(transfer.input, "input", device);
@@ -145,6 +150,9 @@ ncclResult_t call_nccl(const transfer& transfer, ncclComm_t communicator,
     case transfer_kind::broadcast:
       return ncclBroadcast(input, output, count, type, transfer.peer,
                            communicator, stream);
+    case transfer_kind::reduce:
+      return ncclReduce(input, output, count, type, how, transfer.peer,
+                        communicator, stream);
     case transfer_kind::all_reduce:
       return ncclAllReduce(input, output, count, type, how, communicator,
                            stream);

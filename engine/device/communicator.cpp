@@ -14,6 +14,8 @@ const char* name_of(transfer_kind kind) {
       return "receive";
     case transfer_kind::broadcast:
       return "broadcast";
+    case transfer_kind::reduce:
+      return "reduce";
     case transfer_kind::all_reduce:
       return "all-reduce";
     case transfer_kind::all_gather:
@@ -27,6 +29,7 @@ const char* name_of(transfer_kind kind) {
 std::string peer_of(const transfer& transfer) {
   switch (transfer.kind) {
     case transfer_kind::send:
+    case transfer_kind::reduce:
       return fmt::format(" to {}", transfer.peer);
     case transfer_kind::receive:
     case transfer_kind::broadcast:

@@ -15,6 +15,7 @@ enum class transfer_kind {
   send,            // input -> peer
   receive,         // peer -> output
   broadcast,       // peer, the root: input -> everybody's output
+  reduce,          // everybody's input -> output of peer, the root
   all_reduce,      // input -> output, of the same shape
   all_gather,      // input -> output, all inputs by rank
   reduce_scatter,  // input -> output, this rank's part of the result
@@ -23,8 +24,9 @@ enum class transfer_kind {
 enum class reduce_kind { sum, mean, max };
 
 /// One call to a communicator. Tensors are contiguous and on its device; output
-/// may be input, if their sizes allow it. A send has no output; a receive has
-/// no input, nor has a broadcast on ranks other than its root.
+/// may be input, if their sizes allow it. A send has no output, nor has a
+/// reduce on ranks other than its root; a receive has no input, nor has a
+/// broadcast on ranks other than its root.
 struct transfer {
   transfer_kind kind = transfer_kind::send;
   at::Tensor input{};

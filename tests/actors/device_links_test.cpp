@@ -118,6 +118,22 @@ TEST_CASE("shards go from device to device") {
   }
 }
 
+TEST_CASE("shards of unequal size go from device to device") {
+  using enum shard_mode;
+  for (const auto mode : {gradients, all})
+    for (const optimizer_options& optimizer :
+         {optimizer_options{muon{}}, optimizer_options{adafactor{}}}) {
+      small_case what{.ranks = 1,
+                      .data_parallel = 3,
+                      .optimizer = optimizer,
+                      .sharding = {.mode = mode}};
+      compare_job(what, 3, true);
+      what.data_parallel = 4;
+      what.sharding.group = 2;
+      compare_job(what, 4, true);
+    }
+}
+
 TEST_CASE("shards don't take the host between devices") {
   joined_meshes meshes(2);
   const faked_accelerator watch;

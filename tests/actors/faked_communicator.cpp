@@ -128,6 +128,10 @@ class faked_communicator final : public communicator {
         return reduce_scatter(what);
       case transfer_kind::all_gather:
         return gather(what.input, what.output);
+      case transfer_kind::reduce:
+        return reduce_to_root(what);
+      case transfer_kind::broadcast:
+        return broadcast(what);
       default:
         throw error(error_code::internal, "no such faked call");
     }
@@ -204,6 +208,20 @@ class faked_communicator final : public communicator {
       auto place = into.narrow(0, rank * own.numel(), own.numel());
       take(parcel, place);
     }
+  }
+
+  void reduce_to_root(const transfer& what) {
+    auto sum = what.input.clone();
+    reduce(sum, what.how);
+    auto own = what.output;
+    if (options_.rank == what.peer)
+      own.copy_(sum);
+  }
+  void broadcast(const transfer& what) {
+    const auto all =
+      exchanged(options_.rank == what.peer ? what.input : at::empty({0}));
+    auto into = what.output;
+    take(all.at(what.peer), into);
   }
 
   communicator_options options_;

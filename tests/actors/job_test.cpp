@@ -210,6 +210,16 @@ TEST_CASE("16-bit shards of a frozen stage travel between processes") {
   check_same(what, 2);
 }
 
+TEST_CASE("owners of whole matrices live in several processes") {
+  for (const optimizer_options& optimizer :
+       {optimizer_options{muon{}}, optimizer_options{adafactor{}}})
+    for (const auto mode : {shard_mode::gradients, shard_mode::all}) {
+      small_case what{.data_parallel = 3, .optimizer = optimizer, .tied = true};
+      what.sharding.mode = mode;
+      check_same(what, 3);
+    }
+}
+
 TEST_CASE("gradients of tied 16-bit weights travel in fp32") {
   small_case what{.microbatches = 2, .data_parallel = 2, .tied = true};
   what.dtypes.parameters = at::kBFloat16;

@@ -64,10 +64,13 @@ TEST_CASE("parameters of every size train the plain loop's bits in shards") {
     std::vector<shape_list>{{{128}}, {{129}, {}}},
     std::vector<shape_list>{{{131}, {2, 0}, {257}}, {{1009}, {1}, {3, 43}}}));
   const auto data_parallel = GENERATE(2, 4);
+  const auto optimizer = GENERATE(as<std::optional<optimizer_options>>{},
+                                  std::nullopt, adafactor{}, muon{});
   small_case what{
     .ranks = 2,
     .microbatches = 2,
     .data_parallel = data_parallel,
+    .optimizer = optimizer,
     .sharding = {.mode = GENERATE(shard_mode::gradients, shard_mode::all),
                  .multiple = GENERATE(32, 128)}};
   INFO(describe(what) << " padded to " << what.sharding.multiple);

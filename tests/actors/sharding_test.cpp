@@ -109,6 +109,43 @@ TEST_CASE("sharded optimizers, frozen parameters and groups: the same bits") {
   }
 }
 
+TEST_CASE("each schedule trains muon's and adafactor's bits in shards",
+          "[.full]") {
+  for (const optimizer_options& optimizer :
+       std::initializer_list<optimizer_options>{muon{}, adafactor{}})
+    for (auto each : catalogue_cases())
+      if (each.data_parallel == 2 && can_shard(each))
+        for (std::size_t way = 0; way < ways.size(); ++way) {
+          each.optimizer = optimizer;
+          check(sharded_case(each, way));
+        }
+}
+
+TEST_CASE("updates that read whole parameters give the same bits in shards") {
+  const small_case stages{.schedule = "zb_v", .stages_per_rank = 2};
+  std::vector<small_case> cases(8, stages);
+  cases[1].clip = 0.5;
+  cases[2].dtypes.parameters = at::kBFloat16;
+  cases[3].tied = true;
+  cases[4].schedule = "dualpipe";
+  cases[4].stages_per_rank = 1;
+  cases[4].microbatches = 6;
+  cases[5].groups = {{.names = "blocks.1.*", .learning_rate = 0.5},
+                     {.names = "*.ln*", .weight_decay = 0.0},
+                     {.names = "blocks.2.*", .frozen = true}};
+  cases[6].offload_optimizer = true;
+  cases[7].loss_scale = {
+    .initial = 1e38, .dynamic = true, .growth_interval = 2};
+  std::size_t turn = 0;
+  for (const optimizer_options& optimizer :
+       {optimizer_options{muon{.learning_rate = 1e-2}},
+        optimizer_options{muon{.except = ""}}, optimizer_options{adafactor{}}})
+    for (auto each : cases) {
+      each.optimizer = optimizer;
+      check(sharded_case(each, turn++));
+    }
+}
+
 TEST_CASE("delays, recomputing, autocast and slices change no bit in shards") {
   std::size_t turn = 0;
   for (auto what :
@@ -179,6 +216,8 @@ TEST_CASE("evaluation, inference and loading work on sharded parameters") {
 TEST_CASE("a sharded run goes on from a checkpoint in any other shards") {
   const auto text = small_text();
   small_case shape{.schedule = "interleaved_1f1b", .stages_per_rank = 2};
+  shape.optimizer = GENERATE(as<std::optional<optimizer_options>>{},
+                             std::nullopt, muon{}, adafactor{});
   shape.data_parallel = 4;
   trainer straight(model_for(shape), options_for(shape));
   for (int i = 0; i < 4; ++i)
@@ -217,9 +256,6 @@ TEST_CASE("shards that make no sense are refused") {
   what.sharding.most_whole = 0;
   refused(what, "1 or more");
   what.sharding.most_whole = 1;
-  what.optimizer = muon{};
-  refused(what, "whole matrices");
-  what.optimizer = {};
   what.schedule = "weight_stash";
   refused(what, "updates within a step");
 }

@@ -8,9 +8,9 @@
 namespace troupe {
 
 /// How the parameters of a stage, flattened into a row where each begins at a
-/// multiple of `alignment`, are cut into equal shards, as XLA's FSDP cuts a
-/// flat parameter: the row is padded to a multiple of shards x `multiple`
-/// elements, and shard r is [r length, (r + 1) length). Counts are elements.
+/// multiple of `alignment`, are cut into shards, of a multiple of `multiple`
+/// elements each: into equal ones, as XLA's FSDP cuts a flat parameter, or
+/// between parameters (`of_whole`). Counts are elements.
 class shard_layout {
  public:
   /// Of the parameters in a row, and of the cuts if `multiple` is a multiple of
@@ -23,7 +23,8 @@ class shard_layout {
     std::size_t parameter = 0;
     std::int64_t begin = 0;  // within the flattened parameter
     std::int64_t count = 0;
-    std::int64_t row = 0;  // where it begins in the row
+    std::int64_t row = 0;      // where it begins in the row
+    bool keeps_shape = false;  // the layout cuts no parameter
 
     friend bool operator==(const piece&, const piece&) = default;
   };
@@ -33,27 +34,47 @@ class shard_layout {
   shard_layout(std::vector<std::int64_t> sizes, std::int32_t shards,
                std::int64_t multiple = 128);
 
-  std::int32_t shards() const { return shards_; }
+  /// Each parameter in one shard, its owner, for updates that read whole
+  /// parameters. `work`: of each parameter's update, in any unit; it is
+  /// balanced over the shards (the largest first, each to the shard that has
+  /// the least: Graham, 1969), with `preferred` for equal ones. Throws as the
+  /// constructor.
+  static shard_layout of_whole(std::vector<std::int64_t> sizes,
+                               const std::vector<double>& work,
+                               std::int32_t shards, std::int64_t multiple = 128,
+                               std::int32_t preferred = 0);
+
+  std::int32_t shards() const {
+    return static_cast<std::int32_t>(cuts_.size()) - 1;
+  }
   const std::vector<std::int64_t>& sizes() const { return sizes_; }
   /// Where each parameter begins in the row; 0 for those without an element.
   const std::vector<std::int64_t>& begins() const { return begins_; }
-  std::int64_t length() const { return length_; }  // of a shard
+  /// Of a shard, with its padding.
+  std::int64_t length(std::int32_t shard) const {
+    return begin(shard + 1) - begin(shard);
+  }
+  bool has_equal_shards() const;
   std::int64_t elements() const { return elements_; }
-  std::int64_t padded() const { return length_ * shards_; }
-  /// Where a shard begins in the row, and its elements without the padding.
-  std::int64_t begin(std::int32_t shard) const { return length_ * shard; }
+  std::int64_t padded() const { return cuts_.back(); }
+  /// Where a shard begins in the row.
+  std::int64_t begin(std::int32_t shard) const {
+    return cuts_.at(static_cast<std::size_t>(shard));
+  }
+  /// The elements of a shard without the padding at its end.
   std::int64_t content(std::int32_t shard) const;
   /// The parts of parameters in a shard, in the row's order; parameters without
   /// an element have none.
   std::vector<piece> pieces(std::int32_t shard) const;
 
  private:
+  shard_layout() = default;
+
   std::vector<std::int64_t> sizes_;
-  std::int32_t shards_;
   std::vector<std::int64_t> begins_;  // in the row
-  std::int64_t extent_ = 0;  // to the end of the last parameter with an element
+  std::vector<std::int64_t> cuts_;    // where shards begin, and the row ends
   std::int64_t elements_ = 0;
-  std::int64_t length_ = 0;
+  bool cuts_parameters_ = true;
 };
 
 /// Several rows that are cut alike.

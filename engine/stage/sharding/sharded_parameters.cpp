@@ -39,12 +39,7 @@ void allocate_storage(const at::Tensor& tensor) {
   fresh.storage().set_nbytes(0);
 }
 
-void require_shardable(const parameter_list& parameters,
-                       const optimizer_options& optimizer) {
-  if (!is_elementwise(optimizer))
-    fail(error_code::invalid_argument,
-         "muon and adafactor need whole matrices, but sharded parameters are "
-         "updated in shards; use sgd, adamw or lion, or don't shard");
+void require_shardable(const parameter_list& parameters) {
   for (const auto& [name, value] : parameters)
     if (!value.is_floating_point()
         || value.scalar_type() != parameters[0].second.scalar_type())
@@ -59,24 +54,57 @@ void require_shardable(const parameter_list& parameters,
 /// of other shapes (a number of steps) are the same for all pieces.
 at::Tensor part_of(const at::Tensor& tensor, const shard_layout::piece& piece,
                    const at::Tensor& parameter, std::string_view name) {
-  if (name == step_state_name || tensor.sizes() != parameter.sizes())
+  if (piece.keeps_shape || name == step_state_name
+      || tensor.sizes() != parameter.sizes())
     return tensor;
   return tensor.reshape(-1).narrow(0, piece.begin, piece.count);
+}
+
+/// Those that may be cut, those that are read whole, and each tied one.
+std::vector<parameter_list> in_rows(const parameter_list& trained,
+                                    const std::vector<tied_gradient>& tied,
+                                    const optimizer_options& optimizer) {
+  std::vector<parameter_list> rows(2 + tied.size());
+  for (std::size_t i = 0; i < trained.size(); ++i) {
+    const auto& [name, value] = trained[i];
+    const bool is_whole = work_of_whole(optimizer, name, value) > 0;
+    if (std::ranges::count(tied, i, &tied_gradient::position) == 0)
+      rows[is_whole ? 1 : 0].push_back(trained[i]);
+  }
+  for (std::size_t t = 0; t < tied.size(); ++t)
+    rows[2 + t] = {trained[tied[t].position]};
+  return rows;
+}
+
+/// `optimizer`: null, or that of parameters of which it reads all or none
+/// whole.
+shard_layout layout_of(const parameter_list& parameters,
+                       const shard_place& place,
+                       const optimizer_options* optimizer,
+                       std::int32_t preferred) {
+  std::vector<std::int64_t> sizes;
+  std::vector<double> work;
+  for (const auto& [name, value] : parameters) {
+    sizes.push_back(value.numel());
+    work.push_back(optimizer ? work_of_whole(*optimizer, name, value) : 0);
+  }
+  return work.empty() || work.front() == 0
+           ? shard_layout(std::move(sizes), place.shards, place.multiple)
+           : shard_layout::of_whole(std::move(sizes), work, place.shards,
+                                    place.multiple, preferred);
 }
 
 }  // namespace
 
 sharded_parameters::row sharded_parameters::make_row(
   const parameter_list& parameters, const shard_place& place,
-  const at::TensorOptions& kind) {
+  const at::TensorOptions& kind, const optimizer_options* optimizer,
+  std::int32_t preferred) {
   row made;
-  std::vector<std::int64_t> sizes;
-  for (const auto& [name, value] : parameters) {
-    sizes.push_back(value.numel());
+  for (const auto& [name, value] : parameters)
     made.parameters.push_back(value);
-  }
   made.layout = std::make_shared<const shard_layout>(
-    std::move(sizes), place.shards, place.multiple);
+    layout_of(parameters, place, optimizer, preferred));
   made.whole = at::zeros({made.layout->padded()}, kind);
   for (std::size_t i = 0; i < made.parameters.size(); ++i) {
     const auto& value = made.parameters[i];
@@ -87,7 +115,7 @@ sharded_parameters::row sharded_parameters::make_row(
     at::Tensor{value}.set_data(view);
   }
   const auto own = made.whole.narrow(0, made.layout->begin(place.shard),
-                                     made.layout->length());
+                                     made.layout->length(place.shard));
   made.shard = place.releases ? own.clone() : own;
   return made;
 }
@@ -103,13 +131,13 @@ sharded_parameters::sharded_parameters(const parameter_list& trained,
     place_(place),
     frozen_(frozen) {
   const at::NoGradGuard no_grad;
-  require_shardable(trained, options.optimizer);
-  require_shardable(frozen, options.optimizer);
-  make_rows(trained, frozen, tied);
+  require_shardable(trained);
+  require_shardable(frozen);
+  make_rows(trained, frozen, tied, options.optimizer);
   // Frozen parameters stay whole where only gradients are sharded.
   if (!frozen.empty() && place_.releases)
     rows_.push_back(
-      make_row(frozen, place_, frozen[0].second.detach().options()));
+      make_row(frozen, place_, frozen[0].second.detach().options(), nullptr));
   make_pieces(tied, options);
   if (place_.releases)
     release();
@@ -117,24 +145,19 @@ sharded_parameters::sharded_parameters(const parameter_list& trained,
 
 void sharded_parameters::make_rows(const parameter_list& trained,
                                    const parameter_list& frozen,
-                                   const std::vector<tied_gradient>& tied) {
-  std::vector<parameter_list> by_row(1 + tied.size());
-  const auto is_tied = [&](std::size_t i) {
-    return std::ranges::count(tied, i, &tied_gradient::position) > 0;
-  };
-  for (std::size_t i = 0; i < trained.size(); ++i)
-    if (!is_tied(i))
-      by_row[0].push_back(trained[i]);
-  for (std::size_t t = 0; t < tied.size(); ++t)
-    by_row[1 + t] = {trained[tied[t].position]};
+                                   const std::vector<tied_gradient>& tied,
+                                   const optimizer_options& optimizer) {
+  const auto by_row = in_rows(trained, tied, optimizer);
+  first_tied_ = trained.size() - tied.size();
   // Of an empty row too, as rows are sent in one piece.
   const auto kind = !trained.empty()  ? trained[0].second.detach().options()
                     : !frozen.empty() ? frozen[0].second.detach().options()
                                       : at::TensorOptions();
-  for (const auto& parameters : by_row) {
-    rows_.push_back(make_row(parameters, place_, kind));
+  for (std::size_t r = 0; r < by_row.size(); ++r) {
+    const auto tie = r < 2 ? 0 : tied[r - 2].tie;
+    rows_.push_back(make_row(by_row[r], place_, kind, &optimizer, tie));
     layouts_.push_back(rows_.back().layout);
-    for (const auto& [name, value] : parameters) {
+    for (const auto& [name, value] : by_row[r]) {
       names_.push_back(name);
       parameters_.push_back(value);
     }
@@ -144,17 +167,21 @@ void sharded_parameters::make_rows(const parameter_list& trained,
 void sharded_parameters::make_pieces(const std::vector<tied_gradient>& tied,
                                      const numerics& options) {
   pieces_ = pieces_of(layouts_, place_.shard);
-  const auto first_tied = names_.size() - tied.size();
   parameter_list named;
-  for (const auto& piece : pieces_) {
-    const bool is_tied = piece.parameter >= first_tied;
-    const auto t = piece.parameter - first_tied;
-    if (is_tied)
-      tied_.push_back({named.size(), tied[t].tie, tied[t].counts});
-    const auto& of = rows_[is_tied ? 1 + t : 0];
-    const auto first = of.layout->begin(place_.shard);
-    named.emplace_back(names_[piece.parameter],
-                       of.shard.narrow(0, piece.row - first, piece.count));
+  for (std::size_t r = 0; r < layouts_.size(); ++r) {
+    const auto& of = rows_[r];
+    for (const auto& piece : of.layout->pieces(place_.shard)) {
+      const auto parameter = pieces_[named.size()].parameter;
+      if (parameter >= first_tied_) {
+        const auto& tie = tied[parameter - first_tied_];
+        tied_.push_back({named.size(), tie.tie, tie.counts});
+      }
+      auto part = of.shard.narrow(0, piece.row - of.layout->begin(place_.shard),
+                                  piece.count);
+      if (piece.keeps_shape)
+        part = part.view(of.parameters[piece.parameter].sizes());
+      named.emplace_back(names_[parameter], std::move(part));
+    }
   }
   optimize(std::move(named), options);
 }
@@ -167,6 +194,9 @@ void sharded_parameters::put_gradients(tensor_list gradients) {
       if (!present.at(pieces_[i].parameter))
         gradients[i].reset();
   }
+  for (std::size_t i = 0; i < pieces_.size(); ++i)
+    if (gradients[i].defined())
+      gradients[i] = gradients[i].view(values_[i].sizes());
   troupe::put_gradients(values_, std::move(gradients), nullptr);
 }
 
@@ -179,7 +209,7 @@ collective_work sharded_parameters::begin_reduction() {
 
 /// Also of a shard that has none of them.
 collective_work sharded_parameters::begin_tied_sum() {
-  if (layouts_.size() == 1)
+  if (first_tied_ == names_.size())
     return stage_parameters::begin_tied_sum();
   return {.kind = collective_kind::tied_sum,
           .tensors = troupe::take_gradients(values_),
@@ -287,7 +317,7 @@ void sharded_parameters::take_shards() {
   for (const auto& row : rows_)
     if (place_.releases)
       row.shard.copy_(row.whole.narrow(0, row.layout->begin(place_.shard),
-                                       row.layout->length()));
+                                       row.layout->length(place_.shard)));
 }
 
 optimizer_state sharded_parameters::joined(
@@ -298,18 +328,21 @@ optimizer_state sharded_parameters::joined(
   std::map<std::pair<std::size_t, std::string>, tensor_list> parts;
   for (std::size_t q = 0; q < shards.size(); ++q) {
     const auto pieces = pieces_of(layouts_, static_cast<std::int32_t>(q));
-    for (std::size_t i = 0; i < pieces.size(); ++i)
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      const auto parameter = pieces[i].parameter;
       for (const auto& [name, tensor] : shards[q].at(i).tensors) {
-        auto& of = parts[{pieces[i].parameter, name}];
+        auto& of = parts[{parameter, name}];
         if (of.empty())
-          whole[pieces[i].parameter].tensors.emplace_back(name, tensor);
-        of.push_back(tensor);
+          whole[parameter].tensors.emplace_back(name, tensor);
+        of.push_back(tensor.reshape(-1));
       }
+    }
   }
   for (std::size_t i = 0; i < whole.size(); ++i)
     for (auto& [name, tensor] : whole[i].tensors)
-      if (name != step_state_name)
-        tensor = at::cat(parts[{i, name}]).view(parameters()[i].sizes());
+      if (const auto all = at::cat(parts[{i, name}]);
+          name != step_state_name && all.numel() == parameters()[i].numel())
+        tensor = all.view(parameters()[i].sizes());
   return whole;
 }
 

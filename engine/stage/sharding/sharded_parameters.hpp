@@ -26,19 +26,21 @@ struct shard_place {
 /// optimizer state for a shard (ZeRO; XLA's fully sharded data parallel). All
 /// parameters lie in one row of memory, which a
 /// gather fills and a release frees; graphs of LibTorch refer to its storage,
-/// so a backward reads what was gathered last. A tied parameter has a row of
-/// its own, so that a shard is the same part of it in all stages that hold it;
-/// frozen ones have the last. `parameters` lists them by row. Optimizers must
-/// treat elements one by one, and write the pieces of the shard.
+/// so a backward reads what was gathered last. Parameters whose update reads
+/// them whole (`work_of_whole`) are in a second row, where each is in one
+/// shard, as in Moonlight's distributed Muon (Liu et al., 2025), but without a
+/// gather of gradients. A tied parameter has a row of its own, so that a shard
+/// is the same part of it in all stages that hold it; frozen ones have the
+/// last. `parameters` lists them by row. The optimizer writes the pieces of the
+/// shard.
 /// Threads as `stage_parameters`.
 class sharded_parameters final : public module_parameters {
  public:
   /// Cuts the shards from the parameters' values, and frees those if the plan
   /// releases. `trained` and `frozen`: in model order; `tied`: among the first,
   /// with settings as in module_parameters. Throws
-  /// `invalid_argument` for a parameter of another dtype than the first, one
-  /// that is not floating point, and an optimizer that looks at whole
-  /// parameters.
+  /// `invalid_argument` for a parameter of another dtype than the first, and
+  /// one that is not floating point.
   sharded_parameters(const parameter_list& trained,
                      const parameter_list& frozen,
                      const std::vector<tied_gradient>& tied,
@@ -54,8 +56,8 @@ class sharded_parameters final : public module_parameters {
   std::string name_of_power(std::size_t place) const override {
     return names_.at(place);
   }
-  /// Of whole parameters; `state` gives that of the shard, where tensors of a
-  /// parameter's shape have one dimension.
+  /// Of whole parameters; `state` gives that of the shard, where tensors of the
+  /// shape of a parameter that may be cut have one dimension.
   void load_state(const optimizer_state& state) override;
   /// The pieces of the shard, for `publish`. The first member also has the
   /// parameters that all members hold completely.
@@ -91,20 +93,25 @@ class sharded_parameters final : public module_parameters {
     at::Tensor whole;  // padded
     at::Tensor shard;
   };
-  /// `kind`: dtype and device of the row.
+  /// `kind`: dtype and device of the row. `optimizer`: null if it is not
+  /// updated. `preferred`: as in shard_layout::of_whole.
   static row make_row(const parameter_list& parameters,
-                      const shard_place& place, const at::TensorOptions& kind);
+                      const shard_place& place, const at::TensorOptions& kind,
+                      const optimizer_options* optimizer,
+                      std::int32_t preferred = 0);
   void make_rows(const parameter_list& trained, const parameter_list& frozen,
-                 const std::vector<tied_gradient>& tied);
+                 const std::vector<tied_gradient>& tied,
+                 const optimizer_options& optimizer);
   void make_pieces(const std::vector<tied_gradient>& tied,
                    const numerics& options);
 
   shard_place place_;
   parameter_list frozen_;
-  std::vector<row> rows_;  // trained, each tied one; frozen, if there are any
+  std::vector<row> rows_;  // cut, whole, each tied one; frozen, if any are
   row_layouts layouts_;    // but for the frozen
   std::vector<shard_layout::piece> pieces_;
   std::vector<std::string> names_;  // of the parameters that are trained
+  std::size_t first_tied_ = 0;      // of the trained parameters
   bool whole_ = true;
 };
 

@@ -59,6 +59,21 @@ at::Tensor laid_out_as(const at::Tensor& parameter, at::Tensor gradient) {
 
 }  // namespace
 
+/// Of Muon: the products of a Newton-Schulz step.
+double work_of_whole(const optimizer_options& options, const std::string& name,
+                     const at::Tensor& parameter) {
+  const auto own = options_for(options, nullptr, name, parameter);
+  const auto elements = static_cast<double>(parameter.numel());
+  if (std::holds_alternative<adafactor>(own))
+    return std::max(elements, 1.0);
+  if (!std::holds_alternative<muon>(own))
+    return 0;
+  const auto [less, more] =
+    std::minmax({static_cast<double>(parameter.size(0)),
+                 static_cast<double>(parameter.size(1))});
+  return std::max(less * less * (2 * more + less), 1.0);
+}
+
 optimizer::optimizer(const optimizer_options& options,
                      parameter_list parameters, const parameter_groups& groups,
                      std::shared_ptr<rank_device> offload_from)

@@ -20,6 +20,13 @@ struct parameter_state {
 /// In the order of the parameters.
 using optimizer_state = std::vector<parameter_state>;
 
+/// 0 if each element of the parameter is updated from that element's gradient
+/// and state alone, so that the parameter may be held in parts. Otherwise
+/// (Adafactor, Muon's matrices) the update reads the whole parameter, and this
+/// is what it costs, relative to other parameters of these options.
+double work_of_whole(const optimizer_options& options, const std::string& name,
+                     const at::Tensor& parameter);
+
 /// Updates a fixed list of parameters in place from their gradients. Each is
 /// updated by itself, so a model gives the same bits however its parameters are
 /// spread over stages. Leaves parameters without a gradient, and their state,

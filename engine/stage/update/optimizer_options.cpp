@@ -80,11 +80,6 @@ double base_learning_rate(const optimizer_options& options) {
                     options);
 }
 
-bool is_elementwise(const optimizer_options& options) {
-  return !std::holds_alternative<adafactor>(options)
-         && !std::holds_alternative<muon>(options);
-}
-
 void require_legal(const optimizer_options& options) {
   std::visit(
     [](const auto& kind) {

@@ -92,11 +92,6 @@ using optimizer_options = std::variant<sgd, adamw, lion, adafactor, muon>;
 
 double base_learning_rate(const optimizer_options& options);
 
-/// Whether each element of a parameter is updated from that element's gradient
-/// and state alone, so that the parameter may be held in parts; else whole
-/// tensors are needed (Adafactor, Muon).
-bool is_elementwise(const optimizer_options& options);
-
 /// Throws `invalid_argument` for values that make no sense.
 void require_legal(const optimizer_options& options);
 

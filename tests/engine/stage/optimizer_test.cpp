@@ -315,18 +315,23 @@ TEST_CASE("a parameter without a gradient stays as it is") {
   }
 }
 
-TEST_CASE("optimizers say whether they update element by element") {
-  CHECK(is_elementwise(sgd{}));
-  CHECK(is_elementwise(adamw{}));
-  CHECK(is_elementwise(lion{}));
-  CHECK_FALSE(is_elementwise(adafactor{}));
-  CHECK_FALSE(is_elementwise(muon{}));
+TEST_CASE("optimizers say which parameters their updates read whole") {
+  const auto matrix = at::zeros({4, 6}), vector = at::zeros({6});
+  for (const optimizer_options& each :
+       std::initializer_list<optimizer_options>{sgd{}, adamw{}, lion{}})
+    CHECK(work_of_whole(each, "block", matrix) == 0);
+  CHECK(work_of_whole(adafactor{}, "block", vector) == 6);
+  CHECK(work_of_whole(muon{}, "block", vector) == 0);
+  CHECK(work_of_whole(muon{}, "head.weight", matrix) == 0);
+  CHECK(work_of_whole(muon{}, "block", matrix)
+        == work_of_whole(muon{}, "block", matrix.t()));
+  CHECK(work_of_whole(muon{}, "block", matrix) == 16 * (2 * 6 + 4));
 }
 
 /// A flat shard of a tensor gets the bits that the whole tensor gets.
 TEST_CASE("an elementwise optimizer gives parts the bits of the whole") {
   for (const auto& each : all_cases()) {
-    if (!is_elementwise(each.options))
+    if (work_of_whole(each.options, "x", at::zeros({1, 1})) != 0)
       continue;
     auto generator = at::make_generator<at::CPUGeneratorImpl>(1);
     const auto values = at::randn({1003}, generator, at::kFloat);

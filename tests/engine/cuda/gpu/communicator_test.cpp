@@ -64,9 +64,9 @@ TEST_CASE("one rank sends to itself within a group, behind its stream's work") {
 TEST_CASE("collectives of one rank return their input") {
   one_rank rank;
   const auto from = rank.full(3);
-  for (const auto kind :
-       {transfer_kind::broadcast, transfer_kind::all_reduce,
-        transfer_kind::all_gather, transfer_kind::reduce_scatter}) {
+  for (const auto kind : {transfer_kind::broadcast, transfer_kind::reduce,
+                          transfer_kind::all_reduce, transfer_kind::all_gather,
+                          transfer_kind::reduce_scatter}) {
     const auto to = rank.full(0);
     const transfer one{.kind = kind, .input = from, .output = to, .peer = 0};
     rank.edge->enqueue({&one, 1}, *rank.stream);
