@@ -299,16 +299,29 @@ def missing_files():
             for name in NAMED_FILE.findall(line) if not Path(name).exists()]
 
 
+def missing_names():
+    """Of docs/design.md: identifiers with an underscore that are in no source."""
+    page = Path("docs/design.md")
+    words = {word for path in [*sources(), *tracked("*.cmake", "*.in", "*.py")]
+             for word in re.findall(r"\w+", path.read_text())}
+    return [f"{page}:{number}: no source has the name {name}"
+            for number, line in enumerate(page.read_text().splitlines(), 1)
+            for quoted in re.findall(r"`([^`]+)`", line) if "/" not in quoted
+            for name in re.findall(r"\w+", quoted)
+            if "_" in name and name not in words]
+
+
 def check_docs():
-    """Code blocks headed by a file's name are that file; tests and files that
-    are named exist."""
+    """Code blocks headed by a file's name are that file; tests, files and (in
+    docs/design.md) names exist."""
     text = Path("CONTRIBUTING.md").read_text()
     blocks = re.findall(r"^`([^`\n]+)`:\n\n```cpp\n(.*?)```$", text,
                         re.S | re.M)
     problems = [f"CONTRIBUTING.md: the block is not {path}"
                 for path, code in blocks if Path(path).read_text() != code]
     problems += [] if blocks else ["CONTRIBUTING.md: no example"]
-    return report([*problems, *missing_tests(), *missing_files()])
+    return report([*problems, *missing_tests(), *missing_files(),
+                   *missing_names()])
 
 
 if __name__ == "__main__":
