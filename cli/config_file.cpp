@@ -140,11 +140,21 @@ toml::table parse(const std::string& path) {
   }
 }
 
-/// Whether the command line sets the flag, so that the file's value is unused.
 bool gives(const std::vector<std::string>& arguments, const std::string& flag) {
   return std::ranges::any_of(arguments, [&](const std::string& argument) {
     return argument == flag || argument.starts_with(flag + "=");
   });
+}
+
+/// Whether the command line sets the flag, or one that excludes it, so that the
+/// file's value is unused.
+bool displaces(const std::vector<std::string>& arguments,
+               const CLI::Option& option) {
+  return gives(arguments, option.get_name())
+         || std::ranges::any_of(option.get_excludes(),
+                                [&](const CLI::Option* other) {
+                                  return gives(arguments, other->get_name());
+                                });
 }
 
 /// An empty value can't follow '='; one with a leading dash must.
@@ -166,9 +176,9 @@ std::vector<std::string> flags_of(const std::string& path,
     require_known(path, name, known);
     const std::string key{name.str()};
     const auto flag = "--" + key;
-    if (gives(arguments, flag))
-      continue;
     auto& option = *command.get_option(flag);
+    if (displaces(arguments, option))
+      continue;
     const auto* list = value.as_array();
     if (list != nullptr && option.get_items_expected_max() > 1)
       for (const auto& item : *list)

@@ -10,9 +10,9 @@ namespace troupe::cli {
 
 /// Adds the TOML file's content to a subcommand's arguments with `--config
 /// FILE`: each key as its long flag, before those of the command line, which
-/// take precedence. Throws `invalid_argument` with file and line on a syntax
-/// error, on an unknown key and on a value that its flag refuses, and for a
-/// second `--config`.
+/// take precedence, also over flags that they exclude. Throws
+/// `invalid_argument` with file and line on a syntax error, on an unknown key
+/// and on a value that its flag refuses, and for a second `--config`.
 std::vector<std::string> expand_config(std::vector<std::string> arguments,
                                        CLI::App& command);
 

@@ -114,6 +114,22 @@ TEST_CASE("of a flag's values the last one is used and printed") {
   CHECK_THAT(twice.output, ContainsSubstring("--config is given twice"));
 }
 
+TEST_CASE("a flag displaces those of a configuration that it excludes") {
+  const temporary_folder folder;
+  const auto usual =
+    folder.write("usual.toml", run_troupe("train", "--print-config").output);
+  const auto epochs = folder.write("epochs.toml", "epochs = 2\n");
+  for (const auto& [flags, line] :
+       {std::pair{" --epochs 3 --config " + usual, "epochs = 3\n"},
+        {" --decay cosine --min-lr 1e-5 --config " + usual, "min-lr = '1e-5'"},
+        {" --steps 7 --config " + epochs, "steps = 7\n"}}) {
+    const auto run = run_troupe("train", "--print-config" + flags);
+    INFO(run.output);
+    CHECK(run.exit_code == 0);
+    CHECK_THAT(run.output, ContainsSubstring(line));
+  }
+}
+
 TEST_CASE("a switch takes true and false") {
   const temporary_folder folder;
   const auto read = [&](const std::string& setting) {
