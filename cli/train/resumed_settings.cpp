@@ -5,8 +5,10 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
+#include <string_view>
 
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
@@ -53,6 +55,8 @@ void tell_of_rates(const learning_rates& then, const learning_rates& now,
     return;
   const bool stretches =
     now.schedule.decay == then.schedule.decay && now.base == then.base
+    && now.schedule.warmup_steps == then.schedule.warmup_steps
+    && now.schedule.final_fraction == then.schedule.final_fraction
     && now.schedule.total_steps != then.schedule.total_steps;
   spdlog::warn(
     "the learning rate of the next update is {:.4g}; by the schedule of the "
@@ -69,14 +73,16 @@ void tell_of_rates(const learning_rates& then, const learning_rates& now,
 }  // namespace
 
 flag_texts flags_of_updates(const CLI::App& command) {
+  constexpr std::array<std::string_view, 7> others{
+    "microbatches", "microbatch-size", "data-parallel", "schedule",
+    "threads",      "dropout",         "lora-dropout"};
   flag_texts flags;
   for (auto& [name, value] : flag_values(command)) {
     const auto* option = command.get_option_no_throw("--" + name);
-    const bool is_kept =
-      option != nullptr && name != "steps" && name != "epochs"
-      && (option->get_group() == "Optimisation" || name == "microbatches"
-          || name == "data-parallel" || name == "dropout"
-          || name == "lora-dropout");
+    const bool is_kept = option != nullptr && name != "steps"
+                         && name != "epochs"
+                         && (option->get_group() == "Optimisation"
+                             || std::ranges::count(others, name) > 0);
     if (is_kept)
       flags.emplace(name, std::move(value));
   }

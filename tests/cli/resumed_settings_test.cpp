@@ -61,17 +61,21 @@ TEST_CASE("a resumed run reports each flag that differs in a line") {
   const extended_run at;
   at.train("--steps 3 --beta2 0.9 --microbatches 4");
   const auto run = at.train(
-    "--steps 4 --clip 1 --eps 1e-5 --lr 0.01 --microbatches 2 --resume auto");
+    "--steps 4 --clip 1 --eps 1e-5 --lr 0.01 --microbatches 2 --resume auto "
+    "--schedule gpipe --threads 2");
   for (const auto* told :
        {"--beta2 is not given; until the checkpoint it was 0.9\n",
         "--clip is 1; until the checkpoint it was 0\n",
         "--eps is 1e-05; until the checkpoint it was not given\n",
         "--microbatches is 2; until the checkpoint it was 4\n",
+        "--schedule is 'gpipe'; until the checkpoint it was not given\n",
+        "--threads is 2; until the checkpoint it was 1\n",
         "next update is 0.01; by the schedule of the checkpoint it would be "
         "0.0003; give the flags of that run to keep it"})
     CHECK_THAT(run.output, ContainsSubstring(told));
   CHECK_THAT(run.output, !ContainsSubstring("--steps is"));
   const auto again = at.train(
-    "--steps 5 --clip 1 --eps 1e-5 --lr 0.01 --microbatches 2 --resume auto");
+    "--steps 5 --clip 1 --eps 1e-5 --lr 0.01 --microbatches 2 --resume auto "
+    "--schedule gpipe --threads 2");
   CHECK_THAT(again.output, !ContainsSubstring("until the checkpoint"));
 }
