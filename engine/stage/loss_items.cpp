@@ -13,8 +13,6 @@
 namespace troupe {
 
 item_counter item_counter_of(const model& layers, const numerics& how) {
-  if (how.weighting == loss_weighting::microbatches)
-    return nullptr;
   std::vector<std::pair<std::string, loss_function::counts_function>> all;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const bool is_last = i + 1 == layers.size();
@@ -81,10 +79,12 @@ at::Tensor seed_of(const loss_term& term, const microbatch_data& data,
   const auto like = term.value.detach();
   const auto found = data.items.find(term.name);
   at::Tensor seed;
-  if (found == data.items.end())
-    seed = at::full_like(like, seeds.equal);
-  else if (const auto& divisors = found->second.divisors; divisors.numel() == 0)
+  const auto divisors =
+    found == data.items.end() ? at::Tensor{} : found->second.divisors;
+  if (divisors.defined() && divisors.numel() == 0)
     return seed;
+  if (!divisors.defined() || seeds.all_equal)
+    seed = at::full_like(like, seeds.equal);
   else if (divisors.is_cpu())
     seed = at::full_like(
       like, seeds.scale / divisors.const_data_ptr<double>()[slice]);

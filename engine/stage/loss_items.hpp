@@ -13,7 +13,7 @@ namespace troupe {
 /// which they are reported. Waits for nothing: the data is in host memory.
 using item_counter = std::function<item_counts(const microbatch_data&)>;
 
-/// Null: no loss counts items beforehand, or `how` weighs microbatches.
+/// Null: no loss counts items beforehand.
 item_counter item_counter_of(const model& layers, const numerics& how);
 
 /// Throws `op_failed`, naming the loss, for counts that are negative or not
@@ -42,11 +42,14 @@ struct loss_seeds {
   /// scale / (microbatches of an update x slices): of a loss that weighs these
   /// equally.
   double equal = 1;
+  /// All losses weigh these equally (loss_weighting::microbatches).
+  bool all_equal = false;
 };
 
 /// The gradient of a loss with which the backward of a slice of `data` begins,
 /// on the loss's device: scale / divisor where items are counted, which is
-/// `equal`, bit for bit, where all microbatches and slices count as many.
+/// `equal`, bit for bit, where all microbatches and slices count as many, and
+/// if all losses weigh these equally.
 /// Undefined: the update has no items, so that the loss has no gradient.
 at::Tensor seed_of(const loss_term& term, const microbatch_data& data,
                    std::int32_t slice, const loss_seeds& seeds);

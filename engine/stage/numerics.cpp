@@ -15,10 +15,11 @@ double learning_rate_schedule::at(std::int64_t step, double base) const {
   const auto begin = is_wsd
                        ? std::max(warmup_steps, total_steps - cooldown_steps)
                        : warmup_steps;
-  if (decay == shape::constant || total_steps <= begin || step <= begin)
+  if (decay == shape::constant || total_steps == 0 || step <= begin)
     return base;
-  const auto done = std::min(1.0, static_cast<double>(step - begin)
-                                    / static_cast<double>(total_steps - begin));
+  const auto falling = std::max<std::int64_t>(total_steps - begin, 1);
+  const auto done = std::min(
+    1.0, static_cast<double>(step - begin) / static_cast<double>(falling));
   const auto left = decay == shape::cosine
                       ? 0.5 * (1 + std::cos(std::numbers::pi * done))
                     : decay == shape::wsd_sqrt ? 1 - std::sqrt(done)

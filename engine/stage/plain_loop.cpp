@@ -169,20 +169,20 @@ void plain_loop::accumulate(const data_function& load,
 /// A forward, of a slice: where its backward starts.
 backward_roots plain_loop::roots_of(const microbatch_data& part,
                                     random_draws& draws) {
-  const auto every = options_.updates.every == 0 ? options_.microbatches
-                                                 : options_.updates.every;
+  const double every = options_.updates.every == 0 ? options_.microbatches
+                                                   : options_.updates.every;
   const loss_seeds seeds{
-    scale_.value(),
-    scale_.value() / (static_cast<double>(every) * options_.slices)};
+    scale_.value(), scale_.value() / (every * options_.slices),
+    options_.numerics.weighting == loss_weighting::microbatches};
   draws.slice = current_slice().index;
   const draws_scope random(&draws);
   backward_roots roots;
   for (const auto& loss : losses_of_microbatch(part)) {
-    roots.add(torch::autograd::impl::gradient_edge(loss.value),
-              seed_of(loss, part, draws.slice, seeds));
+    const auto seed = seed_of(loss, part, draws.slice, seeds);
+    roots.add(torch::autograd::impl::gradient_edge(loss.value), seed);
     losses_.push_back(kept_loss(loss));
-    if (options_.numerics.weighting == loss_weighting::microbatches) {
-      losses_.back().count = 1;
+    if (seeds.all_equal) {
+      losses_.back().count = seed.defined() ? 1 : 0;
       losses_.back().counted.reset();
     }
   }

@@ -159,7 +159,9 @@ module_compute::outcome module_compute::run(tensor_lists leaves,
 void module_compute::keep_seeds(const std::vector<loss_term>& terms,
                                 const microbatch_data& data,
                                 saved_forward& saved) const {
-  const loss_seeds seeds{settings_.loss_scale, settings_.loss_gradient};
+  const loss_seeds seeds{
+    settings_.loss_scale, settings_.loss_gradient,
+    options_.numerics.weighting == loss_weighting::microbatches};
   for (const auto& term : optimised(terms)) {
     saved.losses.push_back(edge_of(term.value));
     if (at::GradMode::is_enabled())

@@ -41,7 +41,8 @@ void step_losses::add(const std::vector<loss_term>& terms,
   for (auto term : terms) {
     const auto items = data.items.find(term.name);
     if (training_ && weighting_ == loss_weighting::microbatches) {
-      term.count = 1;
+      term.count =
+        items == data.items.end() || items->second.divisors.numel() > 0 ? 1 : 0;
       term.counted.reset();
     } else if (items != data.items.end()) {
       expected_counts_[term.name] += first_slice ? items->second.own : 0;

@@ -199,6 +199,9 @@ TEST_CASE("learning rates warm up and decay") {
   CHECK(linear.at(25, 4.0) == Approx(3.0));
   const learning_rate_schedule no_cooldown{shape::wsd, 0, 100, 0.0};
   CHECK(no_cooldown.at(100, 4.0) == 4.0);
+  const learning_rate_schedule short_of_warmup{shape::cosine, 10, 5, 0.1};
+  CHECK(short_of_warmup.at(10, 1.0) == 1.0);
+  CHECK(short_of_warmup.at(11, 1.0) == Approx(0.1));
 }
 
 namespace {
