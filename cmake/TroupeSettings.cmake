@@ -68,7 +68,9 @@ if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
 endif()
 
+# Not for fuzzing: mold 1.10 may abort over that many strings of debug information
+# ("ConcurrentMap is full").
 find_program(MOLD_PROGRAM mold)
-if(MOLD_PROGRAM)
+if(MOLD_PROGRAM AND NOT TROUPE_FUZZ)
   add_link_options(-fuse-ld=mold)
 endif()

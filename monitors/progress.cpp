@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/parse_number.hpp"
 #include "troupe/base/patient_write.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/monitors/monitor_log.hpp"
@@ -15,10 +16,12 @@ namespace troupe {
 
 namespace {
 
-/// 3e-4 rather than 0.0003 or 3e-04.
-std::string short_number(double value) {
-  if (value == 0)
+/// 3e-4 rather than 0.0003 or 3e-04, and 0.01 rather than 10e-3.
+std::string short_number(double exact) {
+  if (exact == 0)
     return "0";
+  const auto value =
+    parse_number<double>(fmt::format("{:.2e}", exact)).value_or(exact);
   const auto exponent = static_cast<int>(std::floor(std::log10(value)));
   if (exponent >= -2 && exponent < 4)
     return fmt::format("{:.3g}", value);

@@ -94,9 +94,11 @@ TEST_CASE("the progress line reads as promised") {
   auto skipped = summary(1);
   skipped.updated = false;
   skipped.loss_scale = 65536;
+  skipped.learning_rate = 0.0099999;
   skipped.metrics = {{"accuracy", 0.5, 1}};
   CHECK_THAT(progress_line(skipped, 2, nullptr),
              ContainsSubstring("accuracy 0.5 grad_norm")
+               && ContainsSubstring("lr 0.01 ")
                && ContainsSubstring("loss_scale 6.55e4 (update skipped)")
                && !ContainsSubstring("bubble"));
   auto validation = summary(7);
