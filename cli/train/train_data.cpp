@@ -108,12 +108,11 @@ std::string content_of_text(const std::string& path, const data_options& o) {
 
 namespace {
 
-std::string content_of_files(const data_options& o) {
+std::string content_of_files(const std::vector<std::string>& paths,
+                             const data_options& how) {
   std::string content;
-  for (const auto& path : o.text)
-    content += (content.empty() ? "" : ", ") + content_of_text(path, o);
-  for (const auto& path : o.loss_mask)
-    content += ", mask " + content_of_text(path, {});
+  for (const auto& path : paths)
+    content += (content.empty() ? "" : ", ") + content_of_text(path, how);
   return content;
 }
 
@@ -148,8 +147,10 @@ void add_data(train_setup& setup, const data_options& o) {
   setup.data_settings = {{"microbatch-size", std::to_string(batches.rows)},
                          {"seq", std::to_string(batches.length)},
                          {"seed", std::to_string(batches.seed)},
-                         {"text", content_of_files(o)},
+                         {"text", content_of_files(o.text, o)},
                          {"tokens", sizes}};
+  if (!o.loss_mask.empty())
+    setup.data_settings.emplace("loss-mask", content_of_files(o.loss_mask, {}));
   if (o.document_end >= 0)
     setup.data_settings.emplace(
       "document-end",

@@ -67,7 +67,13 @@ TEST_CASE("a run on other data names the flags that make it other") {
              ContainsSubstring("on other data (it had another --seed, "
                                "--validation-fraction or --mix): reading the "
                                "data from its start"));
-  const auto longer = at.train(flags + " --resume auto --steps 5 --seq 16");
+  const auto mask = at.folder.write(
+    "mask", std::string(std::filesystem::file_size(at.text), '\1'));
+  const auto masked =
+    at.train(flags + " --resume auto --steps 5 --seed 8 "
+                     "--validation-fraction 0.2 --loss-mask " + mask);
+  CHECK_THAT(masked.output, ContainsSubstring("had another --loss-mask)"));
+  const auto longer = at.train(flags + " --resume auto --steps 6 --seq 16");
   CHECK(longer.exit_code != 0);
   CHECK_THAT(longer.output, ContainsSubstring("(it was saved with --seq 8)"));
 }
