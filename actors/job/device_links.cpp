@@ -52,37 +52,31 @@ device_links::link& device_links::at(const key& link_key) {
 
 namespace {
 
-// NCCL's collectives have equal parts; of others each is a call by itself.
-
-std::vector<transfer> reductions_to_owners(const shard_layout& layout,
-                                           const at::Tensor& row,
-                                           const at::Tensor& own,
-                                           std::int32_t shard,
-                                           const std::string& op) {
-  std::vector<transfer> calls;
-  for (std::int32_t owner = 0; owner < layout.shards(); ++owner)
-    if (const auto length = layout.length(owner); length > 0)
-      calls.push_back({.kind = transfer_kind::reduce,
-                       .input = row.narrow(0, layout.begin(owner), length),
-                       .output = owner == shard ? own : at::Tensor{},
-                       .peer = owner,
-                       .name = op});
-  return calls;
+at::Tensor part_of(const at::Tensor& row, const shard_layout& layout,
+                   std::int32_t shard) {
+  return row.narrow(0, layout.begin(shard), layout.length(shard));
 }
 
-std::vector<transfer> broadcasts_of_owners(const shard_layout& layout,
-                                           const at::Tensor& own,
-                                           const at::Tensor& into,
-                                           std::int32_t shard,
-                                           const std::string& op) {
+/// NCCL's reduce-scatter and all-gather need equal shards. Unequal ones take a
+/// reduce to, or a broadcast from, each owner, in one group. `own`: this
+/// member's shard.
+std::vector<transfer> calls_by_owner(transfer_kind kind,
+                                     const shard_layout& layout,
+                                     const at::Tensor& row,
+                                     const at::Tensor& own, std::int32_t shard,
+                                     const std::string& op) {
   std::vector<transfer> calls;
-  for (std::int32_t owner = 0; owner < layout.shards(); ++owner)
-    if (const auto length = layout.length(owner); length > 0)
-      calls.push_back({.kind = transfer_kind::broadcast,
-                       .input = owner == shard ? own : at::Tensor{},
-                       .output = into.narrow(0, layout.begin(owner), length),
+  for (std::int32_t owner = 0; owner < layout.shards(); ++owner) {
+    const auto part = part_of(row, layout, owner);
+    const auto at_owner = owner == shard ? own : at::Tensor{};
+    const bool reduces = kind == transfer_kind::reduce;
+    if (part.numel() > 0)
+      calls.push_back({.kind = kind,
+                       .input = reduces ? part : at_owner,
+                       .output = reduces ? at_owner : part,
                        .peer = owner,
                        .name = op});
+  }
   return calls;
 }
 
@@ -166,8 +160,7 @@ at::Tensor device_links::reduce_scatter(std::int32_t stage,
     return values;
   if (!shards_are_groups()) {
     add_up(on, values, op);
-    return mean_.divided(
-      values.narrow(0, layout.begin(shard), layout.length(shard)));
+    return mean_.divided(part_of(values, layout, shard));
   }
   const auto own = at::empty({layout.length(shard)}, values.options());
   if (layout.has_equal_shards())
@@ -176,7 +169,8 @@ at::Tensor device_links::reduce_scatter(std::int32_t stage,
                  .output = own,
                  .name = op});
   else
-    enqueue(on, reductions_to_owners(layout, values, own, shard, op));
+    enqueue(on, calls_by_owner(transfer_kind::reduce, layout, values, own,
+                               shard, op));
   return mean_.divided(own);
 }
 
@@ -201,8 +195,8 @@ void device_links::all_gather(std::int32_t stage, std::int32_t data_rank,
   auto& on = at(gather_key(stage, data_rank, copy));
   const auto op = fmt::format("{}UNSHARD", stage);
   if (!layout.has_equal_shards())
-    enqueue(on,
-            broadcasts_of_owners(layout, own, into, data_rank % shards_, op));
+    enqueue(on, calls_by_owner(transfer_kind::broadcast, layout, into, own,
+                               data_rank % shards_, op));
   else if (own.numel() > 0)
     enqueue(on, {.kind = transfer_kind::all_gather,
                  .input = own,

@@ -103,14 +103,14 @@ step_event coordinator_core::summary() const {
 
 namespace {
 
-/// Of a stage's copies in all replicas; each has compared those of its own
-/// microbatches.
+/// Compares the counts of a stage's copies in all replicas; each copy has
+/// compared those of its own microbatches.
 void require_equal_counts(const std::vector<const stage_done*>& stages) {
-  std::map<std::pair<std::int32_t, std::string>, double> known;
+  std::map<std::pair<std::int32_t, std::string>, double> counts;
   for (const auto* stage : stages)
     for (const auto& [loss, count] : stage->result.equal_counts)
       if (const auto [found, is_new] =
-            known.emplace(std::pair(stage->stage.stage, loss), count);
+            counts.emplace(std::pair(stage->stage.stage, loss), count);
           !is_new && found->second != count)
         refuse_uneven_counts(loss, found->second, count);
 }

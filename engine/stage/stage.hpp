@@ -64,8 +64,8 @@ struct stage_result {
   std::vector<named_value> losses;
   std::vector<named_value> metrics;
   std::int64_t observe_ns = 0;  // time spent on monitors
-  /// Of losses that weigh microbatches equally: the items of each microbatch,
-  /// or slice.
+  /// By loss, for losses that weigh microbatches equally: the number of items
+  /// of one microbatch, or slice.
   std::vector<std::pair<std::string, double>> equal_counts;
 };
 

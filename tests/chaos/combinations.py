@@ -5,9 +5,9 @@
 Draws a model, a schedule, shards, processes, precisions, an optimizer, masks, dropout, orders
 of ops, offloading and what else COMMON of jobs.py has. Each job trains a few steps, and so
 does the plain loop with the same flags (--plain). Either both end with the same bytes of
-parameters, or the job is refused as wrong usage (exit code 2) with a reason, or both fail
-with the same error. Prints the number of each outcome, the reasons, and what is none of
-them.
+parameters, or the job is refused as wrong usage (exit code 2) with a reason; or both fail.
+Prints the number of each outcome, the reasons of refusals, and each combination that is
+neither equal nor refused.
 """
 
 import collections
@@ -27,10 +27,9 @@ def run(a, folder, processes, flags, name):
     codes = jobs.join(folder.start(a.troupe, processes, flags))
     code = next((each for each in codes if each), 0)
     said = b"\n".join(folder.content(f"out{p}") for p in range(processes)).decode()
-    errors = [line for line in said.splitlines() if "error" in line]
-    last = re.sub(r"^.*?error\S* ", "", errors[-1]) if errors else ""
-    last = last or said.strip().splitlines()[-1:]
-    return code, last, folder.content(name) if code == 0 else b""
+    lines = [line for line in said.splitlines() if line.strip()]
+    errors = [line for line in lines if "error" in line] or lines[-1:] or [""]
+    return code, re.sub(r"^.*?error\S* ", "", errors[-1]), folder.content(name) if code == 0 else b""
 
 
 def outcome(a, folder, processes, flags):

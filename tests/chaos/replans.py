@@ -35,7 +35,7 @@ class Job:
         self.orders = ORDERS[depth]
         self.kills = random_.random() < 0.2
         self.killed = False
-        common = ["--d-model", "32", "--layers", "8", "--seq", "16",
+        common = ["--d-model", "32", "--layers", "8", "--heads", "2", "--seq", "16",
                   "--microbatches", str(2 * ranks), "--ranks", str(ranks),
                   "--stages-per-rank", str(depth), "--schedule", self.orders[0],
                   "--steps", str(random_.choice([300, 600])),

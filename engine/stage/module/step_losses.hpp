@@ -26,8 +26,8 @@ class step_losses {
   /// its function counted otherwise than it told beforehand; and for one that
   /// weighs microbatches equally, and counts differently many items of each.
   std::vector<named_value> take();
-  /// After `take`: of losses that weigh microbatches equally, the items of each
-  /// microbatch, or slice.
+  /// The number of items of one microbatch, or slice, by loss, for losses that
+  /// weigh microbatches equally. Complete after `take`.
   const item_counts& equal_counts() const { return equal_counts_; }
   /// Of a step in parts: keeps what each launch writes, for the steps to come.
   void keep();

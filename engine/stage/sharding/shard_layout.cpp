@@ -69,6 +69,7 @@ shard_layout::shard_layout(std::vector<std::int64_t> sizes, std::int32_t shards,
   const auto length = rounded_up(extent, shards * multiple) / shards;
   for (std::int32_t shard = 0; shard <= shards; ++shard)
     cuts_.push_back(length * shard);
+  find_contents();
 }
 
 shard_layout shard_layout::of_whole(std::vector<std::int64_t> sizes,
@@ -92,6 +93,7 @@ shard_layout shard_layout::of_whole(std::vector<std::int64_t> sizes,
     const auto unit = std::lcm(multiple, alignment);
     layout.cuts_.push_back(rounded_up(row, unit));
   }
+  layout.find_contents();
   return layout;
 }
 
@@ -102,9 +104,12 @@ bool shard_layout::has_equal_shards() const {
   return true;
 }
 
-std::int64_t shard_layout::content(std::int32_t shard) const {
-  const auto all = pieces(shard);
-  return all.empty() ? 0 : all.back().row + all.back().count - begin(shard);
+void shard_layout::find_contents() {
+  for (std::int32_t shard = 0; shard < shards(); ++shard) {
+    const auto all = pieces(shard);
+    contents_.push_back(
+      all.empty() ? 0 : all.back().row + all.back().count - begin(shard));
+  }
 }
 
 std::vector<shard_layout::piece> shard_layout::pieces(

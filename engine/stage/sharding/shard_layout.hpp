@@ -24,7 +24,7 @@ class shard_layout {
     std::int64_t begin = 0;  // within the flattened parameter
     std::int64_t count = 0;
     std::int64_t row = 0;      // where it begins in the row
-    bool keeps_shape = false;  // the layout cuts no parameter
+    bool keeps_shape = false;  // the whole parameter, of a layout of_whole
 
     friend bool operator==(const piece&, const piece&) = default;
   };
@@ -50,7 +50,7 @@ class shard_layout {
   const std::vector<std::int64_t>& sizes() const { return sizes_; }
   /// Where each parameter begins in the row; 0 for those without an element.
   const std::vector<std::int64_t>& begins() const { return begins_; }
-  /// Of a shard, with its padding.
+  /// The elements of a shard, padding included.
   std::int64_t length(std::int32_t shard) const {
     return begin(shard + 1) - begin(shard);
   }
@@ -62,17 +62,21 @@ class shard_layout {
     return cuts_.at(static_cast<std::size_t>(shard));
   }
   /// The elements of a shard without the padding at its end.
-  std::int64_t content(std::int32_t shard) const;
+  std::int64_t content(std::int32_t shard) const {
+    return contents_.at(static_cast<std::size_t>(shard));
+  }
   /// The parts of parameters in a shard, in the row's order; parameters without
   /// an element have none.
   std::vector<piece> pieces(std::int32_t shard) const;
 
  private:
   shard_layout() = default;
+  void find_contents();
 
   std::vector<std::int64_t> sizes_;
-  std::vector<std::int64_t> begins_;  // in the row
-  std::vector<std::int64_t> cuts_;    // where shards begin, and the row ends
+  std::vector<std::int64_t> begins_;    // in the row
+  std::vector<std::int64_t> cuts_;      // where shards begin, and the row ends
+  std::vector<std::int64_t> contents_;  // of shards
   std::int64_t elements_ = 0;
   bool cuts_parameters_ = true;
 };

@@ -67,17 +67,17 @@ std::vector<parameter_list> in_rows(const parameter_list& trained,
   std::vector<parameter_list> rows(2 + tied.size());
   for (std::size_t i = 0; i < trained.size(); ++i) {
     const auto& [name, value] = trained[i];
-    const bool is_whole = work_of_whole(optimizer, name, value) > 0;
     if (std::ranges::count(tied, i, &tied_gradient::position) == 0)
-      rows[is_whole ? 1 : 0].push_back(trained[i]);
+      rows[work_of_whole(optimizer, name, value) > 0 ? 1 : 0].push_back(
+        trained[i]);
   }
   for (std::size_t t = 0; t < tied.size(); ++t)
     rows[2 + t] = {trained[tied[t].position]};
   return rows;
 }
 
-/// `optimizer`: null, or that of parameters of which it reads all or none
-/// whole.
+/// `optimizer`: null, or the parameters' own, which must read either all or
+/// none of them whole.
 shard_layout layout_of(const parameter_list& parameters,
                        const shard_place& place,
                        const optimizer_options* optimizer,

@@ -56,8 +56,8 @@ class sharded_parameters final : public module_parameters {
   std::string name_of_power(std::size_t place) const override {
     return names_.at(place);
   }
-  /// Of whole parameters; `state` gives that of the shard, where tensors of the
-  /// shape of a parameter that may be cut have one dimension.
+  /// Takes the state of whole parameters. `state` returns that of the shard, in
+  /// which tensors as large as a parameter that may be cut have one dimension.
   void load_state(const optimizer_state& state) override;
   /// The pieces of the shard, for `publish`. The first member also has the
   /// parameters that all members hold completely.

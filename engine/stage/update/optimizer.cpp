@@ -59,7 +59,7 @@ at::Tensor laid_out_as(const at::Tensor& parameter, at::Tensor gradient) {
 
 }  // namespace
 
-/// Of Muon: the products of a Newton-Schulz step.
+/// Muon's work is that of the matrix products of one Newton-Schulz step.
 double work_of_whole(const optimizer_options& options, const std::string& name,
                      const at::Tensor& parameter) {
   const auto own = options_for(options, nullptr, name, parameter);

@@ -17,8 +17,8 @@ the program on their folders and compares:
   the program merged, within 1e-5 of the largest;
 - `bf16`: rows' losses of the model in bf16. Against those of its weights in fp32, the
   program may be off by at most 1.5 times as much as the package in bf16, in the median
-  of all rows of a type (in some, rounding chooses another expert). A type fails if its
-  ratio is above that with a confidence of 99.5 %, by resampling its rows (bootstrap).
+  of all rows of a type (in some, rounding chooses another expert). A type passes if its
+  ratio is below that with a confidence of 99.5 %, by resampling its rows (bootstrap).
 
 Prints a line for each case, and ends with 1 if anything differs. Another --seed draws
 other models.
@@ -348,7 +348,7 @@ def main():
         errors = np.hstack(errors or [[[0], [1]]])
         ours, theirs = np.median(errors, 1)
         least, most = ratio_interval(errors)
-        close = least <= BF16_RATIO
+        close = most <= BF16_RATIO
         failed += sum(not passed for passed, _ in results) + (not close)
         cases += len(results)
         verdict = "" if close else ", which is too much"
