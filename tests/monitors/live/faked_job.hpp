@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <mutex>
@@ -31,7 +32,10 @@ class faked_job {
     made.attach = [this](monitor what) { return add(std::move(what)); };
     made.detach = [this](std::int64_t id) { remove(id); };
     made.make = make;
-    made.info = [] { return nlohmann::json{{"schedule", "faked"}}; };
+    made.info = [this] {
+      ++asked;
+      return nlohmann::json{{"schedule", "faked"}};
+    };
     return made;
   }
 
@@ -46,6 +50,8 @@ class faked_job {
       if (each.wants.covers(what))
         each.see(what);
   }
+  std::atomic<int> asked = 0;  // how it is
+
   std::size_t attached() const {
     const std::scoped_lock lock(mutex_);
     return attached_.size();
@@ -113,7 +119,7 @@ struct served_job {
 /// Bytes to an endpoint, from somebody who knows no protocol.
 struct stranger {
   explicit stranger(const std::string& where)
-    : socket(parse_endpoint(where), deadline(10)) {}
+    : socket(parse_endpoint(where), deadline(10), {}, ended) {}
 
   void say(std::string_view bytes) {
     try {
@@ -129,7 +135,19 @@ struct stranger {
       ;
     return heard;
   }
+  interruption ended;
   stream_socket socket;
 };
+
+/// A request as clients send it.
+inline std::string request_text(const std::string& method,
+                                const std::string& path,
+                                const std::string& body = {}) {
+  auto text = method + " " + path + " HTTP/1.1\r\nHost: job\r\n";
+  if (!body.empty())
+    text += "Content-Type: application/json\r\nContent-Length: "
+            + std::to_string(body.size()) + "\r\n";
+  return text + "\r\n" + body;
+}
 
 }  // namespace troupe::testing
