@@ -10,6 +10,7 @@
 #include <array>
 #include <memory>
 
+#include "troupe/base/deadline.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/live/live_options.hpp"

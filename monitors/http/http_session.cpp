@@ -275,9 +275,8 @@ asio::awaitable<void> http_session::send_lines(bool in_chunks) {
 asio::awaitable<void> http_session::watch_client() {
   std::array<char, 1024> unread{};
   try {
-    while (now_ == stage::streams
-           && co_await stream_.read_some(unread.data(), unread.size()) > 0)
-      ;
+    for (std::size_t got = 1; got > 0 && now_ == stage::streams;)
+      got = co_await stream_.read_some(unread.data(), unread.size());
   } catch (...) {  // it has left
   }
   if (now_ == stage::streams)

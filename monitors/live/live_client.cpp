@@ -1,14 +1,11 @@
 #include "troupe/monitors/live/live_client.hpp"
 
-#include <poll.h>
-
-#include <algorithm>
-#include <cerrno>
 #include <limits>
 #include <utility>
 
 #include "troupe/base/error.hpp"
 #include "troupe/monitors/http/endpoint_trust.hpp"
+#include "troupe/monitors/http/http_caller.hpp"
 #include "troupe/monitors/live/event_json.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 
@@ -40,13 +37,11 @@ std::string reason_in(const std::string& body, unsigned status) {
            : fmt::format("the job answered with status {}", status);
 }
 
-/// The whole body of a call that was answered with success.
-std::string answer_of(http_call asked) {
-  const auto status = asked.status();
-  auto body = asked.body();
-  if (status >= 300)
-    throw error(code_of(status), reason_in(body, status));
-  return body;
+/// An answer of success. Throws the error of any other.
+http_answer succeeded(http_answer answer) {
+  if (answer.status >= 300)
+    throw error(code_of(answer.status), reason_in(answer.body, answer.status));
+  return answer;
 }
 
 live_client::attached_monitor monitor_in(const json& answer) {
@@ -59,8 +54,8 @@ live_client::attached_monitor monitor_in(const json& answer) {
 
 live_client::live_client(const std::string& endpoint, const std::string& token,
                          double patience)
-  : patience_(patience),
-    target_(target_of(endpoint, token)),
+  : caller_(
+    std::make_unique<http_caller>(target_of(endpoint, token), patience)),
     health_(request("GET", "/health")) {
   const auto version = field<int>(health_, "version");
   if (version != spoken_version)
@@ -70,29 +65,27 @@ live_client::live_client(const std::string& endpoint, const std::string& token,
          endpoint, version, spoken_version);
 }
 
-http_call live_client::call(std::string_view method, const std::string& path,
-                            const std::string& body) const {
-  return {target_, method, path, body, patience_, *ended_};
-}
+live_client::~live_client() = default;
+live_client::live_client(live_client&&) noexcept = default;
 
 std::string live_client::plan() {
-  return answer_of(call("GET", "/plan", {}));
+  return succeeded(caller_->call("GET", "/plan")).body;
 }
 
 json live_client::request(std::string_view method, const std::string& path,
                           const json& body) {
   return parse_json(
-    answer_of(call(method, path, body.is_null() ? "" : json_text(body))));
+    succeeded(
+      caller_->call(method, path, body.is_null() ? "" : json_text(body)))
+      .body);
 }
 
 /// Begins a stream, of which the first line tells the id.
 live_client::attached_monitor live_client::open(const std::string& path,
                                                 const json& body) {
-  auto asked = call("POST", path, json_text(body));
-  if (asked.status() != 200)
-    answer_of(std::move(asked));
-  const auto found = monitor_in(parse_json(asked.first_line()));
-  streams_.push_back({found.id, std::move(asked)});
+  const auto first = succeeded(caller_->call("POST", path, json_text(body)));
+  auto found = monitor_in(parse_json(first.body));
+  monitors_[first.stream] = found.id;
   return found;
 }
 
@@ -112,44 +105,23 @@ void live_client::detach(std::int64_t id) {
   request("DELETE", fmt::format("/monitors/{}", id));
 }
 
-/// Without waiting; forgets streams that have ended.
-std::optional<live_message> live_client::message_there() {
-  for (auto& each : streams_)
-    if (const auto line = each.call.line(deadline(0))) {
-      auto content = parse_json(*line);
-      auto type = field<std::string>(content, "type");
-      content.erase("type");
-      // The next one looks at the others first.
-      std::rotate(&each, &each + 1, streams_.data() + streams_.size());
-      return live_message{std::move(type), streams_.back().monitor,
-                          std::move(content)};
-    }
-  std::erase_if(streams_,
-                [](const open_stream& each) { return each.call.ended(); });
-  return std::nullopt;
-}
-
-/// Until a stream may have more. Throws `interrupted`.
-void live_client::wait(const deadline& until) const {
-  std::vector<pollfd> all{{ended_->handle(), POLLIN, 0}};
-  for (const auto& each : streams_)
-    all.push_back({each.call.handle(), POLLIN, 0});
-  while (::poll(all.data(), all.size(), until.milliseconds()) < 0
-         && errno == EINTR)
-    ;
-  if (all.front().revents != 0)
-    fail(error_code::interrupted, "interrupted");
-}
-
 std::optional<live_message> live_client::next(double seconds) {
-  for (const deadline until(seconds);;) {
-    const bool is_late = until.milliseconds() == 0;
-    if (auto message = message_there())
-      return message;
-    if (is_late || streams_.empty())
-      return std::nullopt;
-    wait(until);
-  }
+  const auto line = caller_->next_line(seconds);
+  if (!line)
+    return std::nullopt;
+  auto content = parse_json(line->text);
+  auto type = field<std::string>(content, "type");
+  content.erase("type");
+  return live_message{std::move(type), monitors_[line->stream],
+                      std::move(content)};
+}
+
+bool live_client::ended() const {
+  return !caller_->has_streams();
+}
+
+void live_client::interrupt() {
+  caller_->interrupt();
 }
 
 bool live_client::stream(const std::function<bool(const live_message&)>& see) {

@@ -2,15 +2,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "troupe/engine/events/subscription.hpp"
-#include "troupe/monitors/http/http_call.hpp"
 
 namespace troupe {
 
@@ -22,6 +21,8 @@ struct live_message {
   nlohmann::json content;
 };
 
+class http_caller;
+
 /// A client of a live job's endpoint (docs/endpoint.md), with a connection for
 /// each request and each stream. One thread uses it; `interrupt` from any.
 class live_client {
@@ -31,6 +32,8 @@ class live_client {
   /// `patience` seconds, or another version of troupe does.
   explicit live_client(const std::string& endpoint,
                        const std::string& token = {}, double patience = 5);
+  ~live_client();
+  live_client(live_client&&) noexcept;
 
   /// The answer to `GET /health` when this connected.
   const nlohmann::json& health() const { return health_; }
@@ -60,28 +63,17 @@ class live_client {
   /// Calls `see` until it returns false (true), or all streams have ended
   /// (false). Throws as `next` does.
   bool stream(const std::function<bool(const live_message&)>& see);
-  bool ended() const { return streams_.empty(); }
+  bool ended() const;
 
   /// Whatever waits now, or later, throws `interrupted`.
-  void interrupt() { ended_->raise(); }
+  void interrupt();
 
  private:
-  struct open_stream {
-    std::int64_t monitor;
-    http_call call;
-  };
-
-  http_call call(std::string_view method, const std::string& path,
-                 const std::string& body) const;
   attached_monitor open(const std::string& path, const nlohmann::json& body);
-  std::optional<live_message> message_there();
-  void wait(const deadline& until) const;
 
-  double patience_;
-  http_target target_;
-  std::unique_ptr<interruption> ended_ = std::make_unique<interruption>();
+  std::unique_ptr<http_caller> caller_;
+  std::map<std::size_t, std::int64_t> monitors_;  // by their streams
   nlohmann::json health_;
-  std::vector<open_stream> streams_;
 };
 
 }  // namespace troupe

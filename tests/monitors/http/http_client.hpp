@@ -4,8 +4,10 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <stdexcept>
@@ -13,25 +15,20 @@
 
 namespace troupe::testing {
 
-/// A bare connection to 127.0.0.1, on which anything may be said. Nothing
-/// waits longer than ten seconds.
+/// A bare connection to 127.0.0.1 or a unix socket, on which anything may be
+/// said. Nothing waits longer than ten seconds.
 class http_client {
  public:
-  /// `address` as servers tell it, 127.0.0.1:PORT.
+  /// `address` as servers tell it, 127.0.0.1:PORT or unix:PATH.
   explicit http_client(const std::string& address, int receive_buffer = 0)
-    : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    : socket_(::socket(is_unix(address) ? AF_UNIX : AF_INET, SOCK_STREAM, 0)) {
     const timeval patience{10, 0};
     ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     ::setsockopt(socket_, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     if (receive_buffer > 0)
       ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &receive_buffer,
                    sizeof receive_buffer);
-    sockaddr_in to{};
-    to.sin_family = AF_INET;
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const auto port = std::stoi(address.substr(address.rfind(':') + 1));
-    to.sin_port = htons(static_cast<std::uint16_t>(port));
-    if (::connect(socket_, reinterpret_cast<sockaddr*>(&to), sizeof to) != 0)
+    if (!(is_unix(address) ? connect_unix(address) : connect_tcp(address)))
       throw std::runtime_error("no connection to " + address);
   }
   http_client(const http_client&) = delete;
@@ -50,6 +47,17 @@ class http_client {
     return ::poll(&wanted, 1, static_cast<int>(within.count())) == 1;
   }
 
+  /// Adds what comes within a time; false: nothing, or the end.
+  bool read(std::string& heard, std::chrono::milliseconds within) {
+    std::array<char, 65536> part{};
+    if (!can_read(within))
+      return false;
+    const auto count = ::recv(socket_, part.data(), part.size(), 0);
+    heard.append(part.data(),
+                 static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+    return count > 0;
+  }
+
   /// Until the server closes; throws if it doesn't.
   std::string read_to_end() {
     std::string all;
@@ -65,6 +73,24 @@ class http_client {
   }
 
  private:
+  static bool is_unix(const std::string& address) {
+    return address.starts_with("unix:");
+  }
+  bool connect_tcp(const std::string& address) const {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const auto port = std::stoi(address.substr(address.rfind(':') + 1));
+    to.sin_port = htons(static_cast<std::uint16_t>(port));
+    return ::connect(socket_, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0;
+  }
+  bool connect_unix(const std::string& address) const {
+    sockaddr_un to{};
+    to.sun_family = AF_UNIX;
+    address.copy(to.sun_path, sizeof to.sun_path - 1, sizeof("unix:") - 1);
+    return ::connect(socket_, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0;
+  }
+
   int socket_;
 };
 

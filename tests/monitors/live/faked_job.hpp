@@ -7,6 +7,8 @@
 #include <thread>
 
 #include "../../temporary_folder.hpp"
+#include "../http/http_client.hpp"
+#include "troupe/base/deadline.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/monitors/live/endpoint_server.hpp"
 #include "troupe/monitors/live/live_client.hpp"
@@ -118,25 +120,18 @@ struct served_job {
 
 /// Bytes to an endpoint, from somebody who knows no protocol.
 struct stranger {
-  explicit stranger(const std::string& where)
-    : socket(parse_endpoint(where), deadline(10), {}, ended) {}
+  explicit stranger(const std::string& where) : socket(where) {}
 
-  void say(std::string_view bytes) {
-    try {
-      socket.write(bytes, deadline(10));
-    } catch (const error&) {  // was sent away before
-    }
-  }
+  void say(const std::string& bytes) { socket.send(bytes); }
   /// All that comes until the other side ends, or the deadline is there.
   std::string listen(double seconds = 10) {
     std::string heard;
     const deadline until(seconds);
-    while (socket.read(heard, until) == stream_socket::outcome::bytes)
+    while (socket.read(heard, std::chrono::milliseconds(until.milliseconds())))
       ;
     return heard;
   }
-  interruption ended;
-  stream_socket socket;
+  http_client socket;
 };
 
 /// A request as clients send it.
