@@ -22,6 +22,7 @@ namespace troupe {
 // A message that also travels to other processes has `fields`
 // (base/fields.hpp); its other members are of the process.
 
+class prepared_plan;
 class recording;
 class step_gate;
 
@@ -32,8 +33,8 @@ struct step_context {
   step_settings settings;
   plan_pointer plan;
   source_pointer source;
-  std::uint64_t plan_hash = 0;               // where processes compare it
-  std::shared_ptr<recording> recorded = {};  // null: the ops run
+  std::shared_ptr<prepared_plan> prepared = {};  // where ranks run it
+  std::shared_ptr<recording> recorded = {};      // null: the ops run
   /// In place of the lanes' orders; null: none.
   std::shared_ptr<const step_orders> orders = {};
   /// Never null while the step runs.
@@ -41,10 +42,6 @@ struct step_context {
 };
 using step_pointer = std::shared_ptr<const step_context>;
 
-/// What process 0 decides of a step; the rest follows from the plan.
-TROUPE_FIELDS(step_settings, step, phase, learning_rate, loss_scale,
-              first_microbatch, skip_update, epoch, tells_messages,
-              tells_memory)
 TROUPE_FIELDS(microbatch_key, microbatch, slice)
 TROUPE_FIELDS(stage_result, losses, metrics, observe_ns, equal_counts)
 
@@ -302,12 +299,12 @@ TROUPE_FIELDS(plan_shape, schedule, ranks, stages, copies, microbatches, slices,
 /// programs have parted.
 struct remote_begin {
   std::int64_t serial = 0;
-  step_settings settings{};  // with the epoch of the leader's subscriptions
-  std::uint64_t plan = 0;    // its hash
+  step_decision decision{};
+  step_wishes wishes{};    // of the leader's monitors
+  std::uint64_t plan = 0;  // its hash
   plan_shape shape{};
-  std::vector<subscription> interest{};
 };
-TROUPE_FIELDS(remote_begin, serial, settings, plan, shape, interest)
+TROUPE_FIELDS(remote_begin, serial, decision, wishes, plan, shape)
 /// How it ended, for the other processes.
 struct remote_outcome {
   std::int64_t serial = 0;

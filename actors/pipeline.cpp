@@ -36,10 +36,12 @@ std::uint64_t run_id(const pipeline_options& options) {
 pipeline::impl::impl(pipeline_options given)
   : options(std::move(given)),
     watch(make_supervision(options)),
+    plans(static_cast<std::int32_t>(options.stages.size()),
+          options.job != nullptr),
     actors(options, watch, run_id(options)) {
   if (!options.job)
     return;
-  tell_of_waits();
+  report_waits();
   options.job->start(book().links->events(actors.book()));
 }
 
@@ -86,12 +88,8 @@ pipeline::pipeline(pipeline_options options) {
 pipeline::~pipeline() = default;
 
 step_settings pipeline::with_wishes(step_settings settings) const {
-  auto wish = impl_->watch.events->wish_for(settings.step, settings.phase);
-  settings.interest = std::move(wish.interest);
-  settings.tells_messages = wish.messages;
-  settings.tells_memory = wish.memory;
-  settings.tells_ops = wish.ops;
-  settings.epoch = wish.epoch;
+  static_cast<step_wishes&>(settings) =
+    impl_->watch.events->wishes_for(settings.step, settings.phase);
   return settings;
 }
 
@@ -113,16 +111,13 @@ step_report pipeline::run_part(const step_settings& settings, plan_pointer plan,
       replay && settings.training())
     step->orders = std::make_shared<const step_orders>(
       replay->orders_of(*step->plan, data_ranks, settings.step));
+  step->prepared = impl_->plans.prepared(step->plan);
+  const auto& traits = step->prepared->traits();
+  static_cast<plan_traits&>(step->settings) = traits;
   step->settings.data_ranks = data_ranks;
-  const auto& facts = impl_->facts_of(step->plan);
-  step->plan_hash = facts.hash;
-  step->settings.splits_backward = facts.splits_backward;
-  step->settings.slices = step->plan->slices;
-  step->settings.microbatches = step->plan->microbatches;
   step->settings.loss_gradient =
     settings.loss_scale
-    / (static_cast<double>(microbatches_of_update(*step->plan))
-       * step->plan->slices);
+    / (static_cast<double>(traits.microbatches_of_update) * traits.slices);
   const auto ran = step->plan;
   impl_->begin_step(ran);
   impl_->actors.note(step);

@@ -11,13 +11,13 @@
 #include "troupe/actors/message_types.hpp"
 #include "troupe/actors/monitoring/event_hub.hpp"
 #include "troupe/actors/pipeline.hpp"
+#include "troupe/actors/step/prepared_plan.hpp"
 #include "troupe/actors/step/run_texts.hpp"
 #include "troupe/actors/step/step_gate.hpp"
 #include "troupe/actors/system/exit_watch.hpp"
 #include "troupe/actors/system/local_actors.hpp"
 #include "troupe/actors/system/logger_scope.hpp"
 #include "troupe/engine/events/log.hpp"
-#include "troupe/engine/plan/text/plan_text.hpp"
 
 namespace troupe {
 
@@ -41,9 +41,9 @@ struct pipeline::impl {
     return actors.end();
   }
 
-  void tell_of_waits() {
+  void report_waits() {
     if (options.execution.limits.stall > 0)
-      options.job->tell_of_waits(
+      options.job->report_waits(
         std::chrono::milliseconds(
           static_cast<std::int64_t>(options.execution.limits.stall * 1000)),
         [layout = options.layout()](std::int32_t sender, double seconds) {
@@ -53,25 +53,6 @@ struct pipeline::impl {
   }
 
   const address_book& book() const { return *actors.book(); }
-
-  /// What a step has to know of its plan; of those that ran last.
-  struct plan_facts {
-    plan_pointer of;
-    std::uint64_t hash = 0;
-    bool splits_backward = false;
-  };
-  const plan_facts& facts_of(const plan_pointer& plan) {
-    constexpr std::size_t most = 4;
-    const auto known = std::ranges::find(facts, plan, &plan_facts::of);
-    if (known != facts.end())
-      return *known;
-    if (facts.size() == most)
-      facts.erase(facts.begin());
-    const auto splits = std::ranges::count(
-      plan->ops, plan_op_kind::input_backward, &plan_op::kind);
-    facts.push_back({plan, options.job ? content_hash(*plan) : 0, splits > 0});
-    return facts.back();
-  }
 
   /// Whether a step has thrown why the run ended.
   bool told() const {
@@ -161,8 +142,8 @@ struct pipeline::impl {
 
   pipeline_options options;
   supervision watch;
+  prepared_plans plans;
   local_actors actors;
-  std::vector<plan_facts> facts;
   std::int64_t serial = 0;
   std::shared_ptr<step_gate> gate;  // of a step that runs, or has failed
   std::atomic<bool> failed = false;

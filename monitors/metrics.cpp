@@ -33,8 +33,7 @@ json values_of(const std::vector<named_value>& values) {
 /// The beginning of metrics' names.
 std::string group_of(const step_event& step) {
   const bool training = step.source.phase == phase::training;
-  return (training ? std::string("train") : phase_name(step.source.phase))
-         + "/";
+  return (training ? std::string("train") : to_text(step.source.phase)) + "/";
 }
 
 /// The model's own, and the losses under the names that sinks give them.
@@ -49,7 +48,7 @@ json metrics_of(const step_event& step) {
 /// Without the ops' times, where those are not known.
 json line_of(const step_event& step, const step_times* times) {
   json line = {{"step", step.source.step},
-               {"phase", phase_name(step.source.phase)},
+               {"phase", to_text(step.source.phase)},
                {"time", wall_seconds()}};
   if (!step.losses.empty())
     line["loss"] = value_of(step.losses.front());

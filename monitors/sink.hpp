@@ -1,7 +1,5 @@
 #pragma once
 
-#include <array>
-#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -10,12 +8,6 @@
 #include "troupe/engine/events/event.hpp"
 
 namespace troupe {
-
-/// As files name it.
-constexpr const char* phase_name(phase phase) {
-  constexpr std::array names{"training", "validation", "inference"};
-  return names[static_cast<std::size_t>(phase)];
-}
 
 /// A named number of a step, as sinks write it; slashes group names.
 struct metric {

@@ -2,6 +2,8 @@
 import re
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 from pathlib import Path
 
 LIBRARIES = {
@@ -107,6 +109,28 @@ def check_layers():
                          "its row grants it"
                          for what in row[part] if what not in used[layer][part]]
     return report(problems)
+
+
+# -------------------------------------------------------------- directions
+
+def check_directions():
+    """Folders, subfolders too, include others in one direction only."""
+    includers, graph = {}, {}
+    for path in sources():
+        if path.parts[0] in ("tests", "bench", "examples"):
+            continue
+        for number, include in includes(path):
+            folder = Path(include.removeprefix("troupe/")).parent
+            if include.startswith("troupe/") and folder != path.parent:
+                includers[path.parent, folder] = f"{path}:{number}"
+                graph.setdefault(path.parent, set()).add(folder)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as found:
+        cycle = found.args[1]
+        return report([f"{includers[by, of]}: {by}/ includes {of}/, which is "
+                       "in turn based on it" for of, by in pairwise(cycle)])
+    return 0
 
 
 # -------------------------------------------------------------- neighbours
@@ -325,7 +349,8 @@ def check_docs():
 
 
 if __name__ == "__main__":
-    checks = {"layers": lambda: check_layers() | check_neighbours(),
+    checks = {"layers": lambda: (check_layers() | check_directions()
+                                | check_neighbours()),
               "names": check_names,
               "sizes": check_sizes, "docs": check_docs}
     sys.exit(checks[sys.argv[1]]())

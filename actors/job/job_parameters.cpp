@@ -202,13 +202,13 @@ tensor_list pass_on(mesh* job, tensor_list values, std::int32_t sender,
     return values;
   const auto here = job->place().process;
   if (here == sender && here != 0)
-    job->mail(0, in_mail({}, values));
+    job->send(0, in_mail({}, values));
   if (here == 0 && sender != 0)
-    values = job->take(sender).tensors;
+    values = job->receive(sender).tensors;
   if (here == 0 && receiver != 0)
-    job->mail(receiver, in_mail({}, values));
+    job->send(receiver, in_mail({}, values));
   if (here == receiver && here != 0)
-    values = job->take(0).tensors;
+    values = job->receive(0).tensors;
   return values;
 }
 

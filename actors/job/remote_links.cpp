@@ -5,6 +5,7 @@
 #include <concepts>
 #include <optional>
 
+#include "troupe/actors/step/prepared_plan.hpp"
 #include "troupe/actors/step/run_texts.hpp"
 #include "troupe/actors/system/address_book.hpp"
 #include "troupe/base/error.hpp"
@@ -15,15 +16,14 @@
 namespace troupe {
 
 remote_begin as_remote(const step_context& step) {
-  const auto& interest = step.settings.interest;
   const auto& plan = *step.plan;
   return {
     step.serial,
     step.settings,
-    step.plan_hash,
+    step.settings,
+    step.prepared->hash(),
     {plan.schedule_name, plan.ranks(), plan.stages(), plan.placement.copies(),
-     plan.microbatches, plan.slices, plan.global_norm},
-    interest ? interest->subscriptions() : std::vector<subscription>{}};
+     plan.microbatches, plan.slices, plan.global_norm}};
 }
 
 void remote_links::begin(const step_pointer& step) {
@@ -91,7 +91,7 @@ stage_tensors remote_links::receive(std::int32_t sender, frame what) {
   message.receipt = std::shared_ptr<const void>(
     nullptr, [self = shared_from_this(), sender, credit](const void*) {
       self->checks_.consumed(sender);
-      self->mesh_->answer(sender, to_frame(credit));
+      self->mesh_->send(sender, to_frame(credit));
     });
   return message;
 }
@@ -167,6 +167,9 @@ class dispatcher {
       case frame_type::credit:
         book_->links->on(from_wire<credit_back>(what.head));
         break;
+      case frame_type::tokens:
+        feed(sender, from_wire<chosen_tokens>(what.head));
+        break;
       case frame_type::part: {
         auto part = read_collective_part(std::move(what));
         if (part.stage < 0 || part.stage >= book_->placement.stages())
@@ -199,6 +202,13 @@ class dispatcher {
     return book_->stage(data_rank, which);
   }
 
+  void feed(std::int32_t sender, chosen_tokens message) const {
+    obey(*book_, [&] { book_->links->checks().check(sender, message); });
+    if (message.sent != 0)
+      message.sent += book_->links->mesh().clock_offset(sender);
+    const auto& first = stage(message.data_rank, {});
+    caf::anon_send(first, std::move(message));
+  }
   template <class Message>
   void hand_on(std::int32_t, Message message) const {
     caf::anon_send(book_->coordinator, std::move(message));
@@ -227,13 +237,6 @@ class dispatcher {
     for (auto& each : message.messages)
       shift(each.sent, each.left, each.arrived, each.taken);
     caf::anon_send(book_->coordinator, std::move(message));
-  }
-  void hand_on(std::int32_t sender, chosen_tokens message) const {
-    obey(*book_, [&] { book_->links->checks().check(sender, message); });
-    if (message.sent != 0)
-      message.sent += book_->links->mesh().clock_offset(sender);
-    const auto& first = stage(message.data_rank, {});
-    caf::anon_send(first, std::move(message));
   }
   void hand_on(std::int32_t sender, finish_run message) const {
     message.end = {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "troupe/engine/transport/wire.hpp"
@@ -15,50 +16,59 @@ std::vector<tensor_record>* records_of(event& what) {
   return tensors ? &tensors->tensors : nullptr;
 }
 
-/// Empty if they are equal.
-template <class Value>
-std::string differ(const char* what, const Value& there, const Value& here) {
-  return there == here ? std::string{}
-                       : fmt::format("{}: {} in process 0, {} in the other",
-                                     what, there, here);
-}
+/// The names and values of a type's fields, as texts.
+class field_texts {
+ public:
+  static constexpr bool reads = false;
+  using list = std::vector<std::pair<std::string, std::string>>;
 
-std::string difference(const plan_shape& a, const plan_shape& b) {
-  for (auto text :
-       {differ("schedule", a.schedule, b.schedule),
-        differ("ranks", a.ranks, b.ranks), differ("stages", a.stages, b.stages),
-        differ("copies of each stage", a.copies, b.copies),
-        differ("microbatches", a.microbatches, b.microbatches),
-        differ("slices", a.slices, b.slices),
-        differ("updates wait for a norm of all gradients", a.global_norm,
-               b.global_norm)})
-    if (!text.empty())
-      return text;
-  return {};
+  template <class T>
+  void operator()(const char* name, const T& value) {
+    if constexpr (std::is_same_v<T, phase>)
+      texts_.emplace_back(name, to_text(value));
+    else
+      texts_.emplace_back(name, fmt::format("{}", value));
+  }
+  template <class T>
+  static list of(const T& value) {
+    field_texts all;
+    fields(all, const_cast<T&>(value));  // fields only reads it
+    return std::move(all.texts_);
+  }
+
+ private:
+  list texts_;
+};
+
+/// The first field that differs; empty if none does.
+template <class T>
+std::string difference_of(const T& leader, const T& own) {
+  const auto there = field_texts::of(leader), here = field_texts::of(own);
+  const auto [a, b] = std::ranges::mismatch(there, here);
+  return a == there.end() ? std::string{}
+                          : fmt::format("{}: {} in process 0, {} in the other",
+                                        a->first, a->second, b->second);
 }
 
 }  // namespace
 
 std::string difference(const remote_begin& leader, const remote_begin& own) {
-  const auto& a = leader.settings;
-  const auto& b = own.settings;
-  for (auto text :
-       {differ("step number", a.step, b.step),
-        differ("phase (0: training, 1: validation, 2: inference)",
-               static_cast<int>(a.phase), static_cast<int>(b.phase)),
-        differ("steps so far, with evaluations", leader.serial, own.serial),
-        difference(leader.shape, own.shape),
-        differ(
-          "hash of the plan's ops and messages, which depend on the "
-          "schedule's lanes, the model's links between stages and sharding",
-          leader.plan, own.plan),
-        differ("learning rate", a.learning_rate, b.learning_rate),
-        differ("loss scale", a.loss_scale, b.loss_scale),
-        differ("first microbatch", a.first_microbatch, b.first_microbatch),
-        differ("skip_update", a.skip_update, b.skip_update)})
-    if (!text.empty())
-      return text;
-  return {};
+  if (auto text = difference_of(leader.decision, own.decision); !text.empty())
+    return text;
+  if (auto text = difference_of(leader.shape, own.shape); !text.empty())
+    return text;
+  if (leader.plan != own.plan)
+    return fmt::format(
+      "hash of the plan's ops and messages, which depend on the schedule's "
+      "lanes, the model's links between stages and sharding: {} in process 0, "
+      "{} in the other",
+      leader.plan, own.plan);
+  return leader.serial == own.serial
+           ? std::string{}
+           : fmt::format(
+             "steps so far, with evaluations: {} in process 0, {} "
+             "in the other",
+             leader.serial, own.serial);
 }
 
 frame to_frame(const control_message& message) {
@@ -121,6 +131,10 @@ collective_part read_collective_part(frame what) {
     wire_reader::refuse("not one row of gradients");
   message.values = std::move(what.tensors[0]);
   return message;
+}
+
+frame to_frame(const chosen_tokens& message) {
+  return {frame_type::tokens, to_wire(message), {}};
 }
 
 frame to_frame(const credit_back& message) {

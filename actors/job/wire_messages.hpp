@@ -18,7 +18,7 @@ std::string difference(const remote_begin& leader, const remote_begin& own);
 using control_message =
   std::variant<remote_begin, stage_powers, norm_known, rank_done,
                remote_outcome, op_failure, interrupt_run, finish_run, save_run,
-               event, chosen_tokens>;
+               event>;
 frame to_frame(const control_message& message);
 /// With the tensors that it holds.
 frame to_frame(event message);
@@ -33,6 +33,8 @@ envelope read_envelope(std::string_view head);
 
 frame to_frame(collective_part message);
 collective_part read_collective_part(frame what);
+
+frame to_frame(const chosen_tokens& message);
 
 /// A message of the plan was consumed; its channel may carry another.
 struct credit_back {

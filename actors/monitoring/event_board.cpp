@@ -39,18 +39,18 @@ std::shared_ptr<const tensor_interest> event_board::interest_in(
   return known_.made;
 }
 
-event_board::step_wish event_board::wish_for(std::int64_t step, phase phase) {
+step_wishes event_board::wishes_for(std::int64_t step, phase phase) {
   const std::scoped_lock lock(mutex_);
-  step_wish wish;
-  wish.epoch = epoch_;
-  wish.interest = interest_in(step, phase);
+  step_wishes wishes;
+  wishes.epoch = epoch_;
+  wishes.interest = interest_in(step, phase);
   for (const auto& [each, since] : all_)
     if (phase == phase::training && each.covers_step(step)) {
-      wish.messages = wish.messages || each.messages;
-      wish.memory = wish.memory || each.memory;
-      wish.ops = wish.ops || each.ops;
+      wishes.tells_messages = wishes.tells_messages || each.messages;
+      wishes.tells_memory = wishes.tells_memory || each.memory;
+      wishes.tells_ops = wishes.tells_ops || each.ops;
     }
-  return wish;
+  return wishes;
 }
 
 }  // namespace troupe

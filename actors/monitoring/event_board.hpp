@@ -18,13 +18,8 @@ class event_board {
   std::int64_t set(std::vector<subscription> all);
 
   bool wants_ops() const { return ops_.load(std::memory_order_relaxed); }
-  struct step_wish {
-    std::shared_ptr<const tensor_interest> interest;  // null: no tensors
-    bool messages = false, memory = false, ops = false;
-    std::int64_t epoch = 0;
-  };
-  /// The wishes for a step. Called once, when the step begins.
-  step_wish wish_for(std::int64_t step, phase phase);
+  /// Called once for each step, when it begins.
+  step_wishes wishes_for(std::int64_t step, phase phase);
 
   /// Observes only every n-th of the steps whose tensors are subscribed (set by
   /// the budget monitor). All subscribers see an observed step; exempt ones see

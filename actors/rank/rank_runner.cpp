@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <span>
 
+#include "troupe/actors/step/prepared_plan.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/memory.hpp"
@@ -50,26 +51,13 @@ void rank_runner::require_current(std::int64_t serial, const char* what) const {
 
 /// Of the step's plan, begun.
 lane_executor& rank_runner::begin_executor(const step_context& step) {
-  constexpr std::size_t most = 4;
-  const auto& plan = step.plan;
-  const auto known = std::ranges::find(known_, plan, &known_plan::what);
-  if (known != known_.end()) {
-    known_.splice(known_.begin(), known_, known);
-  } else {
-    if (known_.size() == most)
-      known_.pop_back();
-    known_.push_front(
-      {plan,
-       {*plan,
-        setup_.rank,
-        setup_.order,
-        {.reads_data = setup_.needs_data, .norm = setup_.waits_for_norm}}});
-  }
   std::span<const std::uint32_t> order;
   if (step.orders)
-    order = step.orders->at(
-      static_cast<std::size_t>(setup_.data_rank * plan->ranks() + setup_.rank));
-  auto& executor = known_.front().executor;
+    order = step.orders->at(static_cast<std::size_t>(
+      setup_.data_rank * step.plan->ranks() + setup_.rank));
+  auto& executor = step.prepared->executor(
+    setup_.data_rank, setup_.rank, setup_.order,
+    {.reads_data = setup_.needs_data, .norm = setup_.waits_for_norm});
   executor.begin(order);
   return executor;
 }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -65,14 +64,6 @@ class rank_runner {
   rank_ports& ports_;
   stage_device device_;
   op_values values_;
-  /// Of the plans that ran last, the latest first: those of training and
-  /// evaluation, or of a step's parts.
-  struct known_plan {
-    plan_pointer what;
-    lane_executor executor;
-  };
-  std::list<known_plan> known_;
-
   step_pointer step_;
   lane_executor* executor_ = nullptr;  // the step's plan's
   rank_done report_;
@@ -160,7 +151,7 @@ class rank_members final : public rank_ports {
       self_->send(target, std::move(tokens));
     else
       book_->links->mesh().send(book_->process_of(data_rank_, {}),
-                                to_frame(control_message(std::move(tokens))));
+                                to_frame(tokens));
   }
   void want(want_data request) override {
     self_->send(book_->loaders[static_cast<std::size_t>(data_rank_)],

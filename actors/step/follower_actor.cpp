@@ -85,10 +85,8 @@ struct follower_state : step_supervisor {
                     book->links->layout().process, parted)});
       return;
     }
-    step->settings.epoch = leader.settings.epoch;
-    step->settings.tells_messages = leader.settings.tells_messages;
-    step->settings.tells_memory = leader.settings.tells_memory;
-    step->settings.interest = interest.get(leader.interest);
+    static_cast<step_wishes&>(step->settings) = leader.wishes;
+    step->settings.interest = interest.same_as(leader.wishes.interest);
     running = step;
     wanted.reset();
     reports.clear();

@@ -117,6 +117,11 @@ void checkpoint_saver::after_step(const run_progress& progress,
   written_ = std::move(written);
 }
 
+void checkpoint_saver::report_to_leader(std::int64_t step,
+                                        const std::string& problem) {
+  job_->send(0, {frame_type::note, fmt::format("{} {}", step, problem), {}});
+}
+
 void checkpoint_saver::write(const run_progress& progress,
                              const snapshot& parts,
                              const std::stop_token& ended) {
@@ -129,10 +134,10 @@ void checkpoint_saver::write(const run_progress& progress,
     if (leads(job_))
       complete(progress, ended);
     else
-      job_->note(0, fmt::format("{} ", progress.step));
+      report_to_leader(progress.step, {});
   } catch (...) {
     if (!leads(job_))  // before the others meet the consequences
-      job_->note(0, fmt::format("{} {}", progress.step, thrown_text()));
+      report_to_leader(progress.step, thrown_text());
     const auto reason = first_cause(progress.step);
     if (leads(job_))  // first: space for the mark, if the disk is full
       folder_.discard(progress.step);
@@ -177,10 +182,11 @@ std::exception_ptr checkpoint_saver::first_cause(std::int64_t step) {
 /// Takes the others' reports. Throws if one could not write its part.
 void checkpoint_saver::require_written(std::int64_t step) {
   for (std::int32_t p = 1; p < job_->place().processes; ++p)
-    while (const auto note = job_->take_note(p)) {
-      const auto space = std::min(note->find(' '), note->size() - 1);
-      const auto of = parse_number<std::int64_t>(note->substr(0, space));
-      notes_[of.value_or(-1)][p] = note->substr(space + 1);
+    while (const auto note = job_->poll(p)) {
+      const auto& text = note->head;
+      const auto space = std::min(text.find(' '), text.size() - 1);
+      const auto of = parse_number<std::int64_t>(text.substr(0, space));
+      notes_[of.value_or(-1)][p] = text.substr(space + 1);
     }
   for (const auto& [process, problem] : notes_[step])
     if (!problem.empty())
@@ -271,7 +277,7 @@ void checkpoint_saver::settle(
 
 void checkpoint_saver::refuse(std::int64_t step, const std::string& why) {
   if (!options_.folder.empty() && !leads(job_))
-    job_->note(0, fmt::format("{} {}", step, why));
+    report_to_leader(step, why);
 }
 
 std::string checkpoint_saver::summary(std::int64_t step) const {

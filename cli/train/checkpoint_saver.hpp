@@ -80,6 +80,8 @@ class checkpoint_saver {
   void require_written(std::int64_t step);
   void require_progress(std::int64_t step, part_wait& wait);
   std::exception_ptr first_cause(std::int64_t step);
+  /// `problem`: why this process's part is not written; empty: it is.
+  void report_to_leader(std::int64_t step, const std::string& problem);
   void write(const run_progress& progress, const snapshot& parts,
              const std::stop_token& ended);
   void complete(const run_progress& progress, const std::stop_token& ended);

@@ -41,14 +41,7 @@ std::optional<ncclDataType_t> type_of(at::ScalarType type) {
 }
 
 ncclRedOp_t operation_of(reduce_kind how) {
-  switch (how) {
-    case reduce_kind::mean:
-      return ncclAvg;
-    case reduce_kind::max:
-      return ncclMax;
-    default:
-      return ncclSum;
-  }
+  return how == reduce_kind::mean ? ncclAvg : ncclSum;
 }
 
 bool has_peer(transfer_kind kind) {

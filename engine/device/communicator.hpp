@@ -21,7 +21,7 @@ enum class transfer_kind {
   reduce_scatter,  // input -> output, this rank's part of the result
 };
 
-enum class reduce_kind { sum, mean, max };
+enum class reduce_kind { sum, mean };
 
 /// One call to a communicator. Tensors are contiguous and on its device; output
 /// may be input, if their sizes allow it. A send has no output, nor has a

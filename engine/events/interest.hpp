@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "troupe/base/fields.hpp"
 #include "troupe/engine/events/event.hpp"
 
 namespace troupe {
@@ -35,22 +36,43 @@ class tensor_interest {
   std::vector<subscription> subscriptions_;
 };
 
-/// Returns the same object for unchanged subscriptions, so stages need not
-/// match the names of their modules again.
+using interest_pointer = std::shared_ptr<const tensor_interest>;
+
+/// What monitors want to see of a step, in all processes of a job.
+struct step_wishes {
+  interest_pointer interest = {};  // its tensors; null: none
+  bool tells_messages = false;     // a monitor wants messages_events,
+  bool tells_memory = false;       // memory_events
+  bool tells_ops = false;          // ops_events
+  std::int64_t epoch = -1;         // see event_source
+};
+
+template <class Archive>
+void fields(Archive& archive, step_wishes& wishes) {
+  std::vector<subscription> tensors;
+  if (!Archive::reads && wishes.interest)
+    tensors = wishes.interest->subscriptions();
+  archive("tensors", tensors);
+  if (Archive::reads && !tensors.empty())
+    wishes.interest = std::make_shared<tensor_interest>(std::move(tensors));
+  TROUPE_EACH_FIELD(wishes, tells_messages, tells_memory, tells_ops, epoch)
+}
+
+/// Keeps one object for equal subscriptions, so that stages need not match the
+/// names of their modules again.
 class kept_interest {
  public:
-  /// Null if there are no subscriptions.
-  std::shared_ptr<const tensor_interest> get(
-    const std::vector<subscription>& wanted) {
-    if (wanted.empty())
+  /// An interest with the subscriptions of this one, which may be null.
+  interest_pointer same_as(const interest_pointer& wanted) {
+    if (!wanted)
       return nullptr;
-    if (!last_ || last_->subscriptions() != wanted)
-      last_ = std::make_shared<const tensor_interest>(wanted);
+    if (!last_ || last_->subscriptions() != wanted->subscriptions())
+      last_ = wanted;
     return last_;
   }
 
  private:
-  std::shared_ptr<const tensor_interest> last_;
+  interest_pointer last_;
 };
 
 }  // namespace troupe

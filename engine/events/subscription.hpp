@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -13,6 +15,11 @@ namespace troupe {
 enum class phase : std::uint8_t { training, validation, inference };
 template <>
 inline constexpr auto largest_value<phase> = phase::inference;
+
+constexpr const char* to_text(phase phase) {
+  constexpr std::array names{"training", "validation", "inference"};
+  return names[static_cast<std::size_t>(phase)];
+}
 
 /// Where in the job something happened. -1 for parts that don't apply.
 struct event_source {

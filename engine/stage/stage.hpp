@@ -1,63 +1,20 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "troupe/engine/events/interest.hpp"
 #include "troupe/engine/stage/collective_work.hpp"
 #include "troupe/engine/stage/microbatch.hpp"
+#include "troupe/engine/stage/step_settings.hpp"
 #include "troupe/engine/stage/update/optimizer.hpp"
 #include "troupe/schedules/op.hpp"
 
 namespace troupe {
 
-struct generation_step;
 class rank_device;
-
-/// A step runs whole or in two consecutive parts: the work up to the gradients
-/// is recorded, to be launched as a whole in later steps; the update is not
-/// (engine/plan/part.hpp).
-enum class step_part : std::uint8_t { whole, gradients, update };
-
-/// Settings of a step for all ops on every stage.
-struct step_settings {
-  std::int64_t step = 1;
-  troupe::phase phase = troupe::phase::training;
-  double learning_rate = 0;
-  double loss_scale = 1;
-  /// The gradient of each loss: loss_scale / (microbatches of an update x
-  /// slices).
-  double loss_gradient = 1;
-  /// Copies of the pipeline, whose gradients are averaged.
-  std::int32_t data_ranks = 1;
-  bool skip_update = false;
-  bool splits_backward = false;   // some backwards are I and W
-  std::int32_t slices = 1;        // of a microbatch
-  std::int32_t microbatches = 1;  // of each replica
-  /// Microbatches of all replicas from here on fill the step up: their losses
-  /// and metrics don't count.
-  std::int64_t counted = std::numeric_limits<std::int64_t>::max();
-  /// The step's tensors that monitors want; null: nothing.
-  std::shared_ptr<const tensor_interest> interest;
-  bool tells_messages = false;  // a monitor wants messages_events,
-  bool tells_memory = false;    // memory_events
-  bool tells_ops = false;       // ops_events
-  std::int64_t epoch = -1;      // see event_source
-  /// The sequences that a step of inference continues; else null.
-  std::shared_ptr<const generation_step> generation = {};
-  /// Index in the data source of microbatch 0 of data rank 0.
-  std::int64_t first_microbatch = 0;
-  step_part part = step_part::whole;
-  /// For an update: the tokens behind its gradients, and when the step began,
-  /// in host nanoseconds.
-  std::int64_t tokens = 0, began = 0;
-
-  bool training() const { return phase == troupe::phase::training; }
-};
 
 /// A stage's report at the end of its part of a step.
 struct stage_result {

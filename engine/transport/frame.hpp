@@ -10,7 +10,7 @@
 
 namespace troupe {
 
-inline constexpr std::uint16_t frame_version = 2;
+inline constexpr std::uint16_t frame_version = 3;
 
 /// The purpose of a frame between processes of a job.
 enum class frame_type : std::uint16_t {
@@ -18,11 +18,11 @@ enum class frame_type : std::uint16_t {
   tensors,      // from a stage to its neighbour
   credit,       // the neighbour has consumed one frame
   part,         // one piece of a reduction
-  mail,         // between the threads that call the trainer
+  tokens,       // chosen by the last stage, for the first one
+  mail,         // between the threads that call the trainer, which wait for it
   heartbeat,
-  goodbye,     // nothing follows: an orderly end
-  collective,  // for a process_group
-  note,        // that no thread waits for
+  goodbye,  // nothing follows: an orderly end
+  note,     // a text between these threads, which do not wait for it
 };
 
 /// A message: bytes in a format given by its type, and tensors.

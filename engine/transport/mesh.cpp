@@ -27,6 +27,19 @@ std::uint64_t new_run_id() {
   return made == 0 ? 1 : made;
 }
 
+line line_of(frame_type type) {
+  switch (type) {
+    case frame_type::tensors:
+    case frame_type::part:
+    case frame_type::tokens:
+      return line::outgoing;
+    case frame_type::credit:
+      return line::incoming;
+    default:
+      return line::control;
+  }
+}
+
 namespace {
 constexpr std::chrono::seconds longest_goodbye{2};
 using clock = std::chrono::steady_clock;
@@ -42,9 +55,8 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
 
   struct peer {
     std::map<line, connection_pointer> lines;
-    std::deque<frame> mail, given, notes;
+    std::deque<frame> mail, notes;
     std::optional<std::string> lost;  // why
-    bool gives_no_more = false;       // the peer's tensor line has ended
     heard_lines heard;
     bool is_silent = false;
   };
@@ -53,7 +65,8 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
     return peers.at(static_cast<std::size_t>(process));
   }
 
-  void send(std::int32_t receiver, line purpose, frame what) {
+  void send(std::int32_t receiver, frame what) {
+    const auto purpose = line_of(what.type);
     const auto found = at(receiver).lines.find(purpose);
     if (found == at(receiver).lines.end())
       fail(error_code::internal,
@@ -81,8 +94,6 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
                  purpose](const std::string& reason) {
       if (!reason.empty() || purpose == line::control)
         self->lose(sender, reason.empty() ? "its program has ended" : reason);
-      else if (purpose == line::incoming)
-        self->end_gifts(sender);
     };
     peer->start(std::move(each));
   }
@@ -90,10 +101,9 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
   // Called on the loop's thread.
   void arrived(std::int32_t sender, frame what) {
     auto& from = at(sender);
-    auto* queue = what.type == frame_type::mail         ? &from.mail
-                  : what.type == frame_type::collective ? &from.given
-                  : what.type == frame_type::note       ? &from.notes
-                                                        : nullptr;
+    auto* queue = what.type == frame_type::mail   ? &from.mail
+                  : what.type == frame_type::note ? &from.notes
+                                                  : nullptr;
     if (queue) {
       const std::scoped_lock lock(mutex);
       queue->push_back(std::move(what));
@@ -103,14 +113,7 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
     }
   }
 
-  void end_gifts(std::int32_t process) {
-    const std::scoped_lock lock(mutex);
-    at(process).gives_no_more = true;
-    changed.notify_all();
-  }
-
-  /// Waits for the next frame of a process's queue.
-  frame take(std::int32_t sender, std::deque<frame> peer::*queue) {
+  frame receive(std::int32_t sender) {
     if (!started)
       fail(
         error_code::invalid_argument,
@@ -119,18 +122,15 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
         place.process, sender);
     auto& peer = at(sender);
     std::unique_lock lock(mutex);
-    const auto is_there = [&] { return !(peer.*queue).empty(); };
-    const auto is_over = [&] {
-      return peer.lost || (queue == &peer::given && peer.gives_no_more);
-    };
+    const auto is_there = [&] { return !peer.mail.empty(); };
     const auto since = clock::now();
     auto next = long_wait;
     while (!changed.wait_until(lock, since + next,
-                               [&] { return is_there() || is_over(); })) {
-      const auto hear = hear_of_wait;
+                               [&] { return is_there() || peer.lost; })) {
+      const auto report = report_wait;
       lock.unlock();
-      if (hear)
-        hear(sender, std::chrono::duration<double>(next).count());
+      if (report)
+        report(sender, std::chrono::duration<double>(next).count());
       lock.lock();
       next *= 2;
     }
@@ -139,8 +139,8 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
     if (!changed.wait_for(lock, courtesy, is_there))
       fail(error_code::transport, "process {} has left: {}", sender,
            peer.lost.value_or("its program has ended"));
-    auto first = std::move((peer.*queue).front());
-    (peer.*queue).pop_front();
+    auto first = std::move(peer.mail.front());
+    peer.mail.pop_front();
     return first;
   }
 
@@ -227,7 +227,7 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
   std::atomic<bool> started = false;
   mesh_events events;  // used by the loop's thread only
   std::mutex mutex;    // guards mail, losses, and the following
-  std::function<void(std::int32_t, double)> hear_of_wait;
+  std::function<void(std::int32_t, double)> report_wait;
   std::chrono::milliseconds long_wait = std::chrono::hours(1);
   std::condition_variable changed;
 };
@@ -298,12 +298,12 @@ void mesh::start(mesh_events events) {
   }
 }
 
-void mesh::tell_of_waits(
+void mesh::report_waits(
   std::chrono::milliseconds longer_than,
-  std::function<void(std::int32_t sender, double seconds)> hear) {
+  std::function<void(std::int32_t sender, double seconds)> report) {
   const std::scoped_lock lock(impl_->mutex);
   impl_->long_wait = std::max(longer_than, std::chrono::milliseconds(1));
-  impl_->hear_of_wait = std::move(hear);
+  impl_->report_wait = std::move(report);
 }
 
 void mesh::stop() {
@@ -313,80 +313,54 @@ void mesh::stop() {
   });
 }
 
+void mesh::send(std::int32_t receiver, frame what) {
+  impl_->send(receiver, std::move(what));
+}
+
 void mesh::broadcast(const frame& what) {
   if (!impl_->place.leads())
-    return control(0, what);
+    return send(0, what);
   for (std::int32_t p = 1; p < impl_->place.processes; ++p)
-    control(p, what);
+    send(p, what);
 }
 
-void mesh::control(std::int32_t receiver, frame what) {
-  impl_->send(receiver, line::control, std::move(what));
+frame mesh::receive(std::int32_t sender) {
+  return impl_->receive(sender);
 }
 
-void mesh::send(std::int32_t receiver, frame what) {
-  impl_->send(receiver, line::outgoing, std::move(what));
-}
-
-void mesh::answer(std::int32_t receiver, frame what) {
-  impl_->send(receiver, line::incoming, std::move(what));
-}
-
-void mesh::mail(std::int32_t receiver, frame what) {
-  what.type = frame_type::mail;
-  impl_->send(receiver, line::control, std::move(what));
-}
-
-frame mesh::take(std::int32_t sender) {
-  return impl_->take(sender, &impl::peer::mail);
+std::optional<frame> mesh::poll(std::int32_t sender) {
+  const std::scoped_lock lock(impl_->mutex);
+  auto& notes = impl_->at(sender).notes;
+  if (notes.empty())
+    return std::nullopt;
+  auto first = std::move(notes.front());
+  notes.pop_front();
+  return first;
 }
 
 std::vector<frame> mesh::gather(frame mine) {
   if (!place().leads()) {
-    mail(0, std::move(mine));
+    send(0, std::move(mine));
     return {};
   }
   std::vector<frame> all;
   all.push_back(std::move(mine));
   for (std::int32_t p = 1; p < place().processes; ++p)
-    all.push_back(take(p));
+    all.push_back(receive(p));
   return all;
 }
 
 frame mesh::share(frame of_leader) {
   if (!place().leads())
-    return take(0);
+    return receive(0);
   for (std::int32_t p = 1; p < place().processes; ++p)
-    mail(p, of_leader);
+    send(p, of_leader);
   return of_leader;
-}
-
-void mesh::note(std::int32_t receiver, std::string text) {
-  impl_->send(receiver, line::control, {frame_type::note, std::move(text), {}});
-}
-
-std::optional<std::string> mesh::take_note(std::int32_t sender) {
-  const std::scoped_lock lock(impl_->mutex);
-  auto& notes = impl_->at(sender).notes;
-  if (notes.empty())
-    return std::nullopt;
-  auto first = std::move(notes.front().head);
-  notes.pop_front();
-  return first;
 }
 
 std::optional<std::string> mesh::lost(std::int32_t process) const {
   const std::scoped_lock lock(impl_->mutex);
   return impl_->at(process).lost;
-}
-
-void mesh::give(std::int32_t receiver, frame what) {
-  what.type = frame_type::collective;
-  impl_->send(receiver, line::outgoing, std::move(what));
-}
-
-frame mesh::take_given(std::int32_t sender) {
-  return impl_->take(sender, &impl::peer::given);
 }
 
 std::int64_t mesh::bytes_received(std::int32_t process) const {

@@ -16,6 +16,11 @@ namespace troupe {
 /// tensors; tensors have one connection per direction.
 enum class line : std::uint8_t { control, outgoing, incoming };
 
+/// The connection that frames of a type are sent on: what stages and reducers
+/// send to others on `outgoing`, credits for that on `incoming`. Only process 0
+/// has a control line to each other process.
+line line_of(frame_type type);
+
 /// A random id, never 0.
 std::uint64_t new_run_id();
 
@@ -75,40 +80,28 @@ class mesh {
   /// No events are called afterwards; returns once none is running.
   void stop();
 
+  /// Sends on the line of the frame's type. The receiver gets mail by
+  /// `receive`, notes by `poll`, and all else by `mesh_events::arrived`.
+  void send(std::int32_t receiver, frame what);
   /// Sends to all others if this is the leader, else to the leader.
   void broadcast(const frame& what);
-  void control(std::int32_t receiver, frame what);
-  /// Sends tensors, on a line of their own.
-  void send(std::int32_t receiver, frame what);
-  /// Answers tensors, on the line on which they arrived.
-  void answer(std::int32_t receiver, frame what);
+  /// Waits for a process's next mail. Throws `transport` if it is lost.
+  frame receive(std::int32_t sender);
+  /// A process's next note; none: there is none yet. Never waits.
+  std::optional<frame> poll(std::int32_t sender);
 
-  /// `hear` is called by a thread whose `take` or `take_given` has waited so
-  /// long, and again each time that doubles.
-  void tell_of_waits(
-    std::chrono::milliseconds longer_than,
-    std::function<void(std::int32_t sender, double seconds)> hear);
-  /// Sends a message to the thread that calls `take` in process
-  /// `receiver`.
-  void mail(std::int32_t receiver, frame what);
-  /// Waits for the next message of a process. Throws `transport` if it is lost.
-  frame take(std::int32_t sender);
-  /// Gathers each process's frame, by process, on the leader; empty elsewhere.
+  /// Gathers each process's mail, by process, on the leader; empty elsewhere.
   std::vector<frame> gather(frame mine);
-  /// The leader's frame, on all processes.
+  /// The leader's mail, on all processes.
   frame share(frame of_leader);
 
-  /// Leaves a text for `take_note` of process `receiver`.
-  void note(std::int32_t receiver, std::string text);
-  /// The next note of a process; none: there is none yet. Never waits.
-  std::optional<std::string> take_note(std::int32_t sender);
+  /// `report` is called by a thread whose `receive` has waited so long, and
+  /// again each time that doubles.
+  void report_waits(
+    std::chrono::milliseconds longer_than,
+    std::function<void(std::int32_t sender, double seconds)> report);
   /// Why a process is lost, in words, if it is.
   std::optional<std::string> lost(std::int32_t process) const;
-
-  /// Sends a part of a collective, on the tensor line, to the thread that calls
-  /// `take_given` there, which waits like `take`.
-  void give(std::int32_t receiver, frame what);
-  frame take_given(std::int32_t sender);
 
   /// Bytes received from a process, all lines together.
   std::int64_t bytes_received(std::int32_t process) const;

@@ -372,7 +372,7 @@ json dashboard_data::since(std::int64_t revision) const {
   for (const auto& each : now.alerts)
     if (each.revision > revision)
       made["alerts"].push_back({{"step", each.source.step},
-                                {"phase", phase_name(each.source.phase)},
+                                {"phase", to_text(each.source.phase)},
                                 {"kind", each.kind},
                                 {"from", each.origin},
                                 {"text", each.text}});

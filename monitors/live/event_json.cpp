@@ -21,7 +21,7 @@ namespace {
 
 phase phase_of(const std::string& name) {
   for (const auto each : {phase::training, phase::validation, phase::inference})
-    if (name == phase_name(each))
+    if (name == to_text(each))
       return each;
   refuse_kind("phase");
 }
@@ -128,7 +128,7 @@ class json_output {
 template <class T>
 json to_json(const T& value) {
   if constexpr (std::is_same_v<T, phase>)
-    return phase_name(value);
+    return to_text(value);
   else if constexpr (std::is_same_v<T, at::ScalarType>)
     return c10::toString(value);
   else if constexpr (std::is_same_v<T, tensor_kinds>)

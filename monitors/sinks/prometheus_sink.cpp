@@ -99,7 +99,7 @@ prometheus_series prometheus_series_of(const std::string& metric, phase phase) {
     name = metric.substr(0, first) + metric.substr(last);
   }
   if (phase != phase::training)
-    labels.push_back(label("phase", phase_name(phase)));
+    labels.push_back(label("phase", to_text(phase)));
   return {legal_name(name), braced(labels)};
 }
 

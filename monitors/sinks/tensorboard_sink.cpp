@@ -63,7 +63,7 @@ std::uint32_t masked_crc(std::string_view bytes) {
 
 /// A metric's name; of another phase than training it tells the phase.
 std::string tag_of(const std::string& name, phase phase) {
-  const auto prefix = phase_name(phase) + std::string("/");
+  const auto prefix = to_text(phase) + std::string("/");
   return phase == phase::training || name.starts_with(prefix) ? name
                                                               : prefix + name;
 }

@@ -60,7 +60,7 @@ json histogram(const tensor_statistics& statistics) {
 
 json line_at(const event_source& source) {
   return {{"step", source.step},
-          {"phase", phase_name(source.phase)},
+          {"phase", to_text(source.phase)},
           {"time", wall_seconds()}};
 }
 
@@ -75,7 +75,7 @@ sink_pointer csv_sink(const std::string& path, std::int64_t resumed) {
     std::string rows;
     for (const auto& each : record.values)
       rows += fmt::format("{},{},{},{}\r\n", record.source.step,
-                          phase_name(record.source.phase), quoted(each.name),
+                          to_text(record.source.phase), quoted(each.name),
                           decimal(each.value));
     file->write(rows);
   });
@@ -108,8 +108,7 @@ constexpr auto whole = std::string::npos;
 std::string place_text(const event_source& source) {
   return source.phase == phase::training
            ? fmt::format("step {}", source.step)
-           : fmt::format("{} at step {}", phase_name(source.phase),
-                         source.step);
+           : fmt::format("{} at step {}", to_text(source.phase), source.step);
 }
 
 /// A NaN is larger than all numbers.

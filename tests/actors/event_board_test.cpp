@@ -16,7 +16,7 @@ std::vector<int> shown(event_board& board,
   board.set(all);
   std::vector<int> counts(all.size());
   for (std::int64_t step = 1; step <= 120; ++step) {
-    const auto wish = board.wish_for(step, phase::training);
+    const auto wish = board.wishes_for(step, phase::training);
     for (std::size_t i = 0; i < all.size(); ++i)
       counts[i] += wish.interest && all[i].covers_step(step);
   }
@@ -45,7 +45,7 @@ TEST_CASE(
   board.set({activations(0, 1), exempt});
   int for_all = 0, for_exempt = 0;
   for (std::int64_t step = 1; step <= 120; ++step) {
-    const auto wish = board.wish_for(step, phase::training);
+    const auto wish = board.wishes_for(step, phase::training);
     REQUIRE(wish.interest);
     ++(wish.interest->for_exempt() ? for_exempt : for_all);
     CHECK(wish.interest->subscriptions().size()
@@ -63,9 +63,9 @@ TEST_CASE(
 TEST_CASE("the same wishes are the same object, until somebody comes or goes") {
   event_board board;
   board.set({activations(0, 1)});
-  const auto first = board.wish_for(1, phase::training).interest;
-  CHECK(board.wish_for(2, phase::training).interest == first);
-  CHECK_FALSE(board.wish_for(2, phase::validation).interest);
+  const auto first = board.wishes_for(1, phase::training).interest;
+  CHECK(board.wishes_for(2, phase::training).interest == first);
+  CHECK_FALSE(board.wishes_for(2, phase::validation).interest);
   board.set({activations(0, 1)});
-  CHECK(board.wish_for(3, phase::training).interest != first);
+  CHECK(board.wishes_for(3, phase::training).interest != first);
 }

@@ -351,7 +351,7 @@ TEST_CASE(
       run.step(small_text());
       if (!job->place().leads())
         for (const auto& each : frames)
-          job->control(0, each);
+          job->send(0, each);
       run.step(small_text());
     });
     CHECK_THAT(errors[0], ContainsSubstring(answer));

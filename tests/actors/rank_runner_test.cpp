@@ -8,6 +8,7 @@
 
 #include "pipeline/faked_stage.hpp"
 #include "troupe/actors/recording/recording.hpp"
+#include "troupe/actors/step/prepared_plan.hpp"
 #include "troupe/actors/step/step_gate.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile/overlapped_pairs.hpp"
@@ -96,6 +97,7 @@ struct one_rank {
                      std::shared_ptr<recording> recorded = {}) {
     auto context = std::make_shared<step_context>();
     context->serial = serial;
+    context->prepared = std::make_shared<prepared_plan>(of, 1, false);
     context->plan = std::move(of);
     context->settings.part = part;
     context->recorded = std::move(recorded);

@@ -52,23 +52,25 @@ tensors_event seen() {
 }  // namespace
 
 TEST_CASE("control messages arrive as they were sent") {
-  step_settings settings;
-  settings.step = 2;
-  settings.phase = phase::validation;
-  settings.learning_rate = 1e-3;
-  settings.loss_scale = 2;
-  settings.first_microbatch = 5;
-  settings.skip_update = true;
-  settings.epoch = 1;
-  const remote_begin begin{3,
-                           settings,
-                           77,
-                           {"1f1b", 4, 8, 1, 16, 2, true},
-                           {{.names = "blocks.*", .every = 4}}};
+  const std::vector<subscription> tensors{{.names = "blocks.*", .every = 4}};
+  const remote_begin begin{
+    3,
+    {.step = 2,
+     .phase = phase::validation,
+     .learning_rate = 1e-3,
+     .loss_scale = 2,
+     .first_microbatch = 5,
+     .skip_update = true},
+    {.interest = std::make_shared<tensor_interest>(tensors),
+     .tells_memory = true,
+     .epoch = 1},
+    77,
+    {"1f1b", 4, 8, 1, 16, 2, true}};
   const auto begun = there_and_back(begin);
   CHECK(difference(begin, begun).empty());
-  CHECK(begun.interest.at(0).names == "blocks.*");
-  CHECK(begun.interest.at(0).every == 4);
+  CHECK((begun.wishes.interest->subscriptions() == tensors));
+  CHECK(begun.wishes.tells_memory);
+  CHECK(begun.wishes.epoch == 1);
   CHECK(there_and_back(stage_powers{1, 2, {3, 4}}).powers
         == std::vector<double>{3, 4});
   const auto done = there_and_back(report());
@@ -131,7 +133,9 @@ TEST_CASE("mutated messages are read or refused, never worse") {
 TEST_CASE("messages with disturbed fields are read whole or refused") {
   std::mt19937_64 random(7);
   std::vector<control_message> good{
-    remote_begin{.interest = {{.names = "a.*", .every = 4}}},
+    remote_begin{
+      .wishes = {.interest = std::make_shared<tensor_interest>(
+                   std::vector<subscription>{{.names = "a.*", .every = 4}})}},
     stage_powers{1, 2, {3, 4}},
     norm_known{1, 2, 0.5},
     report(),
@@ -192,23 +196,24 @@ TEST_CASE("every part of a message is refused, and names what is missing") {
 }
 
 TEST_CASE("subscriptions of all kinds reach the other processes") {
-  remote_begin begin;
-  begin.interest.push_back(
+  const std::vector<subscription> all{
     {.ops = true,
      .tensors = tensor_kind::weight | tensor_kind::loss,
      .needs = tensor_needs::handle | tensor_needs::histogram,
      .names = "a,b",
      .last = 9,
-     .exempt = true});
-  begin.interest.push_back({.needs = tensor_needs::extremes});
-  CHECK((there_and_back(begin).interest == begin.interest));
+     .exempt = true},
+    {.needs = tensor_needs::extremes}};
+  remote_begin begin;
+  begin.wishes.interest = std::make_shared<tensor_interest>(all);
+  CHECK((there_and_back(begin).wishes.interest->subscriptions() == all));
 }
 
 TEST_CASE("a step that differs from the leader's is reported with its field") {
   remote_begin leader, own;
-  leader.settings.learning_rate = 0.5;
-  CHECK(difference(leader, own)
-        == "learning rate: 0.5 in process 0, 0 in the other");
+  CHECK(difference(leader, own).empty());
+  leader.serial = 1;
+  CHECK_THAT(difference(leader, own), ContainsSubstring("steps so far"));
   leader.plan = 1;
   CHECK_THAT(difference(leader, own), ContainsSubstring("hash of the plan"));
   leader.shape = {.schedule = "gpipe", .microbatches = 8};
@@ -218,4 +223,10 @@ TEST_CASE("a step that differs from the leader's is reported with its field") {
   own.shape.schedule = "1f1b";
   CHECK(difference(leader, own)
         == "schedule: gpipe in process 0, 1f1b in the other");
+  leader.decision.learning_rate = 0.5;
+  CHECK(difference(leader, own)
+        == "learning_rate: 0.5 in process 0, 0 in the other");
+  own.decision.phase = phase::validation;
+  CHECK(difference(leader, own)
+        == "phase: training in process 0, validation in the other");
 }

@@ -140,7 +140,10 @@ TEST_CASE("the part of a process that is stopped is not waited for forever") {
 
 TEST_CASE("parts that are reported and never appear end the checkpoint") {
   CHECK_THAT(
-    failure_of({.delay = 50ms}, [](mesh& job, auto&) { job.note(0, "4 "); }),
+    failure_of({.delay = 50ms},
+               [](mesh& job, auto&) {
+                 job.send(0, {frame_type::note, "4 ", {}});
+               }),
     ContainsSubstring("all processes have written their parts, and some are "
                       "not there"));
 }

@@ -8,7 +8,6 @@
 #include "troupe/actors/trainer.hpp"
 #include "troupe/engine/launch/job.hpp"
 #include "troupe/engine/models/gpt.hpp"
-#include "troupe/engine/transport/process_group.hpp"
 #include "troupe/monitors/live/attachment.hpp"
 #include "troupe/monitors/live/endpoint_server.hpp"
 #include "troupe/monitors/live/serve.hpp"

@@ -1,5 +1,5 @@
-// What the processes of a running job say: control, envelopes of tensors,
-// parts of reductions, credits.
+// What the processes of a running job send: control, envelopes of tensors,
+// parts of reductions, credits, chosen tokens.
 #include "parse.hpp"
 #include "troupe/actors/job/wire_messages.hpp"
 #include "troupe/engine/transport/wire.hpp"
@@ -24,7 +24,7 @@ frame some_frame(std::string_view bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
                                       std::size_t size) {
   return testing::parse(data, size, [](std::string_view bytes) {
-    const auto kind = testing::take_choice(bytes) % 4;
+    const auto kind = testing::take_choice(bytes) % 5;
     auto what = some_frame(bytes);
     if (kind == 0)
       to_frame(read_control(std::move(what)));
@@ -32,7 +32,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
       to_frame(read_stage_tensors(std::move(what)));
     else if (kind == 2)
       to_frame(read_collective_part(std::move(what)));
-    else
+    else if (kind == 3)
       to_frame(from_wire<credit_back>(what.head));
+    else
+      to_frame(from_wire<chosen_tokens>(what.head));
   });
 }

@@ -19,7 +19,6 @@
 #include "troupe/engine/plan/part.hpp"
 #include "troupe/engine/plan/text/lowered_csv.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
-#include "troupe/engine/transport/process_group.hpp"
 #include "troupe/engine/transport/trust/certificates.hpp"
 #include "troupe/engine/transport/wire.hpp"
 #include "troupe/monitors/live/event_json.hpp"
@@ -88,11 +87,12 @@ void add_job_messages(seed_list& to) {
       with_choice(kind, with_choice(static_cast<int>(tensors), what.head)));
   };
   remote_begin begin;
-  begin.interest.emplace_back();
+  begin.wishes.interest =
+    std::make_shared<tensor_interest>(std::vector<subscription>(1));
   for (const control_message& each : std::vector<control_message>{
          begin, stage_powers{1, 0, {2.5}}, norm_known{1, 2}, report(),
          remote_outcome{}, op_failure{{}, "0F1", "why"}, interrupt_run{"why"},
-         save_run{3}, chosen_tokens{1, 0, {2, 1}, 3, {4, 5}}})
+         save_run{3}})
     add(0, to_frame(each));
   std::mt19937_64 random(3);
   for (const auto& each : sample_events(random))
@@ -100,17 +100,11 @@ void add_job_messages(seed_list& to) {
   add(1, to_frame(stage_tensors{{}, {at::zeros({2})}}));
   add(2, to_frame(collective_part{1, 0, 0, 0, at::zeros({2})}));
   add(3, to_frame(credit_back{1, 2}));
+  add(4, to_frame(chosen_tokens{1, 0, {2, 1}, 3, {4, 5}}));
 }
 
 /// Between steps, and before the first.
 void add_lists(seed_list& to) {
-  to.emplace_back("collectives",
-                  to_wire(collective_call{7,
-                                          transfer_kind::all_reduce,
-                                          reduce_kind::mean,
-                                          0,
-                                          {0, 1},
-                                          {at::ScalarType::Float, {2, 3}}}));
   const auto parameters = to_wire(std::vector<held_parameter>{
     {{1}, 0, "a.weight", "a.weight", 5}, {{1}, 0, "b.bias", "a.bias", 5}});
   for (const int kind : {0, 1})

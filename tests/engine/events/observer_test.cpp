@@ -321,15 +321,17 @@ TEST_CASE("a followed parameter may outlive its observer") {
 
 TEST_CASE("the same subscriptions are one interest, step after step") {
   kept_interest kept;
-  const std::vector<subscription> some{{.tensors = tensor_kind::input}};
-  const std::vector<subscription> others{
-    {.tensors = tensor_kind::input, .names = "head"}};
-  const auto first = kept.get(some);
-  CHECK(kept.get(std::vector(some)) == first);
-  CHECK(kept.get({}) == nullptr);
-  CHECK(kept.get(some) == first);
-  CHECK(kept.get(others) != first);
-  CHECK((kept.get(others)->subscriptions() == others));
+  const auto interest_in = [](const std::string& names) {
+    return std::make_shared<const tensor_interest>(std::vector<subscription>{
+      {.tensors = tensor_kind::input, .names = names}});
+  };
+  const auto first = kept.same_as(interest_in("*"));
+  CHECK(kept.same_as(interest_in("*")) == first);
+  CHECK(kept.same_as(nullptr) == nullptr);
+  CHECK(kept.same_as(interest_in("*")) == first);
+  const auto other = kept.same_as(interest_in("head"));
+  CHECK(other != first);
+  CHECK(other->subscriptions().at(0).names == "head");
 }
 
 namespace {

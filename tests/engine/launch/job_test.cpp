@@ -239,7 +239,7 @@ TEST_CASE("the rendezvous reads nothing that is for the mesh") {
   const hasty_process other(options_of(1, 2, where));
   const auto job = join_job(options_of(0, 2, where));
   job->start({});
-  CHECK(job->take(1).head == "the first of the mesh");
+  CHECK(job->receive(1).head == "the first of the mesh");
 }
 
 TEST_CASE("two processes of one number are an error") {

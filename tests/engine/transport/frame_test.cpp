@@ -61,7 +61,7 @@ TEST_CASE("frames that are none are refused, each with its reason") {
   check_refused(with(good, 0, 'X'), "not a process of a troupe job");
   check_refused(with(good, 4, 9),
                 "version 9 of the link protocol, this "
-                "program 2; run the same program");
+                "program 3; run the same program");
   check_refused(with(good, 6, 77), "of type 77");
   check_refused(with(good, 12, 1), "nonzero reserved bytes");
   check_refused(with(good, 16, 25), "other sizes than it announces");

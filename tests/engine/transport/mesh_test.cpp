@@ -1,6 +1,8 @@
 #include "troupe/engine/transport/mesh.hpp"
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "socket_pair.hpp"
 #include "troupe/engine/transport/heard_lines.hpp"
@@ -116,15 +118,49 @@ TEST_CASE("a long wait for a message is reported") {
   a.start(nothing);
   b->start(nothing);
   std::vector<std::int32_t> told;
-  a.tell_of_waits(std::chrono::milliseconds(5),
-                  [&](std::int32_t from, double seconds) {
-                    CHECK(seconds > 0);
-                    told.push_back(from);
-                    if (told.size() == 2)
-                      b->mail(0, {frame_type::mail, "at last", {}});
-                  });
-  CHECK(a.take(1).head == "at last");
+  a.report_waits(std::chrono::milliseconds(5),
+                 [&](std::int32_t from, double seconds) {
+                   CHECK(seconds > 0);
+                   told.push_back(from);
+                   if (told.size() == 2)
+                     b->send(0, {frame_type::mail, "at last", {}});
+                 });
+  CHECK(a.receive(1).head == "at last");
   CHECK(told == std::vector<std::int32_t>{1, 1});
+  std::thread leaving([&] { b.reset(); });
+  a.stop();
+  leaving.join();
+}
+
+TEST_CASE("mail, notes and all else arrive apart, on the lines of their type") {
+  CHECK(line_of(frame_type::tensors) == line::outgoing);
+  CHECK(line_of(frame_type::part) == line::outgoing);
+  CHECK(line_of(frame_type::credit) == line::incoming);
+  CHECK(line_of(frame_type::mail) == line::control);
+  io_loop loop_a, loop_b;
+  auto ends = socket_pair();
+  mesh a(loop_a, {0, 2, 7});
+  a.add(1, line::control, connection::make(loop_a, std::move(ends.a)));
+  CHECK_THROWS_WITH(a.receive(1),
+                    Catch::Matchers::ContainsSubstring("not been started"));
+  auto b = std::make_unique<mesh>(loop_b, job_place{1, 2, 7});
+  b->add(0, line::control, connection::make(loop_b, std::move(ends.b)));
+  std::vector<std::string> arrived;  // on the loop's thread
+  mesh_events all;
+  all.arrived = [&](std::int32_t, const frame& what) {
+    arrived.push_back(what.head);
+  };
+  a.start(all);
+  b->start({});
+  b->send(0, {frame_type::note, "a note", {}});
+  b->send(0, {frame_type::control, "control", {}});
+  b->send(0, {frame_type::mail, "mail", {}});
+  CHECK(a.receive(1).head == "mail");
+  CHECK(a.poll(1).value_or(frame{}).head == "a note");
+  CHECK_FALSE(a.poll(1).has_value());
+  CHECK(arrived == std::vector<std::string>{"control"});
+  CHECK_THROWS_WITH(b->send(0, {frame_type::tensors, {}, {}}),
+                    Catch::Matchers::ContainsSubstring("no connection"));
   std::thread leaving([&] { b.reset(); });
   a.stop();
   leaving.join();

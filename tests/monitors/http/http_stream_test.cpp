@@ -2,24 +2,12 @@
 #include <fmt/format.h>
 
 #include <catch2/catch_test_macros.hpp>
-#include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
-#include <sys/wait.h>
-
-#include <atomic>
-#include <filesystem>
-#include <future>
-#include <mutex>
-#include <thread>
+#include <memory>
 #include <vector>
 
-#include "../../says.hpp"
-#include "../../temporary_folder.hpp"
-#include "http_client.hpp"
-#include "troupe/engine/transport/stream/listener.hpp"
-#include "troupe/monitors/http/http_caller.hpp"
-#include "troupe/monitors/http/http_server.hpp"
+#include "mixed_site.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -31,54 +19,6 @@ using Catch::Matchers::StartsWith;
 namespace {
 
 constexpr auto success = "HTTP/1.1 200 OK\r\n";
-const access_tokens tokens{.watch = "a-token-to-watch-with",
-                           .control = "a-token-to-control-with"};
-
-/// A site with a resource of each kind. It keeps the exchanges that stream.
-struct mixed_site {
-  explicit mixed_site(const http_options& options = {},
-                      const access_tokens& known = {})
-    : site(std::make_shared<http_site>(known)),
-      added(site->add(resources())),
-      server(options, site) {}
-  ~mixed_site() { server.close(); }
-
-  std::vector<http_resource> resources() {
-    using enum access_right;
-    const auto echo = at_once([](const http_request& request) {
-      return http_response{.body = request.method + " " + request.body};
-    });
-    return {{"GET", "/page", page, echo},
-            {"GET", "/watch", watch, echo},
-            {"POST", "/control", control, echo},
-            {"POST", "/open", page, echo},
-            {"GET", "/stream", page,
-             [this](const http_exchange_pointer& exchange) {
-               exchange->when_left([this] { ++left; });
-               exchange->answer({.body = "first\n", .streams = true});
-               const std::scoped_lock lock(mutex);
-               streams.push_back(exchange);
-             },
-             true}};
-  }
-  http_exchange_pointer stream(std::size_t which = 0) {
-    soon([&] {
-      const std::scoped_lock lock(mutex);
-      return streams.size() > which;
-    });
-    const std::scoped_lock lock(mutex);
-    return streams.at(which);
-  }
-  std::string where() const { return server.address(); }
-
-  std::mutex mutex;
-  std::vector<http_exchange_pointer> streams;
-  std::atomic<int> left = 0;
-  http_site_pointer site;
-  std::shared_ptr<void> added;
-  http_server server;
-};
-
 std::string say_to(const mixed_site& at, const std::string& request) {
   return ask(at.where(), request);
 }
@@ -201,32 +141,6 @@ TEST_CASE("another site's links and images reach no more than the page") {
   for (const auto* own : {"same-origin", "none"})
     CHECK(status_of(at, "GET", "/watch", from(own)) == "200");
 }
-
-namespace {
-
-/// A site at a unix socket, and calls of it.
-struct unix_site {
-  explicit unix_site(const access_tokens& known = {})
-    : at({.address = "unix:" + (folder / "s")}, known) {}
-
-  http_answer call(const std::string& method, const std::string& path,
-                   const std::string& token = {}) const {
-    http_caller caller({parse_endpoint(at.where()), {}, token}, 10);
-    return caller.call(method, path, method == "POST" ? "{}" : "");
-  }
-  unsigned status(const std::string& method, const std::string& path,
-                  const std::string& token = {}) const {
-    return call(method, path, token).status;
-  }
-  std::string say(const std::string& bytes) const {
-    return ask(at.where(), bytes);
-  }
-
-  temporary_folder folder;
-  mixed_site at;
-};
-
-}  // namespace
 
 TEST_CASE("at a unix socket the user may do all, unless there are tokens") {
   const unix_site open;
@@ -354,93 +268,6 @@ TEST_CASE("a client of version 1 learns of version 2") {
   CHECK_THAT(at.say(hello), StartsWith(std::string("TRPL\2\0", 6)));
 }
 
-TEST_CASE("a caller reads several streams at once") {
-  unix_site at;
-  http_caller caller({parse_endpoint(at.at.where())}, 10);
-  for (std::size_t number = 1; number <= 3; ++number) {
-    const auto first = caller.call("GET", "/stream");
-    CHECK(first.body == "first");
-    CHECK(first.stream == number);
-  }
-  CHECK_FALSE(caller.next_line(0));
-  CHECK(caller.has_streams());
-  for (const int round : {1, 2})
-    for (std::size_t which = 0; which < 3; ++which)
-      at.at.stream(which)->put(fmt::format("{} of {}", round, which));
-  for (std::size_t which = 0; which < 3; ++which)
-    at.at.stream(which)->finish();
-  std::vector<int> rounds(3);
-  for (int i = 0; i < 6; ++i) {
-    const auto line = caller.next_line(10);
-    REQUIRE(line);
-    CHECK(line->text
-          == fmt::format("{} of {}", ++rounds.at(line->stream - 1),
-                         line->stream - 1));
-  }
-  CHECK_FALSE(caller.next_line(10));
-  CHECK_FALSE(caller.has_streams());
-}
-
-TEST_CASE("a caller is interrupted, and gives up who is silent") {
-  const temporary_folder folder;
-  const listener silent(parse_endpoint("unix:" + (folder / "s")));
-  http_caller patient({silent.where()}, 60), hasty({silent.where()}, 0.05);
-  CHECK_THROWS_MATCHES(hasty.call("GET", "/"), error,
-                       says("did not answer within 0.05 s"));
-  std::jthread other([&] { patient.interrupt(); });
-  CHECK_THROWS_MATCHES(patient.call("GET", "/"), error, says("interrupted"));
-  CHECK_THROWS_MATCHES(patient.next_line(60), error, says("interrupted"));
-}
-
-namespace {
-
-/// Another user's process that answers at a socket; it ends with 0 if it was
-/// sent nothing.
-pid_t other_users_server(const std::string& path) {
-  const auto child = ::fork();
-  if (child != 0)
-    return child;
-  sockaddr_un at{};
-  at.sun_family = AF_UNIX;
-  path.copy(at.sun_path, sizeof at.sun_path - 1);
-  const auto socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
-  if (::setuid(12345) != 0
-      || ::bind(socket, reinterpret_cast<sockaddr*>(&at), sizeof at) != 0
-      || ::listen(socket, 1) != 0)
-    ::_exit(2);
-  const auto client = ::accept(socket, nullptr, nullptr);
-  constexpr std::string_view answer = "HTTP/1.1 200 OK\r\n\r\n{}";
-  ::send(client, answer.data(), answer.size(), MSG_NOSIGNAL);
-  char byte = 0;
-  ::_exit(::recv(client, &byte, 1, 0) > 0 ? 1 : 0);
-}
-
-}  // namespace
-
-TEST_CASE("no token is sent to a socket of another user") {
-  if (::geteuid() != 0)
-    SKIP("needs to be root");
-  const temporary_folder folder;
-  std::filesystem::permissions(folder / ".", std::filesystem::perms::all);
-  const auto path = folder / "s";
-  const auto other = other_users_server(path);
-  std::string refusal;
-  CHECK(soon([&] {  // it may not listen yet
-    try {
-      http_caller({parse_endpoint("unix:" + path), {}, tokens.control}, 10)
-        .call("GET", "/");
-      return true;
-    } catch (const error& why) {
-      refusal = why.what();
-      return refusal.find("no answer at") == std::string::npos;
-    }
-  }));
-  CHECK_THAT(refusal, ContainsSubstring("the other side is user 12345's"));
-  int status = 0;
-  ::waitpid(other, &status, 0);
-  CHECK(WEXITSTATUS(status) == 0);
-}
-
 TEST_CASE("a query is decoded, and refused where it is none") {
   const auto read = parse_query("a=1&b=%2A+c&d=");
   REQUIRE(read.size() == 3);
@@ -448,25 +275,4 @@ TEST_CASE("a query is decoded, and refused where it is none") {
   CHECK(parse_query("").empty());
   for (const auto* wrong : {"a", "a=1&a=2", "=1", "a=%2", "a=%zz", "a=1&&b=2"})
     CHECK_THROWS_AS(parse_query(wrong), refused_request);
-}
-
-TEST_CASE("what is no HTTP is told as such to who calls it") {
-  const temporary_folder folder;
-  const listener none(parse_endpoint("unix:" + (folder / "s")));
-  for (const auto* answer :
-       {"TRPL\1", "+", "HTTX", "HTTP/1.1 x\r\n\r\n",
-        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n"}) {
-    auto other = std::async(std::launch::async, [&] {
-      pollfd incoming{none.handle(), POLLIN, 0};
-      ::poll(&incoming, 1, 10'000);
-      const int client = ::accept(none.handle(), nullptr, nullptr);
-      ::send(client, answer, std::char_traits<char>::length(answer),
-             MSG_NOSIGNAL);
-      return client;
-    });
-    http_caller caller({none.where()}, 30);
-    CHECK_THROWS_MATCHES(caller.call("GET", "/"), error,
-                         says("is not a job of this version"));
-    ::close(other.get());
-  }
 }
