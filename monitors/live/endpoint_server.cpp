@@ -67,6 +67,13 @@ void answer_by(const http_exchange_pointer& exchange,
   }
 }
 
+void require_no_query(const http_request& request) {
+  const bool may_have = request.method == "GET" && request.path == "/events";
+  if (!may_have && !request.query.empty())
+    throw refused_request(
+      400, request.method + " " + request.path + " has no query");
+}
+
 http_options options_at(const std::string& address, http_options limits) {
   limits.address = address;
   return limits;
@@ -154,7 +161,10 @@ class endpoint_server::impl : public std::enable_shared_from_this<impl> {
             answer = std::move(answer)](const http_exchange_pointer& exchange) {
       work_.post([this, answer, exchange] {
         ends_.post(attached_->forget_ended());
-        answer_by(exchange, [&] { answer(exchange); });
+        answer_by(exchange, [&] {
+          require_no_query(exchange->request());
+          answer(exchange);
+        });
       });
     };
   }

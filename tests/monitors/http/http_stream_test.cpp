@@ -19,6 +19,7 @@ using Catch::Matchers::StartsWith;
 namespace {
 
 constexpr auto success = "HTTP/1.1 200 OK\r\n";
+
 std::string say_to(const mixed_site& at, const std::string& request) {
   return ask(at.where(), request);
 }

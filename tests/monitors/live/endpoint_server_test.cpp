@@ -100,6 +100,8 @@ TEST_CASE("a request that can't be served is answered, and others go on") {
     says("not an object"));
   CHECK_THROWS_MATCHES(client.request("DELETE", "/health"), error,
                        says("/health answers GET, HEAD"));
+  CHECK_THROWS_MATCHES(client.request("GET", "/monitors?all=1"), error,
+                       says("GET /monitors has no query"));
   CHECK_THROWS_MATCHES(client.plan(), error, says("not known"));
   CHECK_THROWS_AS(client.request("POST", "/events", {{"every", 0}}), error);
   for (const auto* id : {"1", "x", "99999999999999999999"})
