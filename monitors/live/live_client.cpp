@@ -13,7 +13,7 @@
 #include <limits>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/transport/trust/authenticate.hpp"
+#include "troupe/engine/transport/stream/authenticate.hpp"
 #include "troupe/monitors/live/event_json.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/monitors/live/live_trust.hpp"

@@ -10,7 +10,7 @@
 #include "troupe/base/deadline.hpp"
 #include "troupe/base/owned_descriptor.hpp"
 #include "troupe/engine/events/subscription.hpp"
-#include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/stream/byte_stream.hpp"
 #include "troupe/engine/transport/trust/trust.hpp"
 #include "troupe/monitors/live/frame.hpp"

@@ -9,7 +9,7 @@
 
 #include "troupe/base/deadline.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/transport/trust/authenticate.hpp"
+#include "troupe/engine/transport/stream/authenticate.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/monitors/live/live_trust.hpp"
 
