@@ -1,7 +1,7 @@
 #pragma once
 
 #include "troupe/engine/checkpoint/stored_checkpoint.hpp"
-#include "troupe/engine/stage/sharding/ties.hpp"
+#include "troupe/engine/stage/ties.hpp"
 #include "troupe/engine/stage/update/optimizer.hpp"
 #include "troupe/engine/stage/update/parameter_dtypes.hpp"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "troupe/actors/pipeline.hpp"
+#include "troupe/actors/pipeline/pipeline.hpp"
 #include "troupe/engine/checkpoint/manifest.hpp"
 #include "troupe/engine/generation/generation.hpp"
 #include "troupe/engine/plan/compile/offload.hpp"

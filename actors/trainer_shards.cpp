@@ -6,7 +6,7 @@
 
 #include "troupe/actors/trainer_state.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/stage/sharding/sharded_parameters.hpp"
+#include "troupe/engine/stage/parameters/sharded_parameters.hpp"
 #include "troupe/engine/transport/wire.hpp"
 
 namespace troupe {

@@ -8,7 +8,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/events/log.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
-#include "troupe/engine/plan/part.hpp"
+#include "troupe/engine/plan/compile/part.hpp"
 #include "troupe/engine/plan/values.hpp"
 #include "troupe/engine/stage/module/on_device.hpp"
 

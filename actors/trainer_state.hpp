@@ -11,7 +11,7 @@
 #include "troupe/actors/trainer_plans.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/module/module_compute.hpp"
-#include "troupe/engine/stage/sharding/ties.hpp"
+#include "troupe/engine/stage/ties.hpp"
 
 namespace troupe {
 

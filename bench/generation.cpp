@@ -13,7 +13,7 @@
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/models/gpt.hpp"
-#include "troupe/engine/stage/plain_loop.hpp"
+#include "troupe/engine/stage/plain/plain_loop.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 using namespace troupe;

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "troupe/actors/pipeline.hpp"
+#include "troupe/actors/pipeline/pipeline.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 namespace troupe {

@@ -22,7 +22,7 @@
 #include "troupe/actors/trainer.hpp"
 #include "troupe/bench/measuring.hpp"
 #include "troupe/engine/device/clock.hpp"
-#include "troupe/engine/stage/plain_loop.hpp"
+#include "troupe/engine/stage/plain/plain_loop.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/schedules/builtin.hpp"
 

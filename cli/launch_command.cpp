@@ -21,7 +21,7 @@
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/engine/launch/local_launcher.hpp"
-#include "troupe/engine/transport/own_folder.hpp"
+#include "troupe/engine/transport/address/own_folder.hpp"
 
 namespace troupe::cli {
 

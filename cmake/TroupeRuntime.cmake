@@ -21,7 +21,7 @@ troupe_precompiled_header(actors
 
 troupe_component(device DIRECTORY engine/device
   DEPENDS troupe::base torch::cpu ${CMAKE_DL_LIBS} PCH tensors)
-troupe_component(transport DIRECTORY engine/transport SUBFOLDERS stream trust
+troupe_component(transport DIRECTORY engine/transport SUBFOLDERS address stream trust
   DEPENDS troupe::device PRIVATE Boost::headers PCH tensors)
 target_link_libraries(troupe_transport PRIVATE OpenSSL::SSL)
 troupe_component(launch DIRECTORY engine/launch
@@ -33,9 +33,9 @@ if(TROUPE_CUDA)
   include(TroupeCudaPlugin)
 endif()
 troupe_component(stage DIRECTORY engine/stage
-  SUBFOLDERS module update sharding
+  SUBFOLDERS update parameters module plain
   DEPENDS troupe::schedules troupe::device troupe::events PCH modules)
-troupe_component(models DIRECTORY engine/models SUBFOLDERS decoders
+troupe_component(models DIRECTORY engine/models SUBFOLDERS layers decoders
   DEPENDS troupe::checkpoint nlohmann_json::nlohmann_json PCH modules)
 troupe_model_table(troupe_models engine/models)
 troupe_component(data DIRECTORY engine/data DEPENDS troupe::stage PCH tensors)
@@ -45,7 +45,8 @@ troupe_component(checkpoint DIRECTORY engine/checkpoint
   DEPENDS troupe::data PRIVATE nlohmann_json::nlohmann_json PCH tensors)
 target_link_libraries(troupe_checkpoint PRIVATE OpenSSL::Crypto)
 troupe_component(actors DIRECTORY actors
-  SUBFOLDERS system step rank reduction job recording monitoring
+  SUBFOLDERS step system monitoring job reduction rank coordination pipeline
+    recording
   DEPENDS troupe::plan troupe::data troupe::generation troupe::checkpoint
     troupe::transport CAF::core spdlog::spdlog PCH actors)
 
@@ -57,7 +58,7 @@ if(TROUPE_SANITIZER STREQUAL thread)
   return()
 endif()
 
-troupe_component(monitors DIRECTORY monitors SUBFOLDERS tensors timing
+troupe_component(monitors DIRECTORY monitors SUBFOLDERS tensors timing spec
   DEPENDS troupe::actors nlohmann_json::nlohmann_json PCH actors)
 troupe_component(http DIRECTORY monitors/http
   DEPENDS troupe::transport troupe::events nlohmann_json::nlohmann_json
@@ -83,7 +84,8 @@ troupe_precompiled_header(runtime_commands
   HEADERS ${of_actors} <CLI/CLI.hpp>)
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/*.cpp
   ${PROJECT_SOURCE_DIR}/cli/train/*.cpp ${PROJECT_SOURCE_DIR}/cli/generate/*.cpp
-  ${PROJECT_SOURCE_DIR}/cli/live/*.cpp)
+  ${PROJECT_SOURCE_DIR}/cli/checkpoint/*.cpp
+  ${PROJECT_SOURCE_DIR}/cli/model/*.cpp ${PROJECT_SOURCE_DIR}/cli/live/*.cpp)
 troupe_program(troupe-runtime SOURCES ${sources} PCH runtime_commands
   DEPENDS troupe::plan_commands troupe::lab troupe::dashboard troupe::sinks
     troupe::live troupe::launch troupe::models tomlplusplus::tomlplusplus)

@@ -19,7 +19,7 @@
 
 #include "troupe/actors/trainer.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/models/layers.hpp"
+#include "troupe/engine/models/layers/layers.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/schedules/builtin.hpp"
 

@@ -10,7 +10,7 @@
 #include "troupe/engine/plan/check/order_log.hpp"
 #include "troupe/monitors/append_file.hpp"
 #include "troupe/monitors/monitor_of.hpp"
-#include "troupe/monitors/timing/step_times.hpp"
+#include "troupe/monitors/step_times.hpp"
 
 namespace troupe {
 

@@ -8,7 +8,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/events/monitor.hpp"
-#include "troupe/monitors/timing/step_times.hpp"
+#include "troupe/monitors/step_times.hpp"
 
 namespace troupe {
 

@@ -4,7 +4,7 @@
 
 #include "troupe/engine/events/monitor.hpp"
 #include "troupe/engine/plan/plan.hpp"
-#include "troupe/monitors/timing/step_times.hpp"
+#include "troupe/monitors/step_times.hpp"
 
 namespace troupe {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "troupe/actors/job/job_layout.hpp"
-#include "troupe/actors/messages.hpp"
+#include "troupe/actors/step/messages.hpp"
 #include "troupe/engine/transport/frame.hpp"
 
 namespace troupe {

@@ -10,10 +10,10 @@
 
 #include "troupe/actors/job/job_layout.hpp"
 #include "troupe/actors/job/run_devices.hpp"
-#include "troupe/actors/messages.hpp"
+#include "troupe/actors/step/messages.hpp"
 #include "troupe/engine/device/communicator_watch.hpp"
 #include "troupe/engine/plan/values.hpp"
-#include "troupe/engine/stage/sharding/shard_layout.hpp"
+#include "troupe/engine/stage/shard_layout.hpp"
 #include "troupe/engine/stage/update/gradient_mean.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 #include "troupe/schedules/schedule.hpp"

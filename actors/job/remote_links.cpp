@@ -5,9 +5,9 @@
 #include <concepts>
 #include <optional>
 
+#include "troupe/actors/job/address_book.hpp"
+#include "troupe/actors/job/run_texts.hpp"
 #include "troupe/actors/step/prepared_plan.hpp"
-#include "troupe/actors/step/run_texts.hpp"
-#include "troupe/actors/system/address_book.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/events/log.hpp"

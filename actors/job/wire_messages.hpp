@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "troupe/actors/messages.hpp"
+#include "troupe/actors/step/messages.hpp"
 #include "troupe/engine/transport/frame.hpp"
 
 namespace troupe {

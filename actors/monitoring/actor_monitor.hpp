@@ -1,6 +1,6 @@
 #pragma once
 
-#include "troupe/actors/message_types.hpp"
+#include "troupe/actors/monitoring/message_types.hpp"
 #include "troupe/engine/events/monitor.hpp"
 
 namespace troupe {

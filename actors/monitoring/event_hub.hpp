@@ -2,9 +2,9 @@
 
 #include <memory>
 
-#include "troupe/actors/caf.hpp"
 #include "troupe/actors/monitoring/event_board.hpp"
 #include "troupe/actors/monitoring/monitor_thread.hpp"
+#include "troupe/actors/system/caf.hpp"
 
 namespace troupe {
 

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "troupe/actors/job/address_book.hpp"
 #include "troupe/actors/rank/op_values.hpp"
 #include "troupe/actors/rank/rank_setup.hpp"
 #include "troupe/actors/rank/stage_device.hpp"
 #include "troupe/actors/rank/stage_runner.hpp"
-#include "troupe/actors/system/address_book.hpp"
 #include "troupe/engine/device/memory.hpp"
 
 namespace troupe {

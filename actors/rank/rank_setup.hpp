@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "troupe/actors/job/device_links.hpp"
-#include "troupe/actors/messages.hpp"
-#include "troupe/actors/rank/progress_board.hpp"
+#include "troupe/actors/step/messages.hpp"
+#include "troupe/actors/step/progress_board.hpp"
 #include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/plan/lane_executor.hpp"
 

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "troupe/actors/messages.hpp"
+#include "troupe/actors/step/messages.hpp"
 #include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/stage/microbatch.hpp"
 

@@ -4,15 +4,15 @@
 
 #include <utility>
 
-#include "troupe/actors/recording/recording.hpp"
 #include "troupe/actors/reduction/device_collectives.hpp"
+#include "troupe/actors/step/recording.hpp"
 #include "troupe/actors/step/step_gate.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
+#include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
-#include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/engine/plan/values.hpp"
-#include "troupe/engine/stage/sharding/sharded_parameters.hpp"
+#include "troupe/engine/stage/parameters/sharded_parameters.hpp"
 #include "troupe/engine/stage/update/gradient_norm.hpp"
 
 namespace troupe {

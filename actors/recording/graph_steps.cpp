@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "troupe/actors/recording/recording.hpp"
-#include "troupe/actors/step/loader_actor.hpp"
+#include "troupe/actors/coordination/loader_actor.hpp"
+#include "troupe/actors/step/recording.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/events/log.hpp"
-#include "troupe/engine/plan/part.hpp"
+#include "troupe/engine/plan/compile/part.hpp"
 #include "troupe/engine/stage/microbatch.hpp"
 #include "troupe/engine/stage/module/on_device.hpp"
 

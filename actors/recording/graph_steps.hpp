@@ -3,9 +3,9 @@
 #include <memory>
 #include <vector>
 
-#include "troupe/actors/pipeline.hpp"
+#include "troupe/actors/pipeline/pipeline.hpp"
 #include "troupe/engine/device/accelerator.hpp"
-#include "troupe/engine/stage/loss_items.hpp"
+#include "troupe/engine/stage/module/loss_items.hpp"
 
 namespace troupe {
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "troupe/actors/messages.hpp"
+#include "troupe/actors/step/messages.hpp"
 #include "troupe/engine/stage/update/gradient_mean.hpp"
 
 namespace troupe {

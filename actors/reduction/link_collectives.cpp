@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/stage/sharding/ties.hpp"
+#include "troupe/engine/stage/ties.hpp"
 
 namespace troupe {
 

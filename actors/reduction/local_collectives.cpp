@@ -5,7 +5,7 @@
 
 #include "troupe/actors/reduction/collectives.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/stage/sharding/ties.hpp"
+#include "troupe/engine/stage/ties.hpp"
 
 namespace troupe {
 

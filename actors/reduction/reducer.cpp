@@ -9,11 +9,11 @@
 #include <tuple>
 #include <utility>
 
-#include "troupe/actors/recording/recording.hpp"
+#include "troupe/actors/step/recording.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/rank_device.hpp"
-#include "troupe/engine/stage/sharding/ties.hpp"
+#include "troupe/engine/stage/ties.hpp"
 
 namespace troupe {
 

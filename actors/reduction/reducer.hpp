@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
+#include "troupe/actors/job/address_book.hpp"
 #include "troupe/actors/reduction/link_collectives.hpp"
-#include "troupe/actors/system/address_book.hpp"
 
 namespace troupe {
 

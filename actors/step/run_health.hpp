@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "troupe/actors/rank/progress_board.hpp"
+#include "troupe/actors/step/progress_board.hpp"
 #include "troupe/actors/step/run_end.hpp"
 
 namespace troupe {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "troupe/actors/caf.hpp"
+#include "troupe/actors/system/caf.hpp"
 
 namespace troupe {
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "troupe/actors/caf.hpp"
+#include "troupe/actors/system/caf.hpp"
 #include "troupe/actors/system/spin_sharing.hpp"
 
 namespace troupe {

@@ -14,7 +14,7 @@
 #include "troupe/base/input_file.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/generate/generate_output.hpp"
-#include "troupe/cli/generate/stored_model.hpp"
+#include "troupe/cli/model/stored_model.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/cli/train/train_options.hpp"

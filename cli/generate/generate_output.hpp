@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "troupe/cli/generate/prompts.hpp"
+#include "troupe/cli/model/prompts.hpp"
 
 namespace troupe::cli {
 

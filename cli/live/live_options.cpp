@@ -11,7 +11,8 @@
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/signals.hpp"
-#include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/address/endpoint.hpp"
+#include "troupe/engine/transport/own_sockets.hpp"
 #include "troupe/engine/transport/trust/secret_file.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "troupe/engine/plan/plan.hpp"
-#include "troupe/monitors/timing/step_times.hpp"
+#include "troupe/monitors/step_times.hpp"
 
 namespace troupe::cli {
 

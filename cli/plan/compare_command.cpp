@@ -16,7 +16,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
-#include "troupe/engine/plan/cost/compare.hpp"
+#include "troupe/engine/plan/search/compare.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 namespace troupe::cli {

@@ -13,7 +13,7 @@
 #include "troupe/cli/train/resumed_settings.hpp"
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/device/thrown.hpp"
-#include "troupe/engine/stage/sharding/ties.hpp"
+#include "troupe/engine/stage/ties.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 
 namespace troupe::cli {

@@ -16,7 +16,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
-#include "troupe/cli/generate/stored_model.hpp"
+#include "troupe/cli/model/stored_model.hpp"
 #include "troupe/cli/train/resumed_settings.hpp"
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/models/model_folder.hpp"

@@ -8,11 +8,11 @@
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/engine/checkpoint/fresh_folder.hpp"
 #include "troupe/engine/models/companion_files.hpp"
-#include "troupe/engine/models/fresh_folder.hpp"
 #include "troupe/engine/models/model_folder.hpp"
-#include "troupe/monitors/monitor_spec.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"
+#include "troupe/monitors/spec/monitor_spec.hpp"
 
 namespace troupe::cli {
 

@@ -19,7 +19,7 @@
 #include "troupe/engine/data/mapped_file.hpp"
 #include "troupe/engine/launch/meeting_point.hpp"
 #include "troupe/engine/models/model_folder.hpp"
-#include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/trust/tls_context.hpp"
 #include "troupe/schedules/text_form.hpp"
 #include "troupe_version.hpp"

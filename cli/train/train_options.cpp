@@ -9,8 +9,8 @@
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/cli/train/optimisation_flags.hpp"
-#include "troupe/monitors/monitor_spec.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"
+#include "troupe/monitors/spec/monitor_spec.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 namespace troupe::cli {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "troupe/actors/execution_options.hpp"
+#include "troupe/actors/step/execution_options.hpp"
 #include "troupe/cli/model_flags.hpp"
 #include "troupe/cli/optimizer_flags.hpp"
 #include "troupe/cli/plan/fwd.hpp"
@@ -14,7 +14,7 @@
 #include "troupe/engine/generation/sampling.hpp"
 #include "troupe/engine/launch/job.hpp"
 #include "troupe/engine/stage/numerics.hpp"
-#include "troupe/engine/stage/sharding/sharding.hpp"
+#include "troupe/engine/stage/parameters/sharding.hpp"
 
 namespace troupe::cli {
 

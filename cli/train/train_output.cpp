@@ -12,15 +12,15 @@
 #include "troupe/actors/trainer_plans.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
-#include "troupe/cli/generate/stored_model.hpp"
+#include "troupe/cli/model/stored_model.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/data/token_file.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/models/model_folder.hpp"
 #include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/engine/stage/layer_graph.hpp"
-#include "troupe/engine/stage/sharding/ties.hpp"
 #include "troupe/engine/stage/split.hpp"
+#include "troupe/engine/stage/ties.hpp"
 
 namespace troupe::cli {
 

@@ -6,14 +6,14 @@
 #include <optional>
 #include <string>
 
-#include "troupe/cli/generate/prompts.hpp"
+#include "troupe/cli/model/prompts.hpp"
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/events/event.hpp"
 #include "troupe/monitors/dashboard/dashboard.hpp"
 #include "troupe/monitors/live/endpoint_server.hpp"
 #include "troupe/monitors/live/replanner.hpp"
-#include "troupe/monitors/monitor_spec.hpp"
 #include "troupe/monitors/progress.hpp"
+#include "troupe/monitors/spec/monitor_spec.hpp"
 
 namespace troupe::cli {
 

@@ -16,7 +16,7 @@
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/values.hpp"
-#include "troupe/engine/stage/plain_loop.hpp"
+#include "troupe/engine/stage/plain/plain_loop.hpp"
 #include "troupe/monitors/metrics.hpp"
 #include "troupe/schedules/validate.hpp"
 

@@ -47,4 +47,13 @@ inline at::ScalarType widened(at::ScalarType type) {
 /// A hash of a tensor's bytes: equal values give equal hashes.
 std::uint64_t content_hash(const at::Tensor& tensor);
 
+/// Of a dtype that autograd differentiates.
+inline bool may_require_gradient(const at::Tensor& tensor) {
+  return tensor.is_floating_point() || tensor.is_complex();
+}
+
+inline bool requires_gradient(const at::Tensor& leaf) {
+  return leaf.defined() && leaf.requires_grad();
+}
+
 }  // namespace troupe

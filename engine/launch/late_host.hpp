@@ -1,7 +1,7 @@
 #pragma once
 
 #include "troupe/engine/launch/job.hpp"
-#include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/address/endpoint.hpp"
 
 namespace troupe {
 

@@ -1,4 +1,5 @@
 #include "troupe/engine/launch/meeting_point.hpp"
+#include "troupe/engine/transport/own_sockets.hpp"
 
 #include <fmt/format.h>
 #include <sys/stat.h>

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "troupe/engine/launch/job.hpp"
-#include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/address/endpoint.hpp"
 
 namespace troupe {
 

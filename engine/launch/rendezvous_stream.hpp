@@ -5,7 +5,7 @@
 
 #include "troupe/engine/launch/job.hpp"
 #include "troupe/engine/launch/rendezvous_messages.hpp"
-#include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/stream/awaited_stream.hpp"
 
 namespace troupe {

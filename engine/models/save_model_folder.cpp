@@ -9,8 +9,8 @@
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/engine/checkpoint/fresh_folder.hpp"
 #include "troupe/engine/models/companion_files.hpp"
-#include "troupe/engine/models/fresh_folder.hpp"
 #include "troupe/engine/models/model_folder.hpp"
 
 namespace troupe {

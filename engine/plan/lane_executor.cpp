@@ -6,8 +6,8 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/names.hpp"
+#include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
-#include "troupe/engine/plan/text/plan_text.hpp"
 
 namespace troupe {
 

@@ -8,7 +8,8 @@
 
 #include "troupe/base/fields.hpp"
 #include "troupe/engine/device/tensor.hpp"
-#include "troupe/engine/stage/sharding/shard_layout.hpp"
+#include "troupe/engine/stage/shard_layout.hpp"
+#include "troupe/engine/stage/update/tied_gradient.hpp"
 
 namespace troupe {
 
@@ -32,13 +33,6 @@ constexpr std::string_view to_text(collective_kind kind) {
     "an all-gather of parameters", "a sum of tied gradients"};
   return names[static_cast<std::size_t>(kind)];
 }
-
-/// A gradient among those of a stage that is added to others.
-struct tied_gradient {
-  std::size_t position = 0;  // in the list of the stage's gradients
-  std::int32_t tie = 0;      // which of the model's
-  bool counts = true;        // the owner's
-};
 
 /// A member's part of a collective, which owns the tensors until it is done.
 /// With shards, the member of data rank d has shard d mod shards; its group are

@@ -11,7 +11,7 @@
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/stage/error_context.hpp"
 #include "troupe/engine/stage/random.hpp"
-#include "troupe/engine/stage/sharding/ties.hpp"
+#include "troupe/engine/stage/ties.hpp"
 #include "troupe/schedules/op.hpp"
 
 namespace troupe {

@@ -8,7 +8,6 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/stage/layer_graph.hpp"
-#include "troupe/engine/stage/module/split_backward.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/schedules/op.hpp"
 

@@ -13,7 +13,7 @@ struct generation_step;
 
 /// A step runs whole or in two consecutive parts: the work up to the gradients
 /// is recorded, to be launched as a whole in later steps; the update is not
-/// (engine/plan/part.hpp).
+/// (engine/plan/compile/part.hpp).
 enum class step_part : std::uint8_t { whole, gradients, update };
 
 /// What each process's program decides of a step. The leading process sends its

@@ -8,7 +8,7 @@
 #include <ATen/ops/tanh.h>
 #include <fmt/format.h>
 
-#include "troupe/engine/models/layers.hpp"
+#include "troupe/engine/models/layers/layers.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
 using namespace troupe;

@@ -10,7 +10,7 @@
 
 #include "graph_models.hpp"
 #include "troupe/actors/trainer.hpp"
-#include "troupe/engine/stage/plain_loop.hpp"
+#include "troupe/engine/stage/plain/plain_loop.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 using namespace troupe;

@@ -16,7 +16,7 @@
 #include "troupe/monitors/dashboard/curve.hpp"
 #include "troupe/monitors/dashboard/heat_map.hpp"
 #include "troupe/monitors/sink.hpp"
-#include "troupe/monitors/timing/step_times.hpp"
+#include "troupe/monitors/step_times.hpp"
 
 namespace troupe {
 

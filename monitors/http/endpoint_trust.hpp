@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/address/endpoint.hpp"
+#include "troupe/engine/transport/stream/authenticate.hpp"
 #include "troupe/engine/transport/trust/access.hpp"
-#include "troupe/engine/transport/trust/authenticate.hpp"
 #include "troupe/engine/transport/trust/tls_context.hpp"
 #include "troupe/engine/transport/trust/trust.hpp"
 

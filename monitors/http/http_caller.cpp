@@ -13,9 +13,9 @@
 #include <utility>
 
 #include "troupe/base/error.hpp"
+#include "troupe/engine/transport/stream/authenticate.hpp"
 #include "troupe/engine/transport/stream/awaited_stream.hpp"
 #include "troupe/engine/transport/stream/dial.hpp"
-#include "troupe/engine/transport/trust/authenticate.hpp"
 #include "troupe/monitors/http/endpoint_trust.hpp"
 
 namespace troupe {

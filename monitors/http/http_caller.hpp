@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "troupe/base/deadline.hpp"
-#include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/trust/trust.hpp"
 
 namespace troupe {

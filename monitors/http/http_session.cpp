@@ -16,7 +16,7 @@
 #include "troupe/base/deadline.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/thrown.hpp"
-#include "troupe/engine/transport/trust/authenticate.hpp"
+#include "troupe/engine/transport/stream/authenticate.hpp"
 #include "troupe/monitors/http/endpoint_trust.hpp"
 
 namespace troupe {

@@ -17,13 +17,13 @@
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/events/log.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
+#include "troupe/engine/plan/compile/part.hpp"
 #include "troupe/engine/plan/cost/costs.hpp"
 #include "troupe/engine/plan/cost/simulate.hpp"
-#include "troupe/engine/plan/part.hpp"
 #include "troupe/engine/plan/search/search.hpp"
 #include "troupe/engine/plan/search/search_steps.hpp"
+#include "troupe/monitors/step_times.hpp"
 #include "troupe/monitors/timing/cost_samples.hpp"
-#include "troupe/monitors/timing/step_times.hpp"
 
 namespace troupe {
 

@@ -9,7 +9,7 @@
 #include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/monitors/monitor_of.hpp"
-#include "troupe/monitors/timing/step_times.hpp"
+#include "troupe/monitors/step_times.hpp"
 
 namespace troupe {
 

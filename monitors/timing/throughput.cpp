@@ -13,7 +13,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/monitors/monitor_of.hpp"
-#include "troupe/monitors/timing/step_times.hpp"
+#include "troupe/monitors/step_times.hpp"
 
 namespace troupe {
 

@@ -8,7 +8,7 @@
 
 #include "each_tensor.hpp"
 #include "small_model.hpp"
-#include "troupe/engine/stage/plain_loop.hpp"
+#include "troupe/engine/stage/plain/plain_loop.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
 using namespace troupe;

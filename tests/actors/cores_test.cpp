@@ -8,9 +8,9 @@
 #include <thread>
 
 #include "small_model.hpp"
-#include "troupe/actors/rank/progress_board.hpp"
-#include "troupe/actors/step/coordinator_actor.hpp"
-#include "troupe/actors/step/loader_actor.hpp"
+#include "troupe/actors/coordination/coordinator_actor.hpp"
+#include "troupe/actors/coordination/loader_actor.hpp"
+#include "troupe/actors/step/progress_board.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
 

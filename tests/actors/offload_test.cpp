@@ -15,7 +15,7 @@
 #include "step_trace.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
-#include "troupe/engine/plan/part.hpp"
+#include "troupe/engine/plan/compile/part.hpp"
 #include "troupe/schedules/validate.hpp"
 
 using namespace troupe;

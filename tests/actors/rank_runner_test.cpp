@@ -7,12 +7,12 @@
 #include <deque>
 
 #include "pipeline/faked_stage.hpp"
-#include "troupe/actors/recording/recording.hpp"
 #include "troupe/actors/step/prepared_plan.hpp"
+#include "troupe/actors/step/recording.hpp"
 #include "troupe/actors/step/step_gate.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile/overlapped_pairs.hpp"
-#include "troupe/engine/plan/part.hpp"
+#include "troupe/engine/plan/compile/part.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 
 using namespace troupe;

@@ -1,4 +1,4 @@
-#include "troupe/actors/recording/recording.hpp"
+#include "troupe/actors/step/recording.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -8,8 +8,8 @@
 #include "troupe/engine/data/row_order.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/values.hpp"
-#include "troupe/engine/stage/sharding/ties.hpp"
 #include "troupe/engine/stage/split.hpp"
+#include "troupe/engine/stage/ties.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe::testing {

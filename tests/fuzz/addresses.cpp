@@ -1,6 +1,6 @@
 // Addresses of HTTP servers, hosts and authorizations of requests, endpoints.
 #include "parse.hpp"
-#include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/trust/secret_file.hpp"
 #include "troupe/monitors/http/http_address.hpp"
 

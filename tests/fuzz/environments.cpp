@@ -3,7 +3,7 @@
 
 #include "parse.hpp"
 #include "troupe/engine/launch/environment.hpp"
-#include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/address/endpoint.hpp"
 
 using namespace troupe;
 

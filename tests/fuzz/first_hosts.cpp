@@ -1,7 +1,7 @@
 // Where launchers say that the first host of a job is.
 #include "parse.hpp"
 #include "troupe/engine/launch/environment.hpp"
-#include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/address/endpoint.hpp"
 
 using namespace troupe;
 

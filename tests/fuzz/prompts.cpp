@@ -1,5 +1,5 @@
 // Files of prompts, as text and as JSON lines.
-#include "troupe/cli/generate/prompts.hpp"
+#include "troupe/cli/model/prompts.hpp"
 #include "parse.hpp"
 
 using namespace troupe;

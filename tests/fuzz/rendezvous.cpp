@@ -1,7 +1,7 @@
 // Messages between processes until all are ready.
 #include "parse.hpp"
 #include "troupe/engine/launch/rendezvous_messages.hpp"
-#include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/address/endpoint.hpp"
 
 using namespace troupe;
 

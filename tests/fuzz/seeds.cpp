@@ -16,7 +16,7 @@
 #include "troupe/engine/launch/rendezvous_messages.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/compile/offload.hpp"
-#include "troupe/engine/plan/part.hpp"
+#include "troupe/engine/plan/compile/part.hpp"
 #include "troupe/engine/plan/text/lowered_csv.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/engine/transport/trust/certificates.hpp"

@@ -9,8 +9,8 @@
 #include "troupe/engine/events/subscription.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/stage/update/parameter_groups.hpp"
-#include "troupe/monitors/monitor_spec.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"
+#include "troupe/monitors/spec/monitor_spec.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 using namespace troupe;

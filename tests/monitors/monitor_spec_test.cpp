@@ -1,4 +1,4 @@
-#include "troupe/monitors/monitor_spec.hpp"
+#include "troupe/monitors/spec/monitor_spec.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>

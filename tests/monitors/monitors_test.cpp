@@ -12,7 +12,7 @@
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/monitors/metrics.hpp"
 #include "troupe/monitors/progress.hpp"
-#include "troupe/monitors/timing/step_times.hpp"
+#include "troupe/monitors/step_times.hpp"
 #include "troupe/monitors/timing/timeline.hpp"
 #include "troupe/schedules/builtin.hpp"
 

@@ -1,4 +1,4 @@
-#include "troupe/monitors/timing/step_times.hpp"
+#include "troupe/monitors/step_times.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

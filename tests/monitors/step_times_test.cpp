@@ -1,4 +1,4 @@
-#include "troupe/monitors/timing/step_times.hpp"
+#include "troupe/monitors/step_times.hpp"
 
 #include <algorithm>
 #include <catch2/catch_approx.hpp>

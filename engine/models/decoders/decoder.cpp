@@ -11,10 +11,10 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/events/observe.hpp"
-#include "troupe/engine/models/cross_entropy_in_parts.hpp"
 #include "troupe/engine/models/decoders/decoder_parts.hpp"
+#include "troupe/engine/models/layers/cross_entropy_in_parts.hpp"
+#include "troupe/engine/stage/module/slices.hpp"
 #include "troupe/engine/stage/random.hpp"
-#include "troupe/engine/stage/slices.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
 namespace troupe {

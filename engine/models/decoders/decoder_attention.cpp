@@ -7,8 +7,8 @@
 
 #include "troupe/engine/events/observe.hpp"
 #include "troupe/engine/models/decoders/decoder_parts.hpp"
+#include "troupe/engine/stage/module/slices.hpp"
 #include "troupe/engine/stage/random.hpp"
-#include "troupe/engine/stage/slices.hpp"
 
 namespace troupe {
 

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "troupe/engine/models/decoders/decoder.hpp"
-#include "troupe/engine/models/layers.hpp"
+#include "troupe/engine/models/layers/layers.hpp"
 
 namespace troupe {
 

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "troupe/base/atomic_file.hpp"
+#include "troupe/engine/checkpoint/fresh_folder.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/events/subscription.hpp"
-#include "troupe/engine/models/fresh_folder.hpp"
-#include "troupe/engine/models/layers.hpp"
+#include "troupe/engine/models/layers/layers.hpp"
 #include "troupe/engine/stage/model.hpp"
 
 namespace troupe {

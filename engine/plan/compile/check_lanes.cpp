@@ -4,8 +4,8 @@
 #include <tuple>
 #include <vector>
 
+#include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
-#include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/engine/plan/values.hpp"
 #include "troupe/schedules/op_checker.hpp"
 

@@ -13,9 +13,9 @@
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/plan/compile/check_lanes.hpp"
+#include "troupe/engine/plan/compile/part.hpp"
 #include "troupe/engine/plan/compile/passes.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
-#include "troupe/engine/plan/part.hpp"
 #include "troupe/engine/plan/values.hpp"
 #include "troupe/schedules/cell.hpp"
 #include "troupe/schedules/schedule_name.hpp"
@@ -238,24 +238,6 @@ plan plan_from_file(const std::string& path) {
 
 bool is_plan_text(std::string_view text) {
   return text.starts_with("troupe plan");
-}
-
-std::string to_text(const plan& plan, const plan_op& what) {
-  auto text = fmt::format("{}{}", what.stage, traits_of(what).action);
-  if (what.microbatch != none)
-    text += std::to_string(what.microbatch);
-  if (what.microbatch != none && (plan.slices > 1 || what.slice != 0))
-    text += fmt::format(".{}", what.slice);
-  if (what.copy != 0)
-    text += fmt::format("@{}", what.copy);
-  if (is_transfer(what.kind) && what.peer != chain_peer(what))
-    text += fmt::format("{}{}", what.kind == plan_op_kind::send ? '>' : '<',
-                        what.peer);
-  return text;
-}
-
-std::string to_text(const plan& plan, std::uint32_t op) {
-  return to_text(plan, plan.ops[op]);
 }
 
 namespace {

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/plan.hpp"
 
 namespace troupe {
@@ -32,12 +33,6 @@ plan plan_from_file(const std::string& path);
 
 /// Whether a text begins like a plan that `to_text` wrote.
 bool is_plan_text(std::string_view text);
-
-/// An op's name in errors and texts, in PyTorch's spelling if it has one: 0F3,
-/// 0SEND_F3, 1RECV_F3, 0UNSHARD, 0RESHARD, 0REDUCE_GRAD, 0NORM, 0UPDATE; with
-/// the slice (0F3.1) and the copy (0F3@1) if there are any.
-std::string to_text(const plan& plan, const plan_op& what);
-std::string to_text(const plan& plan, std::uint32_t op);
 
 /// A plan as JSON: sizes; `ranks`, each a list of ops with the indices of their
 /// dependencies; and `channels`. Ops are numbered over all ranks.

@@ -12,9 +12,9 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
-#include "troupe/engine/stage/loss_items.hpp"
 #include "troupe/engine/stage/module/autocast.hpp"
-#include "troupe/engine/stage/module/module_parameters.hpp"
+#include "troupe/engine/stage/module/loss_items.hpp"
+#include "troupe/engine/stage/parameters/module_parameters.hpp"
 #include "troupe/engine/stage/update/gradient_lists.hpp"
 
 namespace troupe {

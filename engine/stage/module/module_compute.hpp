@@ -11,9 +11,9 @@
 #include "troupe/engine/stage/module/split_backward.hpp"
 #include "troupe/engine/stage/module/step_losses.hpp"
 #include "troupe/engine/stage/numerics.hpp"
+#include "troupe/engine/stage/parameters/sharded_parameters.hpp"
 #include "troupe/engine/stage/random.hpp"
-#include "troupe/engine/stage/sharding/sharded_parameters.hpp"
-#include "troupe/engine/stage/sharding/ties.hpp"
+#include "troupe/engine/stage/ties.hpp"
 
 namespace troupe {
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "troupe/engine/stage/module/saved_tensors.hpp"
+#include "troupe/engine/stage/module/slices.hpp"
 #include "troupe/engine/stage/module/weight_gradients.hpp"
-#include "troupe/engine/stage/slices.hpp"
 #include "troupe/engine/stage/stage.hpp"
 
 namespace troupe {

@@ -10,15 +10,6 @@
 
 namespace troupe {
 
-/// Of a dtype that autograd differentiates.
-inline bool may_require_gradient(const at::Tensor& tensor) {
-  return tensor.is_floating_point() || tensor.is_complex();
-}
-
-inline bool requires_gradient(const at::Tensor& leaf) {
-  return leaf.defined() && leaf.requires_grad();
-}
-
 /// Where LibTorch's engine starts, and with which gradients.
 struct backward_roots {
   void add(const torch::autograd::Edge& edge, const at::Tensor& gradient);

@@ -8,7 +8,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
-#include "troupe/engine/stage/loss_items.hpp"
+#include "troupe/engine/stage/module/loss_items.hpp"
 
 namespace troupe {
 

@@ -20,8 +20,9 @@ namespace troupe {
 /// gradients of their inputs: in the weight backward (W) of a split backward
 /// (the weight-gradient store of zero bubble, Qi et al., 2024). A layer that
 /// supports this is an autograd function that notes the store in its forward,
-/// and gives it the work in its backward; see engine/models/layers.cpp. One
-/// thread at a time, but the engine's threads may differ from the forward's.
+/// and gives it the work in its backward; see engine/models/layers/layers.cpp.
+/// One thread at a time, but the engine's threads may differ from the
+/// forward's.
 class weight_gradients final : public torch::CustomClassHolder {
  public:
   using pointer = c10::intrusive_ptr<weight_gradients>;

@@ -4,7 +4,7 @@
 
 #include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/device/tensor.hpp"
-#include "troupe/engine/stage/collective_work.hpp"
+#include "troupe/engine/stage/update/tied_gradient.hpp"
 
 namespace troupe {
 

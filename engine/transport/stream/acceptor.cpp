@@ -12,8 +12,8 @@
 #include <list>
 #include <optional>
 
+#include "troupe/engine/transport/stream/authenticate.hpp"
 #include "troupe/engine/transport/stream/listener.hpp"
-#include "troupe/engine/transport/trust/authenticate.hpp"
 
 namespace troupe {
 

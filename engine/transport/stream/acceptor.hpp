@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/stream/byte_stream.hpp"
 #include "troupe/engine/transport/trust/trust.hpp"
 

@@ -14,7 +14,7 @@
 #include <cstring>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/transport/trust/authenticate.hpp"
+#include "troupe/engine/transport/stream/authenticate.hpp"
 
 namespace troupe {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "troupe/base/owned_descriptor.hpp"
-#include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/address/endpoint.hpp"
 
 namespace troupe {
 

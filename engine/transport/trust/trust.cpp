@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/trust/tls_context.hpp"
 
 namespace troupe {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/address/endpoint.hpp"
 
 namespace troupe {
 

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <stdexcept>
 
-#include "troupe/actors/pipeline.hpp"
+#include "troupe/actors/pipeline/pipeline.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/forward_part.hpp"

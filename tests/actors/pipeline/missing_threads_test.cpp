@@ -10,7 +10,7 @@
 #include <fstream>
 #include <set>
 
-#include "troupe/actors/caf.hpp"
+#include "troupe/actors/system/caf.hpp"
 #include "troupe/base/error.hpp"
 
 using namespace troupe;

@@ -1,4 +1,4 @@
-#include "troupe/actors/pipeline.hpp"
+#include "troupe/actors/pipeline/pipeline.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

@@ -5,7 +5,7 @@
 #include <barrier>
 #include <future>
 
-#include "troupe/actors/caf.hpp"
+#include "troupe/actors/system/caf.hpp"
 
 using namespace troupe;
 

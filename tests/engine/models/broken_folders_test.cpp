@@ -14,7 +14,7 @@
 #include "../../temporary_folder.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/models/model_folder.hpp"
-#include "troupe/engine/stage/plain_loop.hpp"
+#include "troupe/engine/stage/plain/plain_loop.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
 using namespace troupe;

@@ -1,4 +1,4 @@
-#include "troupe/engine/models/cross_entropy_in_parts.hpp"
+#include "troupe/engine/models/layers/cross_entropy_in_parts.hpp"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>

@@ -19,7 +19,7 @@
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/models/decoders/decoder_types.hpp"
-#include "troupe/engine/stage/plain_loop.hpp"
+#include "troupe/engine/stage/plain/plain_loop.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 #include "troupe_paths.hpp"
 

@@ -16,11 +16,11 @@
 #include "../../says.hpp"
 #include "../../temporary_folder.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/engine/checkpoint/fresh_folder.hpp"
 #include "troupe/engine/models/companion_files.hpp"
-#include "troupe/engine/models/fresh_folder.hpp"
 #include "troupe/engine/models/model_folder.hpp"
 #include "troupe/engine/stage/model.hpp"
-#include "troupe/engine/stage/plain_loop.hpp"
+#include "troupe/engine/stage/plain/plain_loop.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

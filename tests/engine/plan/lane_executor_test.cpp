@@ -14,7 +14,7 @@
 #include "support.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/plan/compile/offload.hpp"
-#include "troupe/engine/plan/part.hpp"
+#include "troupe/engine/plan/compile/part.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 
 using namespace troupe;

@@ -1,4 +1,4 @@
-#include "troupe/engine/plan/part.hpp"
+#include "troupe/engine/plan/compile/part.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -1,4 +1,4 @@
-#include "troupe/engine/stage/slices.hpp"
+#include "troupe/engine/stage/module/slices.hpp"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>

@@ -12,7 +12,7 @@
 #include <random>
 
 #include "driven_stage.hpp"
-#include "troupe/engine/models/layers.hpp"
+#include "troupe/engine/models/layers/layers.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/module/module_compute.hpp"
 

@@ -11,7 +11,7 @@
 #include <catch2/matchers/catch_matchers_exception.hpp>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/models/layers.hpp"
+#include "troupe/engine/models/layers/layers.hpp"
 
 using namespace troupe;
 

@@ -1,4 +1,4 @@
-#include "troupe/engine/stage/sharding/shard_layout.hpp"
+#include "troupe/engine/stage/shard_layout.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 

@@ -7,7 +7,7 @@
 
 #include "../../says.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/stage/sharding/sharded_parameters.hpp"
+#include "troupe/engine/stage/parameters/sharded_parameters.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

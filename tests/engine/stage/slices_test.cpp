@@ -1,4 +1,4 @@
-#include "troupe/engine/stage/slices.hpp"
+#include "troupe/engine/stage/module/slices.hpp"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -10,7 +10,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/models/gpt.hpp"
-#include "troupe/engine/stage/plain_loop.hpp"
+#include "troupe/engine/stage/plain/plain_loop.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
 using namespace troupe;

@@ -13,7 +13,7 @@
 #include <catch2/generators/catch_generators.hpp>
 
 #include "driven_stage.hpp"
-#include "troupe/engine/models/layers.hpp"
+#include "troupe/engine/models/layers/layers.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/module/module_compute.hpp"
 

@@ -1,4 +1,4 @@
-#include "troupe/engine/stage/sharding/ties.hpp"
+#include "troupe/engine/stage/ties.hpp"
 
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
@@ -14,7 +14,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
-#include "troupe/engine/stage/plain_loop.hpp"
+#include "troupe/engine/stage/plain/plain_loop.hpp"
 #include "troupe/engine/stage/split.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 

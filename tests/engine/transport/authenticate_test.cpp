@@ -1,4 +1,4 @@
-#include "troupe/engine/transport/trust/authenticate.hpp"
+#include "troupe/engine/transport/stream/authenticate.hpp"
 
 #include <poll.h>
 

@@ -1,4 +1,5 @@
-#include "troupe/engine/transport/endpoint.hpp"
+#include "troupe/engine/transport/address/endpoint.hpp"
+#include "troupe/engine/transport/own_sockets.hpp"
 
 #include <fcntl.h>
 #include <sys/un.h>

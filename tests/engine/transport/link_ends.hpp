@@ -13,8 +13,8 @@
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/transport/io_loop.hpp"
 #include "troupe/engine/transport/stream/acceptor.hpp"
+#include "troupe/engine/transport/stream/authenticate.hpp"
 #include "troupe/engine/transport/stream/dial.hpp"
-#include "troupe/engine/transport/trust/authenticate.hpp"
 
 namespace troupe::testing {
 

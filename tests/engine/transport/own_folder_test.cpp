@@ -1,4 +1,4 @@
-#include "troupe/engine/transport/own_folder.hpp"
+#include "troupe/engine/transport/address/own_folder.hpp"
 
 #include <sys/stat.h>
 #include <unistd.h>

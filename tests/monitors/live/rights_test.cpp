@@ -14,7 +14,7 @@
 #include "../../says.hpp"
 #include "faked_job.hpp"
 #include "troupe/engine/events/event.hpp"
-#include "troupe/monitors/monitor_spec.hpp"
+#include "troupe/monitors/spec/monitor_spec.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -1,0 +1,190 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "troupe/actors/coordination/step_supervisor.hpp"
+#include "troupe/actors/step/step_gate.hpp"
+#include "troupe/engine/events/interest.hpp"
+#include "troupe/engine/events/log.hpp"
+
+namespace troupe {
+
+namespace {
+
+struct follower_state : step_supervisor {
+  std::optional<step_pointer> wanted = {};  // until the leader begins it
+  std::deque<remote_begin> begun = {};      // by the leader, and not here
+  std::int64_t awaited = 0;                 // serial at the last look
+  step_pointer running = {};
+  std::int64_t last_serial = 0;  // of a step that was wanted
+  kept_interest interest = {};
+  std::vector<rank_done> reports = {};
+
+  void begin(const run_step& request) {
+    wanted = request.step;
+    last_serial = request.step->serial;
+    if (!failed.empty())
+      return answer({});
+    begin_if_both_do();
+    if (wanted)
+      look_later();
+    hurry(*request.step);
+  }
+
+  /// Process 0 ends the run for all, after a step that all do.
+  void on(const finish_run& request) {
+    const auto& step = wanted ? *wanted : running;
+    if (takes_up(request)) {
+      book->links->tell(to_frame(request));
+      if (step)
+        hurry(*step);
+    } else if (ends && step && step->serial == request.overdue) {
+      on(interrupt_run{ends->reason});
+    }
+  }
+
+  /// Process 0 tells all of them after which step they save.
+  void on(const save_run&) {
+    book->links->tell(
+      to_frame(save_run{wanted || running ? last_serial : last_serial + 1}));
+  }
+
+  void on(const watchdog_tick&) {
+    look(running);
+    if (!wanted)
+      return;
+    const auto serial = (*wanted)->serial;
+    if (std::exchange(awaited, serial) == serial)
+      log()->warn(
+        "step {}: waiting for process 0, which has not begun it for {} s",
+        (*wanted)->settings.step, watch.limits.stall);
+    look_later();
+  }
+
+  void on(const remote_begin& message) {
+    begun.push_back(message);
+    begin_if_both_do();
+  }
+
+  void begin_if_both_do() {
+    if (!wanted || begun.empty() || !failed.empty())
+      return;
+    const auto leader = std::move(begun.front());
+    begun.pop_front();
+    auto step = std::make_shared<step_context>(**wanted);
+    const auto parted = difference(leader, as_remote(*step));
+    if (!parted.empty()) {
+      on(op_failure{
+        place,
+        {},
+        fmt::format("process {} runs a different step from process 0; do "
+                    "both run the same program? {}",
+                    book->links->layout().process, parted)});
+      return;
+    }
+    static_cast<step_wishes&>(step->settings) = leader.wishes;
+    step->settings.interest = interest.same_as(leader.wishes.interest);
+    running = step;
+    wanted.reset();
+    reports.clear();
+    begin_here(step);
+  }
+
+  void on(const stage_powers& message) { book->links->tell(to_frame(message)); }
+
+  void on(rank_done& report) {
+    book->links->tell(to_frame(report));
+    reports.push_back(std::move(report));
+  }
+
+  void on(const norm_known& message) { book->tell_ranks(self, message); }
+
+  void on(remote_outcome& message) {
+    if (!message.failure.empty()) {
+      if (failed.empty()) {
+        failed = message.failure;
+        interrupted = message.interrupted;
+      }
+      end();
+    } else if (running && message.serial == running->serial) {
+      step_outcome outcome;
+      outcome.event = std::move(message.event);
+      outcome.end = std::move(message.end);
+      if (outcome.end)
+        ends.reset();  // told
+      outcome.replans = message.replans;
+      outcome.saves = message.saves;
+      answer(std::move(outcome));
+    }
+  }
+
+  void answer(step_outcome outcome) {
+    outcome.failure = failed;
+    outcome.interrupted = interrupted;
+    std::ranges::sort(reports, {}, [](const rank_done& report) {
+      return std::pair(report.data_rank, report.rank);
+    });
+    outcome.ranks = std::exchange(reports, {});
+    wanted.reset();
+    running.reset();
+    asked.deliver(std::move(outcome));
+  }
+
+  /// The run can't go on.
+  void end() {
+    book->end_transfers();
+    if (interrupted && running)
+      running->gate->close();
+    if (running || wanted || asked.pending())
+      answer({});
+  }
+
+  void on(const op_failure& failure) {
+    if (!ends_with(failure))
+      return;
+    book->links->tell(to_frame(failure));
+    end();
+  }
+
+  void on(const stop_run& request) {
+    on(op_failure{place, {}, request.reason});
+  }
+
+  void on(const interrupt_run& request) {
+    if (!failed.empty())
+      return;
+    interrupted = true;
+    failed = request.reason;
+    if (running)
+      failed += fmt::format(" at step {}: {}", running->settings.step,
+                            waits_of(*watch.progress, *running));
+    book->links->tell(to_frame(interrupt_run{
+      fmt::format("process {} was interrupted: {}",
+                  book->links->layout().process, request.reason)}));
+    end();
+  }
+
+  void on(const peer_lost& lost) {
+    if (ends_with(lost, running))
+      end();
+  }
+};
+
+}  // namespace
+
+caf::behavior follower_actor(caf::event_based_actor* self,
+                             const supervision& watch,
+                             const address_book_pointer& book,
+                             const handler_hook& hook) {
+  return behavior_of_supervisor<follower_handle, remote_begin, stage_powers,
+                                rank_done, norm_known, remote_outcome,
+                                peer_lost, op_failure, stop_run, interrupt_run,
+                                finish_run, save_run, watchdog_tick>(
+    std::make_shared<follower_state>(
+      follower_state{{self, watch, book, hook}}));
+}
+
+}  // namespace troupe

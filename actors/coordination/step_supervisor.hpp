@@ -1,0 +1,162 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "troupe/actors/coordination/coordinator_actor.hpp"
+#include "troupe/actors/job/address_book.hpp"
+#include "troupe/actors/job/run_texts.hpp"
+#include "troupe/engine/device/thrown.hpp"
+#include "troupe/engine/events/log.hpp"
+
+namespace troupe {
+
+/// How long a process that is gone waits for the reason to come from
+/// elsewhere.
+inline constexpr std::chrono::milliseconds patience_with_lost_peers{300};
+/// How long a link that failed waits for what its other side, which may well
+/// live, has to tell of that.
+inline constexpr std::chrono::milliseconds patience_with_ended_links{2000};
+
+/// Shared by the coordinators of the leading process and of the others: one
+/// request at a time, a watchdog for a step that doesn't move, and an end of
+/// the run that lasts. Lives in its actor; one handler at a time.
+struct step_supervisor {
+  step_supervisor(caf::event_based_actor* actor, const supervision& watches,
+                  address_book_pointer everybody, handler_hook before)
+    : self(actor),
+      watch(watches),
+      book(std::move(everybody)),
+      hook(std::move(before)) {}
+
+  caf::event_based_actor* self;
+  supervision watch;
+  address_book_pointer book;
+  handler_hook hook;
+  caf::typed_response_promise<step_outcome> asked = {};
+  event_source place = {};  // the step that was asked for last
+  std::string failed = {};  // why the run can't go on
+  bool interrupted = false;
+  bool will_look = false;
+  std::vector<progress_board::entry> seen = {};  // at the last look
+  /// After the step that runs; told with it, and then over.
+  std::optional<run_end> ends = {};
+  double within = 0;  // as in finish_run, of `ends`
+
+  /// Lets the ranks that live here begin, and looks after them from now on.
+  void begin_here(const step_pointer& step) {
+    seen.clear();
+    book->begin(self, step);
+    look_later();
+  }
+
+  /// One look is under way at a time: thousands of short steps may begin before
+  /// it comes.
+  void look_later() {
+    if (watch.limits.stall > 0 && !std::exchange(will_look, true))
+      self->delayed_send(self,
+                         std::chrono::milliseconds(static_cast<std::int64_t>(
+                           watch.limits.stall * 1000)),
+                         watchdog_tick{});
+  }
+
+  /// Ends the step at once if it lasts too long for what is asked of it.
+  void hurry(const step_context& step) {
+    if (ends && within > 0)
+      self->delayed_send(
+        self,
+        std::chrono::milliseconds(static_cast<std::int64_t>(within * 1000)),
+        finish_run{*ends, step.serial});
+  }
+
+  /// Whether a request to end the run is new: the first one, or the first that
+  /// sets a limit.
+  bool takes_up(const finish_run& request) {
+    if (request.overdue != 0 || (ends && (within > 0 || request.within == 0)))
+      return false;
+    ends = request.end;
+    within = request.within;
+    return true;
+  }
+
+  /// Logs who waits for whom if no op has ended since the last look, and on
+  /// which calls links between devices are stuck. `running`: null between
+  /// steps.
+  void look(const step_pointer& running) {
+    will_look = false;
+    if (!running)
+      return;
+    const auto step = running->settings.step;
+    if (book->device_links)
+      for (const auto& text : book->device_links->stuck())
+        log()->warn("step {}: {}", step, text);
+    auto now = watch.progress->snapshot();
+    if (now == seen)
+      log()->warn("step {}: no op ended in the last {} s: {}", step,
+                  watch.limits.stall, waits_of(*watch.progress, *running));
+    seen = std::move(now);
+    look_later();
+  }
+
+  /// Whether the run is to end with this now. What caused it may be on its way
+  /// on another line: that is told first, and this once more a little later.
+  template <class Consequence>
+  bool ends_now(Consequence what, std::chrono::milliseconds patience) {
+    if (!failed.empty())
+      return false;
+    if (std::exchange(what.for_good, true))
+      return true;
+    self->delayed_send(self, patience, std::move(what));
+    return false;
+  }
+
+  /// Whether the run ends now as that process is gone.
+  bool ends_with(const peer_lost& lost, const step_pointer& running) {
+    if (!ends_now(lost, patience_with_lost_peers))
+      return false;
+    failed = to_text(lost, book->links->layout());
+    if (running)
+      failed += "; " + waits_of(*watch.progress, *running);
+    return true;
+  }
+
+  /// Whether the run ends now with that failure.
+  bool ends_with(const op_failure& failure) {
+    if (!ends_now(failure, patience_with_ended_links))
+      return false;
+    failed = to_text(failure);
+    return true;
+  }
+};
+
+/// The behavior of such a coordinator: `begin` of its state gets the steps,
+/// `on` all other messages, and the failures of both, at its `place`.
+template <class Handle, class... Messages, class State>
+caf::behavior behavior_of_supervisor(std::shared_ptr<State> state) {
+  const auto handle = [state](const auto& work) {
+    try {
+      if (state->hook)
+        state->hook();
+      work();
+    } catch (...) {
+      state->on(op_failure{state->place, {}, thrown_text()});
+    }
+  };
+  const auto on = [state, handle](auto& message) {
+    handle([&] { state->on(message); });
+  };
+  return behavior_by<Handle, Messages...>(
+    on, [state, handle](const run_step& request) {
+      state->asked =
+        state->self->template make_response_promise<step_outcome>();
+      state->place.step = request.step->settings.step;
+      state->place.phase = request.step->settings.phase;
+      handle([&] { state->begin(request); });
+      return state->asked;
+    });
+}
+
+}  // namespace troupe

@@ -1,0 +1,103 @@
+#include "troupe/actors/step/progress_board.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/values.hpp"
+
+namespace troupe {
+
+namespace {
+
+std::string what_it_waits_for(const plan& plan, const plan_op& op,
+                              bool for_data, std::uint8_t missing) {
+  if (for_data)
+    return "data from the loader";
+  std::string found;
+  std::uint8_t index = 0;
+  for_each_input(plan, op, [&](const value& input) {
+    if (index++ == missing && input.from != input.to)
+      found =
+        fmt::format("the {} of stage {} (rank {})", to_text(input.kind),
+                    input.from, plan.placement.rank_of(input.from, input.copy));
+  });
+  if (!found.empty())
+    return found;
+  switch (op.kind) {
+    case plan_op_kind::reduce:
+    case plan_op_kind::sum_tied:
+    case plan_op_kind::gradient_norm:
+      return "the reducer";
+    default:
+      return "the gradient norm of all stages";
+  }
+}
+
+}  // namespace
+
+progress_board::progress_board(std::int32_t data_ranks, std::int32_t ranks)
+  : ranks_(ranks), entries_(static_cast<std::size_t>(data_ranks * ranks)) {}
+
+void progress_board::set(std::int32_t data_rank, std::int32_t rank, entry now) {
+  entries_[static_cast<std::size_t>(data_rank * ranks_ + rank)].store(
+    (std::uint64_t{now.ended} << 44) | (std::uint64_t{now.position} << 12)
+      | (std::uint64_t{std::min<std::uint8_t>(now.input, 7)} << 9)
+      | (std::uint64_t{now.for_data} << 8)
+      | static_cast<std::uint64_t>(now.doing),
+    std::memory_order_relaxed);
+}
+
+std::vector<progress_board::entry> progress_board::snapshot() const {
+  std::vector<entry> all;
+  for (const auto& packed : entries_) {
+    const auto value = packed.load(std::memory_order_relaxed);
+    all.push_back({static_cast<std::uint32_t>(value >> 12),
+                   static_cast<state>(value & 0xff), (value >> 8 & 1) != 0,
+                   static_cast<std::uint8_t>(value >> 9 & 7),
+                   static_cast<std::uint32_t>(value >> 44)});
+  }
+  return all;
+}
+
+std::vector<rank_health> progress_board::look(const plan& plan) const {
+  std::vector<rank_health> all;
+  for (const auto& [position, doing, for_data, missing, ended] : snapshot()) {
+    const auto index = static_cast<std::int32_t>(all.size());
+    all.push_back({index / ranks_, index % ranks_});
+    if (doing == state::elsewhere)
+      all.back().doing = doing;
+    if (doing == state::idle || doing == state::elsewhere
+        || position >= plan.ops.size())
+      continue;
+    const auto& op = plan.ops[position];
+    all.back().doing = doing;
+    all.back().stage = op.stage;
+    all.back().op = to_text(plan, op);
+    if (doing == state::waiting)
+      all.back().waits_for = what_it_waits_for(plan, op, for_data, missing);
+  }
+  return all;
+}
+
+std::vector<std::string> progress_board::describe(const plan& plan) const {
+  std::vector<std::string> lines;
+  for (const auto& each : look(plan)) {
+    if (each.doing == state::elsewhere)
+      continue;
+    auto line = fmt::format("rank {}", each.rank);
+    if (static_cast<std::int32_t>(entries_.size()) > ranks_)
+      line += fmt::format(" of replica {}", each.data_rank);
+    if (each.doing == state::idle)
+      line += " waits for the others to end the step";
+    else if (each.doing == state::running)
+      line += " runs " + each.op;
+    else
+      line += fmt::format(" waits at {} for {}", each.op, each.waits_for);
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+}  // namespace troupe

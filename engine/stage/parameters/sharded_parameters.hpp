@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "troupe/engine/events/observer.hpp"
+#include "troupe/engine/stage/collective_work.hpp"
+#include "troupe/engine/stage/parameters/module_parameters.hpp"
+
+namespace troupe {
+
+/// Which shard of a stage's parameters a member holds.
+struct shard_place {
+  std::int32_t shard = 0;
+  std::int32_t shards = 1;
+  std::int64_t multiple = 128;  // see shard_layout
+  /// Whole parameters are freed by the plan's releases; otherwise gradients and
+  /// the optimizer's state alone are sharded.
+  bool releases = true;
+};
+
+/// The parameters of a stage, of which each replica holds, updates and keeps
+/// optimizer state for a shard (ZeRO; XLA's fully sharded data parallel). All
+/// parameters lie in one row of memory, which a
+/// gather fills and a release frees; graphs of LibTorch refer to its storage,
+/// so a backward reads what was gathered last. Parameters whose update reads
+/// them whole (`work_of_whole`) are in a second row, where each is in one
+/// shard, as in Moonlight's distributed Muon (Liu et al., 2025), but without a
+/// gather of gradients. A tied parameter has a row of its own, so that a shard
+/// is the same part of it in all stages that hold it; frozen ones have the
+/// last. `parameters` lists them by row. The optimizer writes the pieces of the
+/// shard.
+/// Threads as `stage_parameters`.
+class sharded_parameters final : public module_parameters {
+ public:
+  /// Cuts the shards from the parameters' values, and frees those if the plan
+  /// releases. `trained` and `frozen`: in model order; `tied`: among the first,
+  /// with settings as in module_parameters. Throws
+  /// `invalid_argument` for a parameter of another dtype than the first, and
+  /// one that is not floating point.
+  sharded_parameters(const parameter_list& trained,
+                     const parameter_list& frozen,
+                     const std::vector<tied_gradient>& tied,
+                     const numerics& options, shard_place place,
+                     std::shared_ptr<rank_device> device,
+                     std::function<void()> publish);
+
+  /// By piece of the shard.
+  void put_gradients(tensor_list gradients) override;
+  collective_work begin_reduction() override;
+  collective_work begin_tied_sum() override;
+  std::vector<double> norm_powers() override;
+  std::string name_of_power(std::size_t place) const override {
+    return names_.at(place);
+  }
+  /// Takes the state of whole parameters. `state` returns that of the shard, in
+  /// which tensors as large as a parameter that may be cut have one dimension.
+  void load_state(const optimizer_state& state) override;
+  /// The pieces of the shard, for `publish`. The first member also has the
+  /// parameters that all members hold completely.
+  std::vector<parameter_part> parts() const;
+
+  const shard_place& place() const { return place_; }
+  /// Of the rows of parameters that are trained.
+  const row_layouts& layouts() const { return layouts_; }
+  /// Bytes of all parameters.
+  std::int64_t bytes() const;
+
+  /// By row; handles.
+  tensor_list own_shards() const;
+  /// The member's part of a gather; allocates the rows if they were released.
+  /// Parameters are whole once it is done.
+  collective_work begin_gather();
+  /// Frees the whole parameters. Throws `internal` if they are not whole.
+  void release();
+  /// Throws `internal` naming the op if the parameters are not whole.
+  void require_whole(const std::string& op) const;
+  bool is_whole() const { return whole_; }
+  /// Cuts the shards anew from whole parameters that were written to.
+  void take_shards();
+
+  /// The optimizer's state of whole parameters, from that of all shards, in
+  /// their order.
+  optimizer_state joined(const std::vector<optimizer_state>& shards) const;
+
+ private:
+  struct row {
+    std::shared_ptr<const shard_layout> layout;
+    tensor_list parameters;
+    at::Tensor whole;  // padded
+    at::Tensor shard;
+  };
+  /// `kind`: dtype and device of the row. `optimizer`: null if it is not
+  /// updated. `preferred`: as in shard_layout::of_whole.
+  static row make_row(const parameter_list& parameters,
+                      const shard_place& place, const at::TensorOptions& kind,
+                      const optimizer_options* optimizer,
+                      std::int32_t preferred = 0);
+  void make_rows(const parameter_list& trained, const parameter_list& frozen,
+                 const std::vector<tied_gradient>& tied,
+                 const optimizer_options& optimizer);
+  void make_pieces(const std::vector<tied_gradient>& tied,
+                   const numerics& options);
+
+  shard_place place_;
+  parameter_list frozen_;
+  std::vector<row> rows_;  // cut, whole, each tied one; frozen, if any are
+  row_layouts layouts_;    // but for the frozen
+  std::vector<shard_layout::piece> pieces_;
+  std::vector<std::string> names_;  // of the parameters that are trained
+  std::size_t first_tied_ = 0;      // of the trained parameters
+  bool whole_ = true;
+};
+
+}  // namespace troupe

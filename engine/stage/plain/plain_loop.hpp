@@ -1,0 +1,169 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "troupe/engine/device/rank_device.hpp"
+#include "troupe/engine/stage/model.hpp"
+#include "troupe/engine/stage/module/loss_items.hpp"
+#include "troupe/engine/stage/numerics.hpp"
+#include "troupe/engine/stage/ties.hpp"
+#include "troupe/engine/stage/update/optimizer.hpp"
+
+namespace troupe {
+
+class compute_scope;
+
+class layer_sequence;
+struct backward_roots;
+struct random_draws;
+
+/// Updates within a step that read older parameters than the newest: what a
+/// pipeline without a flush computes.
+struct plain_updates {
+  std::int32_t every = 0;  // microbatches; 0: one update, at the end
+  /// The stages, each of which has versions of its own.
+  stage_split stages{};
+  /// By how many updates of this step the parameters that a microbatch reads
+  /// in a stage have been made.
+  std::function<std::int32_t(std::int32_t stage, std::int32_t microbatch)>
+    version{};
+};
+
+struct plain_options {
+  std::int32_t microbatches = 1;
+  std::int32_t data_parallel = 1;
+  /// By microbatch: the copy of the stages that takes it, from 0; empty: there
+  /// is one. The gradients of copies are added.
+  std::vector<std::int8_t> copy_of{};
+  /// Of each microbatch's sequence: forwards one after the other, backwards
+  /// last slice first, as in a pipeline.
+  std::int32_t slices = 1;
+  plain_updates updates{};
+  troupe::numerics numerics;  // but for what a stage keeps and halts on
+  /// The device, on whose compute stream it runs; null: the CPU.
+  std::shared_ptr<rank_device> device;
+  int intra_op_threads = 1;  // of LibTorch, within the loop's functions
+};
+
+/// The oracle: the unsplit model in a plain loop with gradient accumulation, in
+/// the thread that makes it, no actors, no plan. Replicas and copies are
+/// emulated one after the other: each one's microbatches are summed separately,
+/// then added in ascending order and divided by the number of replicas; then
+/// those of the layers that hold a tied parameter are added. Every pipelined
+/// run must give the same bits.
+///
+/// On a device the host enqueues a step's work without waiting, up to the
+/// gradients' norm; the work is done when `step` returns. The calling thread
+/// launches. Errors are those of the model, the data and, as `error` (device),
+/// the device.
+class plain_loop {
+ public:
+  plain_loop(const model& layers, plain_options options);
+
+  struct result {
+    /// The optimised loss (loss_weighting); the weighted sum of several.
+    double loss = 0;
+    double counted = 0;  // items
+    double gradient_norm = 0;
+    /// The parameter closest to the loss whose gradient is not finite.
+    std::string not_finite = {};
+    double learning_rate = 0;
+    bool updated = true;
+    std::int64_t tokens = 0;
+  };
+  using data_function = std::function<microbatch_data(std::int64_t index)>;
+
+  /// Makes one update; `load(k)` gives global microbatch k of this step, in
+  /// host memory. It is called twice for each, the first time to count the
+  /// update's items, unless `counts_equally` (microbatch_source). A step that
+  /// `load` ends by an exception does not count; the parameters are those from
+  /// before it, unless it updates within the step.
+  result step(const data_function& load, bool counts_equally = false);
+  /// Index in the data source of the next step's first microbatch, which random
+  /// numbers of forwards depend on: 0 at first, and then what was there before
+  /// and its microbatches.
+  void set_position(std::int64_t microbatches) { position_ = microbatches; }
+  /// Mean loss over `count` microbatches, as in a step, without gradients,
+  /// named "loss"; rounded to fp32, as `trainer::evaluate` does.
+  named_value evaluate(const data_function& load, std::int64_t count);
+
+  /// Handles, on the device: the next step changes them. Of tied parameters the
+  /// owner's; or those of all holders, who writes to one writes to all.
+  parameter_list parameters() const;
+  parameter_list holders() const;
+  /// The holders' parameters, and the buffers.
+  parameter_list state_dict() const;
+  /// As those of `stage_parameters`; of tied parameters the owner's.
+  optimizer_state state() const {
+    return without_aliases(optimizer_->state(), aliases_);
+  }
+  void load_state(const optimizer_state& state) {
+    optimizer_->load(with_aliases(state, aliases_));
+  }
+  /// Of tied parameters: the owner's name by that of each other holder.
+  const alias_names& aliases() const { return aliases_; }
+  /// Steps made, and the loss scale after them: for checkpoints.
+  std::int64_t steps() const { return step_; }
+  const troupe::loss_scale& scale() const { return scale_; }
+  void go_on_from(std::int64_t step, const loss_scale_progress& scale) {
+    step_ = step;
+    scale_.restore(scale);
+  }
+  /// The model's outputs, without gradients, in host memory.
+  tensor_list infer(const tensor_list& inputs);
+
+ private:
+  /// In a thread that computes.
+  plain_loop(const compute_scope& in, const model& layers,
+             plain_options options);
+  parameter_list trained(const layer_sequence& module) const;
+  std::unique_ptr<stream_scope> enter() const;
+  /// The optimised losses of the model.
+  std::vector<loss_term> losses_of_microbatch(const microbatch_data& data);
+  /// The items that losses count of an update, and of each microbatch.
+  struct counted_items {
+    update_items update;
+    std::map<std::int64_t, item_counts> own;
+  };
+  counted_items count_items(const data_function& load, std::int32_t first,
+                            std::int32_t last) const;
+  backward_roots roots_of(const microbatch_data& part, random_draws& draws);
+  void run(const backward_roots& roots);
+  /// `index`: in the step.
+  void accumulate(const microbatch_data& data, std::int64_t index);
+  void accumulate_slices(const microbatch_data& data, random_draws& draws);
+  /// Microbatches `first` up to `last` that a copy takes, of a replica.
+  void accumulate(const data_function& load, const counted_items& items,
+                  std::int32_t replica, std::int8_t copy, std::int32_t first,
+                  std::int32_t last, result& outcome);
+  void accumulate_update(const data_function& load, std::int32_t first,
+                         std::int32_t last, result& outcome);
+  void update(result& outcome);
+  void read_versions(std::int32_t microbatch);
+  named_value take_losses();
+  /// By replica and copy.
+  void average(std::vector<tensor_list> members);
+  void sum_tied();
+
+  plain_options options_;
+  std::shared_ptr<layer_sequence> module_;
+  parameter_ties ties_;  // those that are trained
+  alias_names aliases_;
+  tensor_list values_;      // of the parameters that are trained
+  parameter_list counted_;  // ... in the norm
+  std::vector<tied_gradient> tied_;
+  item_counter counter_;  // null: no loss counts items beforehand
+  std::unique_ptr<optimizer> optimizer_;
+  troupe::loss_scale scale_;
+  std::int64_t step_ = 0;
+  std::int64_t position_ = 0;
+  bool counts_equally_ = false;
+  std::vector<loss_term> losses_;
+  std::vector<std::int32_t> stage_of_;  // of each parameter, with versions
+  tensor_lists versions_;               // of this step, the newest last
+};
+
+}  // namespace troupe

@@ -1,0 +1,46 @@
+#include "troupe/engine/transport/own_sockets.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+
+#include "troupe/base/names.hpp"
+#include "troupe/base/parse_number.hpp"
+#include "troupe/engine/transport/address/own_folder.hpp"
+#include "troupe/engine/transport/stream/listener.hpp"
+
+namespace troupe {
+
+std::string own_socket(const std::string& name) {
+  const auto folder = find_own_folder().path;
+  remove_dead_sockets(folder);
+  return fmt::format("unix:{}/{}.sock", folder, name);
+}
+
+std::string own_endpoint() {
+  return own_socket(fmt::format("{}-{}", ::getpid(), random_digits(1)));
+}
+
+std::vector<std::string> own_endpoints() {
+  std::multimap<std::int64_t, std::string> found;
+  std::error_code trouble;
+  for (const auto& folder : own_folders())
+    for (const auto& entry :
+         std::filesystem::directory_iterator(folder, trouble)) {
+      const auto& path = entry.path();
+      const auto name = path.stem().string();
+      const auto process = parse_number<pid_t>(name.substr(0, name.find('-')));
+      if (process && *process > 0 && path.extension() == ".sock"
+          && entry.is_socket(trouble) && has_listener(path.string()))
+        found.emplace(*process, "unix:" + path.string());
+    }
+  std::vector<std::string> all;
+  for (const auto& [process, where] : found)
+    all.push_back(where);
+  return all;
+}
+
+}  // namespace troupe

@@ -1,0 +1,217 @@
+#include "troupe/monitors/spec/monitor_spec.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <ranges>
+
+#include "troupe/base/atomic_file.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/monitors/budget.hpp"
+#include "troupe/monitors/settings.hpp"
+#include "troupe/monitors/stability.hpp"
+#include "troupe/monitors/tensors/gap.hpp"
+#include "troupe/monitors/tensors/gradient_dump.hpp"
+#include "troupe/monitors/tensors/overflow.hpp"
+#include "troupe/monitors/tensors/retro.hpp"
+#include "troupe/monitors/timing/throughput.hpp"
+#include "troupe/monitors/timing/timeline.hpp"
+
+namespace troupe {
+
+TROUPE_FIELDS(gap_options, interval, match, histogram)
+TROUPE_FIELDS(gradient_dump_options, folder, start, end, every, save_first_n,
+              match)
+TROUPE_FIELDS(overflow_options, frames, trace, abort_after, underflow_share,
+              stop, every, match)
+TROUPE_FIELDS(stability_options, window, rolling, sigmas)
+TROUPE_FIELDS(timeline_files, svg, trace, steps, anomalies)
+TROUPE_FIELDS(throughput_options, interval, peak_flops, straggler)
+TROUPE_FIELDS(retro_options, folder, steps, match, tensors, nonfinite, max_abs,
+              loss_factor, dumps)
+TROUPE_FIELDS(budget_options, share, longest)
+
+namespace {
+
+monitor make_gap(settings& given, const monitor_context& context) {
+  return gap_monitor(given.all<gap_options>(), context.sink);
+}
+
+/// Two steps' gradients: one's wait while the other's are written.
+std::int64_t bytes_of_gradients(const monitor_context& context) {
+  const auto replicas =
+    context.plan ? context.lanes / context.plan->ranks() : 1;
+  return 2 * std::int64_t{sizeof(float)} * context.parameters * replicas;
+}
+
+monitor make_gradient_dump(settings& given, const monitor_context& context) {
+  constexpr double gib = 1 << 30;
+  gradient_dump_options options;
+  options.held_bytes =
+    std::max(options.held_bytes, bytes_of_gradients(context));
+  auto held_gib = static_cast<double>(options.held_bytes) / gib;
+  given("held_gib", held_gib);
+  options = given.all(options);
+  if (!(held_gib > 0 && held_gib < 1e6))
+    fail(error_code::invalid_argument,
+         "gradient_dump: held_gib is {}; use a size above 0", held_gib);
+  options.held_bytes = std::llround(held_gib * gib);
+  require_writable_folder(options.folder);
+  return gradient_dump_monitor(options);
+}
+
+monitor make_overflow(settings& given, const monitor_context& context) {
+  overflow_options options;
+  options.print = context.print;
+  return overflow_monitor(given.all(options), context.sink);
+}
+
+monitor make_stability(settings& given, const monitor_context& context) {
+  return stability_monitor(given.all<stability_options>(), context.sink);
+}
+
+monitor make_throughput(settings& given, const monitor_context& context) {
+  throughput_options options;
+  options.parameters = context.parameters;
+  return throughput_monitor(given.all(options), context.sink);
+}
+
+monitor make_timeline(settings& given, const monitor_context& context) {
+  const auto files = given.all<timeline_files>();
+  if (files.svg.empty() && files.trace.empty())
+    fail(error_code::invalid_argument,
+         "monitor timeline: nothing to write; give svg={0} or trace={0}",
+         context.folder ? "true" : "FILE");
+  for (const auto& path : {files.svg, files.trace})
+    if (!path.empty())
+      require_writable(path);
+  return timeline_monitor(files);
+}
+
+monitor make_retro(settings& given, const monitor_context& context) {
+  const auto options = given.all<retro_options>();
+  require_writable_folder(options.folder);
+  return retro_monitor(options, context.sink);
+}
+
+monitor make_budget(settings& given, const monitor_context& context) {
+  return budget_monitor(given.all<budget_options>(), context.lanes,
+                        context.observe_every, context.sink);
+}
+
+/// A setting that says where something is written: a file, or the folder
+/// above the one where it is.
+struct output {
+  const char* key = nullptr;
+  const char* below = "";
+  const char* file = "";  // its name where the spec may not name it
+};
+
+struct entry {
+  const char* name;
+  monitor (*make)(settings&, const monitor_context&);
+  const char* settings;
+  const char* what;
+  std::array<output, 2> outputs = {};
+};
+
+constexpr std::array entries{
+  entry{"gap", make_gap, "interval=1 match=* histogram=false",
+        "gradient, activation and parameter statistics"},
+  entry{"gradient_dump",
+        make_gradient_dump,
+        "folder=. start=0 end= every=1 save_first_n= match=* held_gib=",
+        "gradients as safetensors files",
+        {{{"folder", "/gradients/"}}}},
+  entry{"overflow", make_overflow,
+        "match=* every=1 frames=21 trace= abort_after= underflow_share=0 "
+        "stop=true",
+        "the first NaN or infinity, and the module calls before it; stops the "
+        "run, unless a dynamic loss scale handles the overflow"},
+  entry{"stability", make_stability, "window=128 rolling=10000 sigmas=6",
+        "spikes of the loss and the gradient norm"},
+  entry{"throughput", make_throughput, "interval=1 peak_flops=0 straggler=1.25",
+        "tokens per second, MFU, memory, stragglers"},
+  entry{"timeline",
+        make_timeline,
+        "svg= trace= steps=32 anomalies=false",
+        "a picture of the last step, a Perfetto trace of the last steps",
+        {{{"svg", "", "/timeline.svg"}, {"trace", "", "/trace.json"}}}},
+  entry{"retro",
+        make_retro,
+        "folder=. steps=8 match=* tensors=false nonfinite=true max_abs=0 "
+        "loss_factor=0 dumps=4",
+        "the statistics of the last steps, written when a rule fires",
+        {{{"folder", "/retro/"}}}},
+  entry{"budget", make_budget, "share=0.02 longest=1000",
+        "limits the cost of monitors to a share of the step time"},
+};
+
+struct chosen_monitor {
+  const entry* kind;
+  settings from;
+};
+
+chosen_monitor chosen(const std::string& spec) {
+  const auto colon = std::min(spec.find(':'), spec.size());
+  const auto name = spec.substr(0, colon);
+  const auto* found = std::ranges::find(
+    entries, name, [](const entry& each) { return std::string(each.name); });
+  if (found == entries.end())
+    fail(error_code::invalid_argument,
+         "unknown monitor '{}'; known monitors are {}", name,
+         fmt::join(entries | std::views::transform(&entry::name), ", "));
+  return {found, settings("monitor " + name,
+                          colon < spec.size() ? spec.substr(colon + 1) : "")};
+}
+
+/// Has a monitor of somebody else's write in a new folder, if it writes.
+void write_elsewhere(const entry& kind, settings& given,
+                     const std::function<std::string()>& new_folder) {
+  for (const auto& each : kind.outputs)
+    if (each.key)
+      given.require_no_place(each.key);
+  std::string folder;
+  for (const auto& [key, below, file] : kind.outputs) {
+    if (!key || (*file && !given.has(key)))
+      continue;
+    if (folder.empty())
+      folder = new_folder();
+    given.set(key, folder + file);
+  }
+}
+
+}  // namespace
+
+monitor make_monitor(const std::string& spec, const monitor_context& context) {
+  auto [kind, given] = chosen(spec);
+  if (context.folder)
+    write_elsewhere(*kind, given, context.folder);
+  return kind->make(given, context);
+}
+
+std::vector<std::string> monitor_outputs(const std::string& spec) {
+  auto [kind, given] = chosen(spec);
+  std::vector<std::string> paths;
+  for (const auto& [key, below, file] : kind->outputs) {
+    std::string path = *below ? "." : "";
+    if (key)
+      given(key, path);
+    if (!path.empty())
+      paths.push_back(path + below);
+  }
+  return paths;
+}
+
+std::string monitor_help() {
+  std::string text;
+  for (const auto& each : entries)
+    text += fmt::format("  {:14} {}\n  {:14}   {}\n", each.name, each.what, "",
+                        each.settings);
+  return text;
+}
+
+}  // namespace troupe
