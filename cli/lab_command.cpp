@@ -13,46 +13,37 @@
 #include "troupe/cli/signals.hpp"
 #include "troupe/lab/api.hpp"
 #include "troupe/lab/job.hpp"
-#include "troupe/monitors/sinks/http_server.hpp"
+#include "troupe/monitors/http/http_server.hpp"
 
 namespace troupe::cli {
 
 namespace {
 
-http_response answer_json(const std::string& path, const std::string& body) {
-  auto reply = lab::answer(path, body);
-  return {reply.status, "application/json", std::move(reply.body)};
+http_handler answers_json() {
+  return at_once([](const http_request& request) -> http_response {
+    auto reply = lab::answer(request.path, request.body);
+    return {reply.status, "application/json", std::move(reply.body)};
+  });
 }
 
-http_response only(const std::string& methods) {
-  return {.status = 405,
-          .type = "text/plain",
-          .body = "send a " + methods.substr(0, methods.find(',')) + "\n",
-          .headers = {{"Allow", methods}}};
-}
-
-http_response answer_get(const std::string& path) {
-  if (path == "/")
-    return page_response(lab::page());
-  if (path == "/api/schedules")
-    return answer_json(path, {});
-  if (path == "/api/draw" || path == "/api/export")
-    return only("POST");
-  return {404, "text/plain", "the page is at /\n"};
-}
-
-http_response answer_post(const std::string& path, const std::string& body) {
-  return path == "/" || path == "/api/schedules" ? only("GET, HEAD")
-                                                 : answer_json(path, body);
+std::vector<http_resource> resources() {
+  constexpr auto anybody = access_right::page;
+  return {{"GET", "/", anybody, at_once([](const http_request&) {
+             return page_response(lab::page());
+           })},
+          {"GET", "/api/schedules", anybody, answers_json()},
+          {"POST", "/api/draw", anybody, answers_json()},
+          {"POST", "/api/export", anybody, answers_json()}};
 }
 
 void run(std::int32_t port) {
   const signal_watch signals;
+  const auto site = std::make_shared<http_site>();
+  const auto served = site->add(resources());
   const http_server server({.address = fmt::format("127.0.0.1:{}", port),
                             .connections = 16,
-                            .post = answer_post,
                             .body_bytes = lab::most_request_bytes},
-                           answer_get);
+                           site);
   print_now(fmt::format("lab: http://{}/\n", server.address()));
   std::promise<void> never;
   never.get_future().wait();  // a signal ends the process

@@ -60,17 +60,19 @@ endif()
 
 troupe_component(monitors DIRECTORY monitors SUBFOLDERS tensors timing spec
   DEPENDS troupe::actors nlohmann_json::nlohmann_json PCH actors)
+troupe_component(http DIRECTORY monitors/http
+  DEPENDS troupe::transport troupe::events nlohmann_json::nlohmann_json
+  PRIVATE Boost::headers PCH tensors)
+target_link_libraries(troupe_http PRIVATE OpenSSL::Crypto)
 troupe_component(live DIRECTORY monitors/live
-  DEPENDS troupe::monitors troupe::transport nlohmann_json::nlohmann_json
+  DEPENDS troupe::monitors troupe::http nlohmann_json::nlohmann_json
   PRIVATE Boost::headers PCH actors)
-
 troupe_component(sinks DIRECTORY monitors/sinks
-  DEPENDS troupe::monitors
+  DEPENDS troupe::monitors troupe::http
   PRIVATE nlohmann_json::nlohmann_json Boost::headers PCH actors)
-target_link_libraries(troupe_sinks PRIVATE OpenSSL::Crypto)
 
 troupe_component(dashboard DIRECTORY monitors/dashboard
-  DEPENDS troupe::sinks nlohmann_json::nlohmann_json PCH actors)
+  DEPENDS troupe::monitors troupe::http nlohmann_json::nlohmann_json PCH actors)
 troupe_page(dashboard FOLDER monitors/dashboard/page TITLE troupe
   HEADER troupe/monitors/dashboard/dashboard.hpp FUNCTION troupe::dashboard_page
   PARTS body.html style.css draw.js curves.js timeline.js heat_map.js actors.js
@@ -85,8 +87,8 @@ file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/*.cpp
   ${PROJECT_SOURCE_DIR}/cli/checkpoint/*.cpp
   ${PROJECT_SOURCE_DIR}/cli/model/*.cpp ${PROJECT_SOURCE_DIR}/cli/live/*.cpp)
 troupe_program(troupe-runtime SOURCES ${sources} PCH runtime_commands
-  DEPENDS troupe::plan_commands troupe::lab troupe::dashboard troupe::live troupe::launch
-    troupe::models tomlplusplus::tomlplusplus)
+  DEPENDS troupe::plan_commands troupe::lab troupe::dashboard troupe::sinks
+    troupe::live troupe::launch troupe::models tomlplusplus::tomlplusplus)
 add_dependencies(troupe troupe-runtime)
 
 if(TROUPE_EXAMPLES)
@@ -155,6 +157,8 @@ if(TROUPE_CUDA)
 endif()
 troupe_tests(monitors DIRECTORY tests/monitors
   DEPENDS troupe::monitors troupe::models PCH trainings)
+troupe_tests(http DIRECTORY tests/monitors/http
+  DEPENDS troupe::http PCH tensors)
 troupe_tests(sinks DIRECTORY tests/monitors/sinks
   DEPENDS troupe::sinks PCH actors)
 troupe_tests(live DIRECTORY tests/monitors/live
@@ -180,6 +184,6 @@ troupe_fuzz(DIRECTORY tests/fuzz PCH actors
   NEEDS troupe
   SOURCES ${PROJECT_SOURCE_DIR}/cli/config_file.cpp
     ${PROJECT_SOURCE_DIR}/cli/generate/prompts.cpp
-  DEPENDS troupe::lab troupe::live troupe::sinks troupe::launch
+  DEPENDS troupe::lab troupe::live troupe::sinks troupe::launch Boost::headers
     troupe::generation CLI11::CLI11
     tomlplusplus::tomlplusplus)

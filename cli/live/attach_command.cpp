@@ -68,14 +68,14 @@ void print_metrics(const metrics_record& record) {
 }
 
 void print_found(const live_message& message) {
-  if (message.type == live_type::alert) {
+  if (message.type == "alert") {
     const auto found = alert_of(message.content);
     fmt::print("{}", plain_text(fmt::format("step {} alert of {}: {}\n",
                                             found.source.step, found.monitor,
                                             found.text)));
-  } else if (message.type == live_type::metrics) {
+  } else if (message.type == "metrics") {
     print_metrics(metrics_of(message.content));
-  } else if (message.type == live_type::printed) {
+  } else if (message.type == "printed") {
     fmt::print("{}", plain_text(field<std::string>(message.content, "text")));
   }
   print_now("");
@@ -84,9 +84,7 @@ void print_found(const live_message& message) {
 /// {"found": "alert", "metrics" or "printed", "id": the monitor's, ...}
 void print_json(const live_message& message) {
   auto line = message.content;
-  line["found"] = message.type == live_type::alert     ? "alert"
-                  : message.type == live_type::metrics ? "metrics"
-                                                       : "printed";
+  line["found"] = message.type;
   line["id"] = message.monitor;
   print_now(json_text(line) + "\n");
 }
@@ -103,7 +101,7 @@ void check_end(const live_message& message) {
 
 void print_all(live_client& client, std::set<std::int64_t> ids, bool json) {
   client.stream([&](const live_message& message) {
-    if (message.type == live_type::ended) {
+    if (message.type == "ended") {
       check_end(message);
       ids.erase(message.monitor);
     } else if (json) {
@@ -132,7 +130,8 @@ std::vector<std::int64_t> attach_all(live_client& client,
     }
   } catch (...) {
     for (const auto id : ids)
-      client.detach(id);
+      if (options.keep)  // the others leave with this client
+        client.detach(id);
     throw;
   }
   return ids;
@@ -152,10 +151,10 @@ void run_attach(const attach_options& options) {
 }
 
 void print_attached(live_client& client, bool json) {
-  const auto all = client.request({{"do", "list"}});
+  const auto all = client.request("GET", "/monitors");
   if (json)
-    return print_now(json_text(field_of(all, "monitors")) + "\n");
-  for (const auto& each : field_of(all, "monitors"))
+    return print_now(json_text(all) + "\n");
+  for (const auto& each : all)
     fmt::print("{} {}{}\n", field<std::int64_t>(each, "id"),
                printable(field<std::string>(each, "spec"), 4096),
                field<bool>(each, "keep") ? " (kept)" : "");

@@ -11,7 +11,6 @@
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/monitors/live/event_json.hpp"
-#include "troupe/monitors/live/frame.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/monitors/progress.hpp"
 
@@ -65,19 +64,16 @@ void print(const event& what, const events_options& options,
 }
 
 void stream(live_client& client, const events_options& options) {
-  const auto info = client.request({{"do", "info"}});
-  const auto steps = field<std::int64_t>(info, "steps");
+  const auto steps = field<std::int64_t>(client.health(), "steps");
   client.watch(wanted(options));
-  event_joiner joiner;
   std::int64_t seen = 0;
   client.stream([&](const live_message& message) {
     log_warning(message);
-    if (message.type != live_type::event)
-      return message.type != live_type::ended;
-    if (const auto what = joiner.add(message.content)) {
-      print(*what, options, steps);
-      seen += std::holds_alternative<step_event>(*what) ? 1 : 0;
-    }
+    if (message.type != "event")
+      return message.type != "ended";
+    const auto what = event_of(message.content);
+    print(what, options, steps);
+    seen += std::holds_alternative<step_event>(what) ? 1 : 0;
     return options.steps == 0 || seen < options.steps;
   });
   if (options.steps == 0 || seen < options.steps)

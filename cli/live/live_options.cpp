@@ -26,8 +26,8 @@ constexpr double patience_of_a_look = 2;
 std::optional<std::string> look_at(const std::string& where,
                                    const std::string& token) {
   try {
-    live_client client(where, token, patience_of_a_look);
-    const auto info = client.request({{"do", "info"}});
+    const live_client client(where, token, patience_of_a_look);
+    const auto& info = client.health();
     return fmt::format(
       "{}: {}, {} ranks, step {}", where, field<std::string>(info, "schedule"),
       field<std::int64_t>(info, "ranks"), field<std::int64_t>(info, "step"));
@@ -79,8 +79,7 @@ void live_options::take_endpoint(std::vector<std::string>& words) {
 }
 
 bool log_warning(const live_message& message) {
-  if (message.type != live_type::printed
-      || !has_flag(message.content, "warning"))
+  if (message.type != "printed" || !has_flag(message.content, "warning"))
     return false;
   spdlog::warn("{}", plain_text(field<std::string>(message.content, "text")));
   return true;

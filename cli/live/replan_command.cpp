@@ -61,7 +61,7 @@ nlohmann::json request_of(replan_options options) {
     throw error(error_code::invalid_argument,
                 "--sizes and --memory-limit bound a search; omit them with "
                 "--schedule");
-  nlohmann::json request{{"do", "replan"}};
+  auto request = nlohmann::json::object();
   if (options.search) {
     request["search"] = true;
     if (!options.sizes.empty()) {
@@ -108,7 +108,7 @@ void run(const replan_options& options) {
   constexpr double search_seconds = 300;
   auto client = options.job.connect(search_seconds);
   until_signal(client, [&] {
-    const auto answer = client.request(request);
+    const auto answer = client.request("POST", "/replan", request);
     print_now(options.json ? json_text(answer) + "\n" : in_words(answer));
   });
 }

@@ -10,6 +10,7 @@
 #include <array>
 #include <memory>
 
+#include "troupe/base/deadline.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/live/live_options.hpp"
@@ -17,7 +18,7 @@
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
-#include "troupe/monitors/live/frame.hpp"
+#include "troupe/monitors/live/event_json.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 
 namespace troupe::cli {
@@ -88,9 +89,7 @@ class keys {
 /// None if the plan is too long for the endpoint.
 std::optional<plan> plan_of(live_client& client) {
   try {
-    return plan_from_text(
-      field<std::string>(client.request({{"do", "plan"}}), "plan"),
-      "the job's plan");
+    return plan_from_text(client.plan(), "the job's plan");
   } catch (const error& reason) {
     if (reason.code() == error_code::interrupted)
       throw;
@@ -109,8 +108,8 @@ void draw(const top_view& view, bool terminal, bool json) {
 enum class outcome : std::uint8_t { fresh, nothing, quit, ended };
 
 /// Takes events until it is time to draw.
-outcome gather(live_client& client, event_joiner& joiner, top_view& view,
-               const top_options& options, const keys& typed) {
+outcome gather(live_client& client, top_view& view, const top_options& options,
+               const keys& typed) {
   constexpr double look_at_keys = 0.1;
   const deadline until(options.once ? HUGE_VAL : options.interval);
   const auto due = [&] { return !options.once && until.milliseconds() == 0; };
@@ -119,18 +118,17 @@ outcome gather(live_client& client, event_joiner& joiner, top_view& view,
     if (typed.has_q())
       return outcome::quit;
     const auto message = client.next(look_at_keys);
-    if (message ? message->type == live_type::ended : client.ended())
+    if (message ? message->type == "ended" : client.ended())
       return outcome::ended;
-    if (!message || message->type != live_type::event)
-      continue;
-    if (const auto what = joiner.add(message->content); what && view.add(*what))
+    if (message && message->type == "event"
+        && view.add(event_of(message->content)))
       found = outcome::fresh;
   }
   return found;
 }
 
 void watch(live_client& client, const top_options& options) {
-  top_view view(client.request({{"do", "info"}}), plan_of(client));
+  top_view view(client.health(), plan_of(client));
   subscription wants;
   wants.ops = wants.messages = wants.memory = true;
   wants.warnings = false;
@@ -140,9 +138,8 @@ void watch(live_client& client, const top_options& options) {
   const keys typed(terminal);
   if (terminal)
     draw(view, terminal, options.json);
-  event_joiner joiner;
   for (;;) {
-    const auto found = gather(client, joiner, view, options, typed);
+    const auto found = gather(client, view, options, typed);
     if (found == outcome::quit)
       return;
     if (found == outcome::ended)

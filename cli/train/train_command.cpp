@@ -69,13 +69,14 @@ class shown_run {
             const train_setup& setup) {
     if (!leads(setup.trainer.job))
       return;
-    page_ = open_dashboard(run, options);
+    const auto site = make_site(options.access);
+    page_ = open_dashboard(run, options, site);
     if (page_)
       log_.emplace(
         [page = page_.get()](const char* kind, const std::string& text) {
           page->add_warning(kind, text);
         });
-    attach_monitors(run, options, setup, page_.get());
+    attach_monitors(run, options, setup, page_.get(), site);
     // A recorded step, or one that is replayed, has its order for good.
     if (!options.devices.cuda_graphs && options.order.replay.empty()
         && setup.trainer.schedule.update.every == 0) {
@@ -83,7 +84,7 @@ class shown_run {
       run.attach(orders_->watch());
     }
     endpoint_ =
-      open_endpoint(run, options, setup, orders_ ? &*orders_ : nullptr);
+      open_endpoint(run, options, setup, orders_ ? &*orders_ : nullptr, site);
   }
   shown_run(const shown_run&) = delete;
   shown_run& operator=(const shown_run&) = delete;

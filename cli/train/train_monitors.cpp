@@ -12,13 +12,13 @@
 #include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/address/own_folder.hpp"
 #include "troupe/engine/transport/own_sockets.hpp"
+#include "troupe/monitors/http/endpoint_trust.hpp"
+#include "troupe/monitors/http/http_address.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
-#include "troupe/monitors/live/live_trust.hpp"
 #include "troupe/monitors/live/serve.hpp"
 #include "troupe/monitors/metrics.hpp"
 #include "troupe/monitors/monitor_log.hpp"
 #include "troupe/monitors/progress.hpp"
-#include "troupe/monitors/sinks/http_address.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"
 #include "troupe/monitors/timing/cost_samples.hpp"
 #include "troupe/monitors/timing/timeline.hpp"
@@ -80,16 +80,21 @@ void add_default_sinks(std::vector<sink_pointer>& target,
 /// The sinks for --sink and the page; alerts go to the log too.
 /// `resumed`: the step from which the run goes on.
 sink_pointer make_sinks(const train_options& options, const dashboard* page,
-                        std::int64_t resumed) {
+                        std::int64_t resumed, const http_site_pointer& site) {
   std::vector<sink_pointer> all;
   for (const auto& spec : options.output.sink)
-    all.push_back(make_sink(spec, resumed));
+    all.push_back(make_sink(spec, resumed, site));
   add_default_sinks(all, options, page != nullptr);
   if (!gives_terminal(options) && all.size() == options.output.sink.size())
     all.push_back(log_of_alerts());
   if (page)
     all.push_back(page->sink());
   return join(std::move(all));
+}
+
+access_tokens tokens_of(const access_options& options) {
+  return {read_token(options.endpoint_token_file),
+          read_token(options.endpoint_control_token_file)};
 }
 
 /// A monitor that shows each step sees no op times, which are unknown for a
@@ -112,7 +117,8 @@ void require_monitors(const train_options& options) {
 }
 
 void attach_monitors(trainer& run, const train_options& options,
-                     const train_setup& setup, const dashboard* page) {
+                     const train_setup& setup, const dashboard* page,
+                     const http_site_pointer& site) {
   const auto resumed = run.progress().step;
   run.attach(warning_monitor());
   run.attach(of_each_step(progress_monitor(progress_to(options)), options));
@@ -127,7 +133,7 @@ void attach_monitors(trainer& run, const train_options& options,
   if (!options.order.log.empty())
     run.attach(order_log_monitor(options.order.log, resumed));
   const auto context =
-    context_of(run, setup, make_sinks(options, page, resumed));
+    context_of(run, setup, make_sinks(options, page, resumed, site));
   for (const auto& spec : options.output.monitor)
     run.attach(make_monitor(spec, context));
   if (!options.output.sink.empty())
@@ -149,8 +155,13 @@ void require_dashboard(const access_options& options) {
                 "--dashboard-save requires --dashboard HOST:PORT");
 }
 
+http_site_pointer make_site(const access_options& options) {
+  return std::make_shared<http_site>(tokens_of(options));
+}
+
 std::unique_ptr<dashboard> open_dashboard(const trainer& run,
-                                          const train_options& options) {
+                                          const train_options& options,
+                                          const http_site_pointer& site) {
   if (options.access.dashboard.empty())
     return nullptr;
   dashboard_subject subject;
@@ -160,9 +171,10 @@ std::unique_ptr<dashboard> open_dashboard(const trainer& run,
   subject.health = [&run] { return run.health(); };
   auto made = std::make_unique<dashboard>(
     std::move(subject),
-    dashboard_options{options.access.dashboard,
-                      read_token(options.access.dashboard_token_file),
-                      options.access.dashboard_save});
+    dashboard_options{.address = options.access.dashboard,
+                      .token = read_token(options.access.dashboard_token_file),
+                      .site = site,
+                      .save = options.access.dashboard_save});
   spdlog::info("dashboard: {}", made->url());
   return made;
 }
@@ -217,11 +229,6 @@ json replan(const replanner& orders, const plan& current, const json& request) {
           {"trial_steps", found.trial_steps}};
 }
 
-access_tokens tokens_of(const access_options& options) {
-  return {read_token(options.endpoint_token_file),
-          read_token(options.endpoint_control_token_file)};
-}
-
 /// Makes monitors of specs, for clients; the run must outlive them.
 decltype(job_operations::make) factory_for(trainer& run,
                                            const train_setup& setup) {
@@ -241,9 +248,10 @@ decltype(job_operations::make) factory_for(trainer& run,
 std::unique_ptr<endpoint_server> serve(trainer& run, const std::string& address,
                                        const train_options& options,
                                        const train_setup& setup,
-                                       const replanner* orders) {
+                                       const replanner* orders,
+                                       const http_site_pointer& site) {
   endpoint_options serving;
-  serving.tokens = tokens_of(options.access);
+  serving.site = site;
   serving.attach_folder = options.access.attach_folder;
   serving.operations =
     operations_of(run, factory_for(run, setup), options.steps);
@@ -281,15 +289,16 @@ void require_endpoint(const access_options& options) {
 std::unique_ptr<endpoint_server> open_endpoint(trainer& run,
                                                const train_options& options,
                                                const train_setup& setup,
-                                               const replanner* orders) {
+                                               const replanner* orders,
+                                               const http_site_pointer& site) {
   if (options.access.endpoint == "none")
     return nullptr;
   if (!options.access.endpoint.empty())
-    return serve(run, options.access.endpoint, options, setup, orders);
+    return serve(run, options.access.endpoint, options, setup, orders, site);
   try {
     if (const auto own = find_own_folder(); !own.trouble.empty())
       spdlog::warn("the endpoint is in {}, as {}", own.path, own.trouble);
-    return serve(run, own_endpoint(), options, setup, orders);
+    return serve(run, own_endpoint(), options, setup, orders, site);
   } catch (const error& reason) {
     spdlog::warn("clients cannot attach to this run: {}", reason.what());
     return nullptr;

@@ -83,10 +83,15 @@ void warn_unless_finite(const std::string& parameter);
 /// made.
 void require_monitors(const train_options& options);
 
+/// What this process serves over HTTP, for holders of the endpoint's tokens.
+/// Throws as `read_token` and `http_site` do.
+http_site_pointer make_site(const access_options& options);
+
 /// Attaches progress, warnings, output files, --monitor, and the page's
 /// monitors; the page may be null.
 void attach_monitors(trainer& run, const train_options& options,
-                     const train_setup& setup, const dashboard* page);
+                     const train_setup& setup, const dashboard* page,
+                     const http_site_pointer& site);
 
 /// Throws `invalid_argument` for a --dashboard that can't be served.
 void require_dashboard(const access_options& options);
@@ -94,7 +99,8 @@ void require_dashboard(const access_options& options);
 /// Serves the page for --dashboard, and logs its address; null without the
 /// flag. The run must outlive it. Throws `invalid_argument` and `io`.
 std::unique_ptr<dashboard> open_dashboard(const trainer& run,
-                                          const train_options& options);
+                                          const train_options& options,
+                                          const http_site_pointer& site);
 
 /// Throws what `open_endpoint` would refuse without opening anything: the
 /// token file and the endpoint's address.
@@ -107,6 +113,7 @@ void require_endpoint(const access_options& options);
 std::unique_ptr<endpoint_server> open_endpoint(trainer& run,
                                                const train_options& options,
                                                const train_setup& setup,
-                                               const replanner* orders);
+                                               const replanner* orders,
+                                               const http_site_pointer& site);
 
 }  // namespace troupe::cli

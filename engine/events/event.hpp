@@ -46,8 +46,6 @@ struct ops_event {
   /// The plan of these ops; null in other processes, such as clients.
   std::shared_ptr<const troupe::plan> plan = {};
 
-  static constexpr auto list = &ops_event::ops;
-
   bool wanted_by(const subscription& wants) const {
     return wants.ops && wants.covers_step(source.step);
   }
@@ -82,8 +80,6 @@ struct messages_event {
 
   event_source source;
   std::vector<message_record> messages;
-
-  static constexpr auto list = &messages_event::messages;
 
   bool wanted_by(const subscription& wants) const {
     return wants.messages && wants.covers_step(source.step);
@@ -149,8 +145,6 @@ struct tensors_event {
   /// and gradients, flattened, even if it holds none; the hub joins the parts
   /// (shard_joiner.hpp), so that monitors see complete tensors.
   std::int32_t shard = 0, shards = 1;
-
-  static constexpr auto list = &tensors_event::tensors;
 
   bool wanted_by(const subscription& wants) const {
     return wants.wants_tensors(source.step, source.phase)

@@ -64,10 +64,21 @@ dashboard::dashboard(dashboard_subject subject,
   : statistics_every_(subject.statistics_every),
     data_(std::make_shared<dashboard_data>(std::move(subject))),
     save_(options.save),
+    site_(options.site ? options.site : std::make_shared<http_site>()),
+    served_(site_->add(resources())),
     server_({.address = options.address,
-             .token = options.token,
+             .page_token = options.token,
              .for_browsers = true},
-            [this](const std::string& path) { return answer(path); }) {}
+            site_) {}
+
+std::vector<http_resource> dashboard::resources() {
+  const auto answers = at_once(
+    [this](const http_request& request) { return answer(request.path); });
+  std::vector<http_resource> all;
+  for (const auto* path : {"/", "/state", "/state/*"})
+    all.push_back({"GET", path, access_right::page, answers});
+  return all;
+}
 
 dashboard::~dashboard() {
   data_->end();
@@ -111,11 +122,11 @@ http_response dashboard::answer(const std::string& path) {
     return page_response(dashboard_page());
   const auto request = state_request_in(path);
   if (!request)
-    return {404, "text/plain", "the page is at /\n"};
+    throw refused_request(404, "the page is at /");
   const auto state = data_->since(request->revision);
   note(request->page, state.at("over").get<bool>());
   changed_.notify_all();
-  return {200, "application/json", json_text(state)};
+  return json_response(state);
 }
 
 std::vector<monitor> dashboard::monitors() const {

@@ -11,8 +11,8 @@
 
 #include "troupe/engine/events/monitor.hpp"
 #include "troupe/monitors/dashboard/dashboard_data.hpp"
+#include "troupe/monitors/http/http_server.hpp"
 #include "troupe/monitors/sink.hpp"
-#include "troupe/monitors/sinks/http_server.hpp"
 
 namespace troupe {
 
@@ -20,6 +20,9 @@ struct dashboard_options {
   std::string address = "127.0.0.1:0";  // see http_options
   /// If not empty, asked for; a browser takes it as a password, of any user.
   std::string token{};
+  /// What else is served at the address, and serves the page elsewhere; null: a
+  /// site of its own.
+  http_site_pointer site{};
   /// If not empty, a file for the page as it is when the run ends: HTML that
   /// shows it without the run.
   std::string save{};
@@ -66,6 +69,7 @@ class dashboard {
   };
 
   http_response answer(const std::string& path);
+  std::vector<http_resource> resources();
   void note(const std::string& page, bool is_over);
   bool all_know_the_end() const;
   void save() const;
@@ -76,7 +80,10 @@ class dashboard {
   std::condition_variable changed_;
   std::map<std::string, open_page> pages_;  // by the name that each chose
   const std::string save_;
-  http_server server_;  // the last: its thread uses the others
+  // The last ones: their threads use the others.
+  const http_site_pointer site_;
+  const std::shared_ptr<void> served_;
+  http_server server_;
 };
 
 /// The page, made at build time of the files in `page/`: HTML with its style

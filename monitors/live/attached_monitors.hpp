@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "troupe/engine/events/monitor.hpp"
 #include "troupe/engine/transport/trust/access.hpp"
+#include "troupe/monitors/http/http_exchange.hpp"
 #include "troupe/monitors/live/attach_folder.hpp"
 #include "troupe/monitors/live/told_monitor.hpp"
 #include "troupe/monitors/sink.hpp"
@@ -21,8 +23,8 @@ struct wanted_monitor {
   sink_pointer sink;
   std::function<void(const std::string&)> print;
   access_right right = access_right::watch;  // the client's
-  /// A new folder for its files. Throws `invalid_argument` where the client may
-  /// only watch, or the job has no folder for such files.
+  /// A new folder for its files. Throws `missing_right` where the client may
+  /// only watch, `invalid_argument` where the job has no folder for such files.
   std::function<std::string()> folder;
 };
 
@@ -42,86 +44,73 @@ struct job_operations {
   std::function<nlohmann::json(const nlohmann::json&)> replan = {};
 };
 
-/// How a request is answered. Both functions may be empty, are for any thread,
-/// and may wait, as a monitor that is detached may be slow to end.
-struct request_reply {
-  nlohmann::json answer;
-  /// Makes the answer, in place of `answer`. Never throws.
-  std::function<nlohmann::json()> slow;
-  /// `slow` searches for an order: that takes long, one after the other.
-  bool searches = false;
-  /// Detaches monitors that have ended: no answer waits for that.
-  std::function<void()> tidy;
-};
-
-/// Who asks, and where the answers' streams go.
-struct requesting_client {
-  std::int64_t id = 0;
-  access_right right = access_right::watch;
-  outbox_pointer outbox;
-};
-
-/// The monitors attached over an endpoint, by client. Answers requests; one
-/// thread at a time. A client attaches at most 16 monitors, all of them 64; one
-/// that may only watch 4, and all of these 48.
-/// What monitors cause to be logged is limited: 32 lines, and one more in each
-/// 10 s.
+/// The monitors that clients attached to a job. Answers requests of
+/// docs/endpoint.md; one thread at a time. There are at most 64, of which the
+/// last 16 are for clients that may control the job. What monitors cause to be
+/// logged is limited: 32 lines, and one more in each 10 s. All that answers
+/// throws in place of an answer, see `response_to_error`.
 class attached_monitors {
  public:
-  /// `folder`: for the monitors' files; empty: none. Throws as `attach_folder`
+  /// `folder`: for the monitors' files; empty: none. `left` is called, by any
+  /// thread, when the client of a monitor has left. Throws as `attach_folder`
   /// does.
-  attached_monitors(job_operations operations, const std::string& folder);
+  attached_monitors(job_operations operations, const std::string& folder,
+                    std::function<void(std::int64_t id)> left);
 
-  /// `{"do": "attach", "spec", "keep"}` -> `{"id"}`, and `"folder"` where it
-  /// writes files; `{"do": "detach", "id"}`,
-  /// `{"do": "list"}` -> `{"monitors": [...]}`, `{"do": "events",
-  /// "subscription"}` -> `{"id"}`, `{"do": "info"}`, `{"do": "plan"}` ->
-  /// `{"plan"}`, `{"do": "replan", ...}` -> what the job answers;
-  /// `{"error", "usage"}` where that fails.
-  request_reply answer(const requesting_client& who,
-                       const nlohmann::json& request);
-  /// Forgets what the client attached, but for what is to be kept. What it
-  /// returns detaches that: for any thread; empty where there is nothing to do.
-  std::function<void()> client_left(std::int64_t client);
+  /// Attaches the monitor that the body describes, and answers.
+  void attach(const http_exchange_pointer& by);
+  /// Answers with the events that the body, or the query, subscribes to.
+  void stream_events(const http_exchange_pointer& by);
+  http_response health() const;
+  http_response plan() const;
+  http_response list() const;
+  /// What makes the answer, for any thread: it may wait, as the monitor may be
+  /// slow to end.
+  std::function<http_response()> detach(const http_request& request);
+  /// The same; it searches for an order, which takes long.
+  std::function<http_response()> replan(const http_request& request) const;
+
+  /// These forget monitors, and return what detaches them: for any thread;
+  /// empty where there are none.
+  std::function<void()> client_left(std::int64_t id);
+  std::function<void()> forget_ended();
   std::function<void()> detach_all();
 
  private:
   struct entry {
-    std::int64_t client = 0;
     std::int64_t attached_as = 0;
     std::string spec;
     bool keep = false;
-    ended_flag ended{};
+    ended_flag ended = std::make_shared<std::atomic<bool>>(false);
   };
 
-  nlohmann::json attach(const requesting_client& who,
-                        const nlohmann::json& request);
-  nlohmann::json watch(const requesting_client& who,
-                       const nlohmann::json& request);
-  /// Attaches what `make` makes, and answers with its id.
-  nlohmann::json add(const requesting_client& who, entry added,
-                     const std::function<monitor(const monitor_client&)>& make);
+  /// Attaches what `make` makes, and returns its id.
+  std::int64_t add(const http_request& request, entry added,
+                   const monitor_client& to,
+                   const std::function<monitor(std::int64_t id)>& make);
+  void stream(const http_exchange_pointer& to, std::int64_t id,
+              const nlohmann::json& first) const;
   /// A new folder's name in the folder.
-  std::string folder_for(const requesting_client& who, std::int64_t id,
+  std::string folder_for(const http_request& request, std::int64_t id,
                          const std::string& spec) const;
-  nlohmann::json plan() const;
-  nlohmann::json list(std::int64_t client) const;
-  void require_room(const requesting_client& who) const;
-  request_reply detach(const requesting_client& who,
-                       const nlohmann::json& request);
-  request_reply replan(const requesting_client& who,
-                       const nlohmann::json& request) const;
-  /// Removes such entries; what it returns detaches the monitors: empty where
-  /// there are none.
+  void require_room(access_right right) const;
   std::function<void()> take_where(
-    const std::function<bool(const entry&)>& which);
+    const std::function<bool(const std::pair<const std::int64_t, entry>&)>&
+      which);
 
   const std::shared_ptr<const job_operations> operations_;
   const std::shared_ptr<const attach_folder> folder_;  // null: none
-  const std::shared_ptr<limited_log> log_;
-  const std::shared_ptr<std::atomic<int>> replans_;  // asked for, not answered
+  const std::function<void(std::int64_t)> left_;
+  const std::shared_ptr<limited_log> log_ = std::make_shared<limited_log>();
+  /// Asked for, and not answered yet.
+  const std::shared_ptr<std::atomic<int>> replans_ =
+    std::make_shared<std::atomic<int>>(0);
   std::map<std::int64_t, entry> entries_;
   std::int64_t next_ = 0;
 };
+
+/// A subscription as the query of a GET writes it, `ops=true&every=10`: an
+/// object of values of the subscription's types. Throws `refused_request`.
+nlohmann::json subscription_in_query(const std::string& query);
 
 }  // namespace troupe

@@ -1,6 +1,7 @@
 #include "troupe/monitors/live/attachment.hpp"
 
-#include "troupe/monitors/live/json_fields.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/monitors/live/event_json.hpp"
 
 namespace troupe {
 
@@ -49,10 +50,9 @@ void attachment::run() {
 
 /// False: the job has ended the stream.
 bool attachment::take(const live_message& message) {
-  if (message.type == live_type::event)
-    if (const auto whole = joiner_.add(message.content))
-      watcher_.see(*whole);
-  return message.type != live_type::ended;
+  if (message.type == "event")
+    watcher_.see(event_of(message.content));
+  return message.type != "ended";
 }
 
 void attachment::note(const char* what) {

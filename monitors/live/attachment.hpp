@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "troupe/engine/events/monitor.hpp"
-#include "troupe/monitors/live/frame.hpp"
 #include "troupe/monitors/live/live_client.hpp"
 
 namespace troupe {
@@ -34,7 +33,6 @@ class attachment {
 
   const monitor watcher_;
   live_client client_;
-  event_joiner joiner_;
   std::atomic<bool> ended_{false};
   mutable std::mutex mutex_;
   std::string trouble_;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "troupe/engine/transport/trust/access.hpp"
+#include "troupe/monitors/http/http_server.hpp"
 #include "troupe/monitors/live/attached_monitors.hpp"
 
 namespace troupe {
@@ -11,28 +12,25 @@ namespace troupe {
 struct endpoint_options {
   job_operations operations{};
   /// Without any, whoever is the job's own user may control it, at a unix
-  /// socket. At least one is required for tcp; none is ever sent.
+  /// socket. At least one is required for tcp. Those of `site` count if it is
+  /// given.
   access_tokens tokens{};
   /// Where monitors that clients attach write their files; empty: nowhere.
   std::string attach_folder{};
-  double hello_seconds = 5;     // until a client must have said hello
-  double stalled_seconds = 30;  // a client may take nothing for so long
-  std::size_t clients = 64;
-  /// Bytes that may wait for one client; further events are dropped and
-  /// counted.
-  std::size_t queue_bytes = std::size_t{4} << 20;
+  /// What else is served at the endpoint, and serves these resources elsewhere;
+  /// null: a site of its own.
+  http_site_pointer site{};
+  http_options limits{};  // but the address
 };
 
-/// Lets other processes attach monitors to a job, at `unix:/path` or
-/// `tcp:HOST:PORT` (port 0: any). It has threads of its own: one talks to
-/// clients, one attaches, and some wait for monitors that end. No step waits
-/// for any, and whatever a client does ends its own connection at most.
-/// docs/monitors.md has the protocol.
+/// Lets other processes watch a job and attach monitors to it, at `unix:/path`
+/// or `tcp:HOST:PORT` (port 0: any), by the requests of docs/endpoint.md. It
+/// has threads of its own: one talks to clients, one attaches, and some wait
+/// for monitors that end. No step waits for any, and whatever a client does
+/// ends its own connection at most.
 class endpoint_server {
  public:
-  /// Throws `invalid_argument` for an endpoint that is none, and as
-  /// `trust_of_job` and `attach_folder` do; `io` and `transport` if it can't
-  /// listen there.
+  /// Throws as `http_server`, `http_site` and `attach_folder` do.
   endpoint_server(const std::string& address, endpoint_options options);
   /// Closes.
   ~endpoint_server();
@@ -41,7 +39,7 @@ class endpoint_server {
 
   /// As clients write it, with the port that was taken.
   std::string where() const;
-  /// Connections, with those that have not said hello yet; any thread.
+  /// Connections, with those that have not sent a request yet; any thread.
   std::size_t connections() const;
 
   /// Detaches all that was attached, lets clients have what waits for them
@@ -49,8 +47,8 @@ class endpoint_server {
   void close();
 
  private:
-  struct impl;
-  std::unique_ptr<impl> impl_;
+  class impl;
+  std::shared_ptr<impl> impl_;
 };
 
 }  // namespace troupe

@@ -1,71 +1,49 @@
 #pragma once
 
-#include <deque>
+#include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "troupe/base/deadline.hpp"
-#include "troupe/base/owned_descriptor.hpp"
 #include "troupe/engine/events/subscription.hpp"
-#include "troupe/engine/transport/address/endpoint.hpp"
-#include "troupe/engine/transport/stream/byte_stream.hpp"
-#include "troupe/engine/transport/trust/trust.hpp"
-#include "troupe/monitors/live/frame.hpp"
 
 namespace troupe {
 
-/// A connection on which nothing waits beyond a deadline. One thread uses it;
-/// `interrupt` from any.
-class stream_socket {
- public:
-  /// Throws `transport` where nobody listens, or who does is not to be
-  /// trusted.
-  stream_socket(const endpoint& address, const deadline& until,
-                const trust& trusted = {});
-
-  enum class outcome : std::uint8_t { bytes, late, ended };
-  /// Appends what comes. Throws `interrupted`.
-  outcome read(std::string& target, const deadline& until);
-  /// All of it. Throws `transport`, `interrupted`.
-  void write(std::string_view bytes, const deadline& until);
-  void interrupt();
-
- private:
-  bool connect(const socket_address& target, const deadline& until);
-  void introduce(const endpoint& address, const trust& trusted,
-                 const deadline& until);
-  bool wait_for(short what, const deadline& until);
-  bool wait_for(stream_progress::state need, const deadline& until);
-
-  int handle_ = -1;  // the stream's, once that is there
-  owned_descriptor wake_;
-  stream_pointer stream_;
-};
-
-/// A message streamed by a live job; `type` is event, alert, metrics, printed
-/// or ended.
+/// A line streamed by a live job; `type` is event, alert, metrics, printed or
+/// ended.
 struct live_message {
-  live_type type = live_type::event;
-  std::int64_t monitor = 0;  // as answered to `attach` or `events`
+  std::string type;
+  std::int64_t monitor = 0;  // as returned by `attach` or `watch`
   nlohmann::json content;
 };
 
-/// A connection to a live job. One thread uses it; `interrupt` from any.
+class http_caller;
+
+/// A client of a live job's endpoint (docs/endpoint.md), with a connection for
+/// each request and each stream. One thread uses it; `interrupt` from any.
 class live_client {
  public:
-  /// Connects and says hello. Throws `invalid_argument` for an endpoint that
-  /// is none, `transport` where nobody answers within `patience` seconds, or
-  /// with the job's refusal.
+  /// Looks how the job is. Throws `invalid_argument` for an endpoint that is
+  /// none, or tcp without a token; `transport` where nobody answers within
+  /// `patience` seconds, or another version of troupe does.
   explicit live_client(const std::string& endpoint,
                        const std::string& token = {}, double patience = 5);
+  ~live_client();
+  live_client(live_client&&) noexcept;
 
-  /// One of the requests of attached_monitors.hpp. Throws `invalid_argument` or
-  /// `transport` as the job answers, `transport` if it does not within the
-  /// patience, `interrupted`.
-  nlohmann::json request(const nlohmann::json& what);
+  /// The answer to `GET /health` when this connected.
+  const nlohmann::json& health() const { return health_; }
+  /// The plan's text form.
+  std::string plan();
+  /// A request; its answer is JSON. Throws `invalid_argument` or `transport` as
+  /// the job answers, `transport` if it does not within the patience,
+  /// `interrupted`.
+  nlohmann::json request(std::string_view method, const std::string& path,
+                         const nlohmann::json& body = nullptr);
   /// A monitor, by its id, and the folder on the job's machine that it writes
   /// in; empty: it writes no files.
   struct attached_monitor {
@@ -73,35 +51,29 @@ class live_client {
     std::string folder{};
     operator std::int64_t() const { return id; }  // NOLINT: converts
   };
+  /// A monitor that is not kept streams to this client, until that goes.
   attached_monitor attach(const std::string& spec, bool keep = false);
   std::int64_t watch(const subscription& wants);
   void detach(std::int64_t id);
 
   /// The next streamed message, waiting for at most so many seconds; empty if
-  /// none came, or the job has ended the connection (`ended`). Throws
-  /// `transport` for what is none of the protocol, `interrupted`.
+  /// none came, or all streams have `ended`. Throws `transport` for what is no
+  /// stream of a job, `interrupted`.
   std::optional<live_message> next(double seconds);
-  /// Calls `see` until it returns false (true), or the job ends the connection
+  /// Calls `see` until it returns false (true), or all streams have ended
   /// (false). Throws as `next` does.
   bool stream(const std::function<bool(const live_message&)>& see);
-  bool ended() const { return ended_ && waiting_.empty(); }
+  bool ended() const;
 
   /// Whatever waits now, or later, throws `interrupted`.
-  void interrupt() { socket_.interrupt(); }
+  void interrupt();
 
  private:
-  std::optional<live_frame> read(const deadline& until);
-  live_frame read_answer(live_type wanted);
-  void keep(const live_frame& frame);
+  attached_monitor open(const std::string& path, const nlohmann::json& body);
 
-  std::string endpoint_;
-  double patience_;
-  deadline until_;  // for the answer that is waited for
-  stream_socket socket_;
-  frame_parser parser_;
-  std::deque<live_message> waiting_;
-  bool ended_ = false;
-  bool welcomed_ = false;
+  std::unique_ptr<http_caller> caller_;
+  std::map<std::size_t, std::int64_t> monitors_;  // by their streams
+  nlohmann::json health_;
 };
 
 }  // namespace troupe

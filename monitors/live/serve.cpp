@@ -10,6 +10,7 @@ namespace troupe {
 
 namespace {
 
+using nlohmann::json;
 using last_step = std::atomic<std::int64_t>;
 
 monitor step_watch(std::shared_ptr<last_step> seen) {
@@ -36,8 +37,9 @@ job_operations operations_of(trainer& run, decltype(job_operations::make) make,
   operations.detach = [&run](std::int64_t id) { run.detach(id); };
   operations.make = std::move(make);
   operations.plan = [&run] { return to_text(*run.shared_plan()); };
-  operations.info = [&run, seen, steps]() -> nlohmann::json {
+  operations.info = [&run, seen, steps]() -> json {
     const auto plan = run.shared_plan();
+    const auto health = run.health();
     return {{"pid", ::getpid()},
             {"schedule", plan->schedule_name},
             {"ranks", plan->ranks()},
@@ -45,7 +47,11 @@ job_operations operations_of(trainer& run, decltype(job_operations::make) make,
             {"microbatches", plan->microbatches},
             {"messages", plan->messages.size()},
             {"steps", steps},
-            {"step", seen->load()}};
+            {"step", seen->load()},
+            {"in_step", health.in_step},
+            {"failure", health.failure},
+            {"interrupted", health.interrupted},
+            {"ended", health.end ? json(health.end->reason) : json()}};
   };
   return operations;
 }

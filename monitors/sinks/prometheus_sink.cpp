@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "troupe/engine/events/log.hpp"
-#include "troupe/monitors/sinks/http_server.hpp"
+#include "troupe/monitors/http/http_server.hpp"
 
 namespace troupe {
 
@@ -133,21 +133,36 @@ std::string prometheus_table::text() const {
   return text;
 }
 
+namespace {
+
+/// What serves a table as long as it lives.
+struct served_table {
+  served_table(const http_options& options, http_site_pointer site)
+    : added(site->add({{"GET", "/metrics", access_right::page,
+                        at_once([this](const http_request&) {
+                          return http_response{
+                            200, "text/plain; version=0.0.4; charset=utf-8",
+                            table.text()};
+                        })}})),
+      server(options, std::move(site)) {}
+
+  prometheus_table table;
+  const std::shared_ptr<void> added;
+  http_server server;
+};
+
+}  // namespace
+
 sink_pointer prometheus_sink(const prometheus_options& options) {
-  const auto table = std::make_shared<prometheus_table>();
-  const auto server = std::make_shared<http_server>(
-    http_options{.address = options.address, .token = options.token},
-    [table](const std::string& path) -> http_response {
-      if (path != "/metrics")
-        return {404, "text/plain", "it is at /metrics\n"};
-      return {200, "text/plain; version=0.0.4; charset=utf-8", table->text()};
-    });
-  const auto url = fmt::format("http://{}/metrics", server->address());
+  const auto served = std::make_shared<served_table>(
+    http_options{.address = options.address, .page_token = options.token},
+    options.site ? options.site : std::make_shared<http_site>());
+  const auto url = fmt::format("http://{}/metrics", served->server.address());
   if (options.listening)
     options.listening(url);
   else
     log()->info("prometheus: metrics at {}", url);
-  const auto add = [table, server](const auto& what) { table->add(what); };
+  const auto add = [served](const auto& what) { served->table.add(what); };
   return callback_sink(add, add);
 }
 

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string>
 
+#include "troupe/monitors/http/http_site.hpp"
 #include "troupe/monitors/sink.hpp"
 
 namespace troupe {
@@ -45,6 +46,9 @@ class prometheus_table {
 struct prometheus_options {
   std::string address = "127.0.0.1:0";  // see http_options
   std::string token{};
+  /// What else is served at the address, and serves the metrics elsewhere;
+  /// null: a site of its own.
+  http_site_pointer site{};
   /// Told where it is served, `http://127.0.0.1:43211/metrics`, before
   /// `prometheus_sink` returns; if empty, that is logged.
   std::function<void(const std::string& url)> listening = {};

@@ -15,8 +15,8 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/events/globs.hpp"
 #include "troupe/engine/transport/trust/secret_file.hpp"
+#include "troupe/monitors/http/http_address.hpp"
 #include "troupe/monitors/settings.hpp"
-#include "troupe/monitors/sinks/http_address.hpp"
 #include "troupe/monitors/sinks/prometheus_sink.hpp"
 #include "troupe/monitors/sinks/tensorboard_sink.hpp"
 #include "troupe/monitors/sinks/text_sinks.hpp"
@@ -34,7 +34,7 @@ terminal_options terminal_of(const std::string& text) {
   return options;
 }
 
-sink_pointer make_terminal(const std::string& text, std::int64_t) {
+sink_pointer make_terminal(const std::string& text) {
   return terminal_sink(terminal_of(text));
 }
 
@@ -83,30 +83,45 @@ void require_prometheus(const std::string& text) {
   require_servable(options.address, options.token);
 }
 
+/// Where a sink goes on, and what it is served with.
+struct sink_place {
+  std::int64_t resumed = 0;
+  http_site_pointer site;
+};
+
+template <auto make>
+sink_pointer at_step(const std::string& text, const sink_place& place) {
+  return make(text, place.resumed);
+}
+
 struct sink_kind {
   const char* name;
   const char* form;
   const char* help;
   bool needs_more;
-  sink_pointer (*make)(const std::string&, std::int64_t resumed);
+  sink_pointer (*make)(const std::string&, const sink_place&);
   void (*require)(const std::string&);
 };
 
 constexpr std::array kinds{
   sink_kind{"terminal", "terminal[:match=GLOBS,top=N]",
             "alerts, and of matching metrics the N largest (10)", false,
-            make_terminal,
-            [](const std::string& text) { make_terminal(text, 0); }},
+            [](const std::string& text, const sink_place&) {
+              return make_terminal(text);
+            },
+            [](const std::string& text) { make_terminal(text); }},
   sink_kind{"json", "json:FILE", "JSON lines of metrics and alerts", true,
-            json_lines_sink, require_writable},
+            at_step<json_lines_sink>, require_writable},
   sink_kind{"csv", "csv:FILE", "metrics as step,phase,name,value", true,
-            csv_sink, require_writable},
+            at_step<csv_sink>, require_writable},
   sink_kind{"tensorboard", "tensorboard:FOLDER", "scalars and histograms", true,
-            tensorboard_sink, require_folder},
+            at_step<tensorboard_sink>, require_folder},
   sink_kind{"prometheus", "prometheus:HOST:PORT[,token_file=FILE]",
             "the latest values and counts of alerts at /metrics", true,
-            [](const std::string& text, std::int64_t) {
-              return prometheus_sink(prometheus_of(text));
+            [](const std::string& text, const sink_place& place) {
+              auto options = prometheus_of(text);
+              options.site = place.site;
+              return prometheus_sink(options);
             },
             require_prometheus},
 };
@@ -130,9 +145,10 @@ chosen_sink chosen(const std::string& spec) {
 
 }  // namespace
 
-sink_pointer make_sink(const std::string& spec, std::int64_t resumed) {
+sink_pointer make_sink(const std::string& spec, std::int64_t resumed,
+                       const http_site_pointer& site) {
   const auto [kind, more] = chosen(spec);
-  return kind->make(more, resumed);
+  return kind->make(more, {resumed, site});
 }
 
 void require_sink(const std::string& spec) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "troupe/monitors/http/http_site.hpp"
 #include "troupe/monitors/sink.hpp"
 
 namespace troupe {
@@ -12,8 +13,10 @@ namespace troupe {
 /// `prometheus:HOST:PORT,token_file=FILE`. A part of settings without `=`
 /// belongs to the value before it: `match=gap/*,spike/*`. Where the run has
 /// resumed from step `resumed`, files go on behind it; 0: they are replaced.
+/// Metrics for Prometheus are a resource of `site`; null: of one of their own.
 /// Throws `invalid_argument` with what there is, and `io`.
-sink_pointer make_sink(const std::string& spec, std::int64_t resumed = 0);
+sink_pointer make_sink(const std::string& spec, std::int64_t resumed = 0,
+                       const http_site_pointer& site = nullptr);
 
 /// Throws what `make_sink` would throw for this text, and makes nothing: for a
 /// look before any work.

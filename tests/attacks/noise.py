@@ -26,23 +26,31 @@ MOST_LOG_BYTES = 1 << 20
 MOST_SECONDS = 3  # of an answer
 
 
-def live_frame(kind, content):
-    text = content if isinstance(content, bytes) else json.dumps(content).encode()
-    return struct.pack("<4sHHI", b"TRPL", 1, kind, len(text)) + text
+def request(method, path, body=None, more=""):
+    text = b"" if body is None else json.dumps(body).encode()
+    head = f"{method} {path} HTTP/1.1\r\nHost: job\r\n{more}"
+    if body is not None:
+        head += f"Content-Type: application/json\r\nContent-Length: {len(text)}\r\n"
+    return head.encode() + b"\r\n" + text
 
 
-HELLO = live_frame(1, {})
 SPECS = ["gap:interval=1", "overflow:frames=1000", "stability:window=1000000000",
          "retro:steps=300,nonfinite=false", "timeline:svg=/etc/passwd,trace=true",
          "gradient_dump", "budget:share=1", "throughput:interval=-1", "gap:match=" + "x,*," * 900,
          "overflow:trace=0,1,2,99999999999999999999", "timeline:trace=true,steps=64"]
-REQUESTS = [{"do": "info"}, {"do": "list"}, {"do": "plan"}, {"do": "detach", "id": 1},
-            {"do": "replan", "schedule": "gpipe", "force": True},
-            {"do": "replan", "text": "0F0,0B0\n1F0,1B0\n", "source": "$(x)\ntroupe: warning: y"},
-            {"do": "replan", "search": True, "sizes": "kept=1", "memory_limit": -1},
-            {"do": "events", "subscription": {"ops": True, "tensors": "all", "every": 1,
-                                              "names": "**[", "histogram": True}}]
-REQUESTS += [{"do": "attach", "spec": spec, "keep": keep}
+REQUESTS = [request("GET", path) for path in ("/health", "/monitors", "/plan", "/", "/state", "/metrics")]
+REQUESTS += [request("DELETE", "/monitors/1"),
+             request("GET", "/events?ops=true&tensors=all&names=**[&histogram=true"),
+             request("GET", "/events?every=0&names=%zz"),
+             request("POST", "/replan", {"schedule": "gpipe", "force": True}),
+             request("POST", "/replan", {"text": "0F0,0B0\n1F0,1B0\n",
+                                         "source": "$(x)\ntroupe: warning: y"}),
+             request("POST", "/replan", {"search": True, "sizes": "kept=1", "memory_limit": -1}),
+             request("POST", "/events", {"ops": True, "tensors": "all", "every": 1, "names": "**[",
+                                         "histogram": True}, "Expect: 100-continue\r\n"),
+             b"POST /events HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Type: application/json"
+             b"\r\n\r\n2\r\n{}\r\n0\r\n\r\n"]
+REQUESTS += [request("POST", "/monitors", {"spec": spec, "keep": keep})
              for spec in SPECS for keep in (False, True)]
 
 
@@ -65,15 +73,13 @@ def mutated(data, dice):
 
 
 def to_endpoint(dice):
-    frames = [HELLO] + [live_frame(4, dice.choice(REQUESTS)) for _ in range(dice.randrange(1, 8))]
-    if dice.random() < 0.6:
-        at = dice.randrange(len(frames))
-        frames[at] = mutated(frames[at], dice)
-    return b"".join(frames)
+    said = b"".join(dice.choice(REQUESTS) for _ in range(dice.choice((1, 1, 1, 3))))
+    return mutated(said, dice) if dice.random() < 0.6 else said
 
 
 def to_http(dice):
     path = dice.choice([b"/", b"/state", b"/state/-1", b"/state/99999999999999999999", b"/api/compile",
+                        b"/health", b"/metrics", b"/monitors", b"/events?every=1", b"/plan",
                         b"/api/search", b"/../../etc/passwd", b"/%00", b"//evil", b"*"])
     host = dice.choice([b"127.0.0.1", b"127.0.0.1:80@evil.example", b"[::1]evil.example", b"evil.example",
                         b"localhost:1", b"", b"[::1]:99999"])
@@ -146,19 +152,14 @@ def answer_seconds(make, words, wanted):
 
 def detach_all(make):
     """What was to be kept, so that its memory is returned; one that writes may take long."""
-    with make() as one:
-        one.settimeout(jobs.PATIENCE)
-        stream = one.makefile("rwb")
+    def ask(words):
+        with make() as one:
+            one.settimeout(jobs.PATIENCE)
+            one.sendall(words)
+            return json.loads(one.makefile("rb").read().split(b"\r\n\r\n", 1)[1])
 
-        def ask(words):
-            stream.write(words)
-            stream.flush()
-            size = struct.unpack("<4sHHI", stream.read(12))[3]
-            return json.loads(stream.read(size))
-
-        ask(HELLO)
-        for each in ask(live_frame(4, {"do": "list"}))["monitors"]:
-            ask(live_frame(4, {"do": "detach", "id": each["id"]}))
+    for each in ask(request("GET", "/monitors")):
+        ask(request("DELETE", f"/monitors/{each['id']}"))
 
 
 def main():
@@ -186,7 +187,7 @@ def main():
         bench = int(lab.waits_for(r"lab: http://127.0.0.1:(\d+)/").group(1))
         jobs.connect(port).close()
         get = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-        info = HELLO + live_frame(4, {"do": "info"})
+        info = request("GET", "/health")
         subjects = {
             "endpoint": (live, lambda: unix(socket_path), to_endpoint, info, b'"schedule"'),
             "dashboard": (live, lambda: jobs.connect(page, 10), to_http, get, b"200 OK"),

@@ -7,7 +7,7 @@
 #include <regex>
 
 #include "../files.hpp"
-#include "../monitors/sinks/http_client.hpp"
+#include "../monitors/http/http_client.hpp"
 #include "../temporary_folder.hpp"
 #include "../write_secret.hpp"
 #include "background_program.hpp"

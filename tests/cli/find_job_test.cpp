@@ -11,7 +11,6 @@
 #include "../temporary_folder.hpp"
 #include "background_program.hpp"
 #include "troupe/engine/transport/stream/listener.hpp"
-#include "troupe/monitors/live/frame.hpp"
 #include "troupe_program.hpp"
 
 using Catch::Matchers::ContainsSubstring;
@@ -98,8 +97,9 @@ TEST_CASE("jobs of one process number in two containers are both found") {
 TEST_CASE("an endpoint's text is escaped before it reaches a terminal") {
   const temporary_folder folder;
   const listener at(parse_endpoint("unix:" + (folder / "s")));
-  const auto refusal =
-    frame_bytes(live_type::refusal, R"({"error":"\u001b[2J\u009b2J gone"})");
+  const std::string body = R"({"error":"\u001b[2J\u009b2J gone"})";
+  const auto refusal = fmt::format(
+    "HTTP/1.1 503 Gone\r\nContent-Length: {}\r\n\r\n{}", body.size(), body);
   const auto other = std::async(std::launch::async, [&] {
     pollfd incoming{at.handle(), POLLIN, 0};
     ::poll(&incoming, 1, 60'000);

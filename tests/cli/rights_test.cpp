@@ -130,9 +130,8 @@ TEST_CASE("attached monitors can't fill a job's log") {
   for (int i = 1; i < 300; ++i)
     globs += ",nothing" + std::to_string(i);
   const auto before = at.job.output().size();
-  live_client client(at.where, content(at.watching));
   for (int i = 0; i < 60; ++i)
-    client.detach(client.attach("gap:match=" + globs));
+    live_client(at.where, content(at.watching)).attach("gap:match=" + globs);
   const auto said = at.job.output().substr(before);
   CHECK_THAT(said, ContainsSubstring("and 292 further names"));
   std::size_t lines = 0;

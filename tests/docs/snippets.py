@@ -118,7 +118,9 @@ class Runner:
                 self.line(place, words)
 
     def line(self, place, words):
-        if words[0] == "troupe" and "..." not in words:
+        if words[0] == "curl":
+            self.curl(place, words)
+        elif words[0] == "troupe" and "..." not in words:
             self.command(place, words[1:])
         elif words[0].startswith(("scripts/", "examples/")):
             script = ROOT / words[0]
@@ -166,7 +168,24 @@ class Runner:
                 self.check(place, True, "")
                 running.terminate()
 
+    def curl(self, place, words):
+        """A request to the live job; a stream goes on until the time is over."""
+        path = self.live_job().removeprefix("unix:")
+        words = [path if "/run/user/" in word else word for word in words]
+        done = subprocess.run([*words, "--silent", "--show-error", "--max-time", "3"],
+                              capture_output=True, text=True, timeout=60)
+        lines = done.stdout.splitlines()
+        self.check(place, done.returncode in (0, 28) and lines
+                   and all(isinstance(json.loads(line), dict) and "error" not in line
+                           for line in lines[:2]),
+                   f"{shlex.join(words)} ended with {done.returncode}: {done.stdout[:500]}"
+                   f"{done.stderr[:500]}")
+
     def python(self, place, text):
+        if "AF_UNIX" in text:
+            path = self.live_job().removeprefix("unix:")
+            return self.call(place, [sys.executable, "-c",
+                                     re.sub(r"/run/user/[^\"]*", path, text)])
         self.call(place, [self.troupe, "train", "--text", "book.txt", *TINY,
                           "--log-json", "run.jsonl"])
         self.call(place, [sys.executable, "-c", text + "\nassert loss, lines\n"

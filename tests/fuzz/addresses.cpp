@@ -2,7 +2,7 @@
 #include "parse.hpp"
 #include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/trust/secret_file.hpp"
-#include "troupe/monitors/sinks/http_address.hpp"
+#include "troupe/monitors/http/http_address.hpp"
 
 using namespace troupe;
 

@@ -1,22 +1,9 @@
 // Events of a live job, as clients read them.
 #include "parse.hpp"
 #include "troupe/monitors/live/event_json.hpp"
-#include "troupe/monitors/live/frame.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 
 using namespace troupe;
-
-namespace {
-
-/// Two parts of one event, or two events.
-void join(const nlohmann::json& content) {
-  event_joiner joiner;
-  joiner.add(content);
-  if (const auto whole = joiner.add(content))
-    event_frames(1, *whole);
-}
-
-}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
                                       std::size_t size) {
@@ -24,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
     const auto kind = testing::take_choice(text) % 3;
     const auto content = parse_json(text);
     if (kind == 0)
-      join(content);
+      json_text(json_of(event_of(content)));
     else if (kind == 1)
       testing::require(alert_of(json_of(alert_of(content))).text
                        == alert_of(content).text);

@@ -24,7 +24,7 @@ using entry = int (*)(const std::uint8_t*, std::size_t);
 
 const std::vector<std::string> parsers_of_texts{
   "addresses", "cells",        "configurations", "control_groups",
-  "costs",     "environments", "job_lists",      "live_requests",
+  "costs",     "environments", "http_requests",  "job_lists",
   "manifests", "plans",        "schedules",      "specs"};
 
 const std::string folder =

@@ -22,7 +22,6 @@
 #include "troupe/engine/transport/trust/certificates.hpp"
 #include "troupe/engine/transport/wire.hpp"
 #include "troupe/monitors/live/event_json.hpp"
-#include "troupe/monitors/live/frame.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/csv.hpp"
@@ -125,18 +124,6 @@ void add_lists(seed_list& to) {
                 "TRPM" + std::string("\1\0\0\0\0\x10\0\0\0\0\0\0", 12)));
 }
 
-const std::vector<nlohmann::json>& requests() {
-  static const std::vector<nlohmann::json> all{
-    {{"do", "attach"}, {"spec", "gap:interval=10"}, {"keep", true}},
-    {{"do", "detach"}, {"id", 1}},
-    {{"do", "list"}},
-    {{"do", "events"}, {"subscription", json_of(subscription{})}},
-    {{"do", "info"}},
-    {{"do", "plan"}},
-    json_of(subscription{})};
-  return all;
-}
-
 void add_rings(seed_list& to) {
   wire_writer commands;
   for (const int kind : {2, 3, 4, 5, 0, 3, 1, 2}) {
@@ -147,14 +134,38 @@ void add_rings(seed_list& to) {
   to.emplace_back("rings", commands.take());
 }
 
+/// Whole requests to a job, each behind a choice of the place that it comes to.
+void add_http_requests(seed_list& to) {
+  const std::string by_token =
+    "Host: localhost\r\nAuthorization: Bearer a-token-to-control-with\r\n";
+  const auto add = [&](int place, const std::string& line,
+                       const std::string& headers,
+                       const std::string& body = {}) {
+    auto text = line + " HTTP/1.1\r\n" + headers;
+    if (!body.empty())
+      text += "Content-Type: application/json\r\nContent-Length: "
+              + std::to_string(body.size()) + "\r\n";
+    to.emplace_back("http_requests", with_choice(place, text + "\r\n" + body));
+  };
+  for (const auto* path : {"/", "/health", "/metrics", "/plan", "/monitors",
+                           "/state/7/a", "/events?ops=true&every=10",
+                           "/events?tensors=gradient&names=blocks.*%2Ca"})
+    add(2, std::string("GET ") + path, by_token);
+  add(1, "HEAD /health", "Origin: http://job\r\nHost: job\r\n");
+  add(5, "DELETE /monitors/1", "Host: job\r\nSec-Fetch-Site: none\r\n");
+  for (const auto& [path, body] :
+       std::vector<std::pair<std::string, std::string>>{
+         {"/monitors", R"({"spec":"gap:interval=10","keep":true})"},
+         {"/events", json_text(json_of(subscription{}))},
+         {"/replan", R"({"text":"0F0,0B0","source":"a","force":true})"}})
+    add(2, "POST " + path, by_token, body);
+  add(1, "POST /events",
+      "Transfer-Encoding: chunked\r\nContent-Type: application/json\r\n\r\n"
+      "2\r\n{}\r\n0\r\n");
+  add(3, "GET /", "Authorization: Basic dTphLXBhZ2UtdG9rZW4=\r\n");
+}
+
 void add_live(seed_list& to) {
-  std::string frames = frame_bytes(live_type::hello, R"({"token": "t"})");
-  for (const auto& each : requests()) {
-    to.emplace_back("live_requests", json_text(each));
-    frames += frame_bytes(live_type::request, json_text(each));
-  }
-  for (const int piece : {0, 255})
-    to.emplace_back("live_frames", with_choice(piece, frames));
   std::mt19937_64 random(5);
   for (const auto& each : sample_events(random))
     to.emplace_back("live_events", with_choice(0, json_text(json_of(each))));
@@ -373,8 +384,9 @@ std::vector<std::pair<std::string, std::string>> seeds() {
   seed_list all;
   for (const auto add :
        {add_frames, add_rendezvous, add_job_messages, add_lists, add_rings,
-        add_live, add_addresses, add_schedules, add_token_files, add_files,
-        add_texts, add_surroundings, add_manifests, add_megatron_index})
+        add_http_requests, add_live, add_addresses, add_schedules,
+        add_token_files, add_files, add_texts, add_surroundings, add_manifests,
+        add_megatron_index})
     add(all);
   return all;
 }

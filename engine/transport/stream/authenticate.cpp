@@ -122,6 +122,19 @@ class introduction {
   bool answered_ = false, has_ended_ = false;
 };
 
+asio::awaitable<std::optional<refusal>> introduce(awaited_stream& over,
+                                                  link_side own,
+                                                  const trust& trusted) {
+  introduction shown(over, own, trusted);
+  try {
+    co_await shown.run();
+    co_return std::nullopt;
+  } catch (...) {
+    const bool of_tls = trusted.tls && !shown.has_ended();
+    co_return refusal{thrown_text(), of_tls || shown.answered()};
+  }
+}
+
 }  // namespace
 
 std::optional<refusal> refused_user(int socket) {
@@ -142,19 +155,6 @@ std::optional<refusal> refused_user(int socket) {
 stream_pointer stream_over(int socket, const trust& trusted, link_side own) {
   return trusted.tls ? tls_stream(socket, trusted.tls, own)
                      : socket_stream(socket);
-}
-
-asio::awaitable<std::optional<refusal>> introduce(awaited_stream& over,
-                                                  link_side own,
-                                                  const trust& trusted) {
-  introduction shown(over, own, trusted);
-  try {
-    co_await shown.run();
-    co_return std::nullopt;
-  } catch (...) {
-    const bool of_tls = trusted.tls && !shown.has_ended();
-    co_return refusal{thrown_text(), of_tls || shown.answered()};
-  }
 }
 
 asio::awaitable<std::optional<refusal>> authenticate(

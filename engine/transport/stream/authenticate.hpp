@@ -26,15 +26,9 @@ std::optional<refusal> refused_user(int socket);
 stream_pointer stream_over(int socket, const trust& trusted, link_side own);
 
 /// Exchanges the bytes that two ends of a `stream_over` say first, to
-/// authenticate. None: the other side is trusted, and at a unix socket it is
-/// the same user's.
-boost::asio::awaitable<std::optional<refusal>> introduce(awaited_stream& over,
-                                                         link_side own,
-                                                         const trust& trusted);
-
-/// The same for links of a job, of which both ends introduce themselves, within
-/// a time; uses bounded memory and no further file descriptor. A refusal closes
-/// the stream.
+/// authenticate, within a time. None: the other side is trusted, and at a unix
+/// socket it is the same user's. Uses bounded memory and no further file
+/// descriptor. A refusal closes the stream.
 boost::asio::awaitable<std::optional<refusal>> authenticate(
   awaited_stream& over, link_side own, const trust& trusted,
   std::chrono::milliseconds within);

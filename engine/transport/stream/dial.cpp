@@ -31,11 +31,7 @@ constexpr milliseconds longest_attempt{5000};
 /// gone while the packet that says so was lost.
 constexpr milliseconds least_authentication{1000}, most_authentication{15000};
 
-/// A socket that is connected, or why there is none.
-struct connected_socket {
-  int socket = -1;
-  std::string why{};
-};
+}  // namespace
 
 asio::awaitable<connected_socket> connect(const socket_address& target,
                                           milliseconds within) {
@@ -62,6 +58,8 @@ asio::awaitable<connected_socket> connect(const socket_address& target,
     co_return connected_socket{.why = std::strerror(problem)};
   co_return connected_socket{socket.release()};
 }
+
+namespace {
 
 struct dialling {
   endpoint address;

@@ -9,11 +9,13 @@ namespace troupe {
 void require_right(access_right own, access_right needed,
                    std::string_view purpose) {
   if (!includes(own, needed))
-    fail(error_code::invalid_argument,
-         "this client may watch the job and not control it, which it needs {}; "
-         "connect with the token of the job's --endpoint-control-token-file, "
-         "whose file a client names with --token-file",
-         purpose);
+    throw missing_right(
+      error_code::invalid_argument,
+      fmt::format(
+        "this client may watch the job and not control it, which it needs {}; "
+        "connect with the token of the job's --endpoint-control-token-file, "
+        "whose file a client names with --token-file",
+        purpose));
 }
 
 std::vector<std::pair<access_right, std::string>> access_tokens::all() const {

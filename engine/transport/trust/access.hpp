@@ -7,19 +7,27 @@
 #include <utility>
 #include <vector>
 
+#include "troupe/base/error.hpp"
+
 namespace troupe {
 
-/// What a client of a live job may do. `watch`: what changes nothing in the job
-/// and writes nothing on its machine; `control`: everything that a client can
-/// ask for.
-enum class access_right : std::uint8_t { watch, control };
+/// What a client of a live job may do. `page`: read the job's page and metrics;
+/// `watch`: whatever else changes nothing in the job and writes nothing on its
+/// machine; `control`: everything that a client can ask for.
+enum class access_right : std::uint8_t { none, page, watch, control };
 
 constexpr bool includes(access_right own, access_right needed) {
   return own >= needed;
 }
 
-/// Throws `invalid_argument`, which names the right and what it is needed for:
-/// "to detach another client's monitor".
+/// What `require_right` throws.
+class missing_right : public error {
+ public:
+  using error::error;
+};
+
+/// Throws `missing_right`, an `invalid_argument` that names the right and what
+/// it is needed for: "to detach monitors".
 void require_right(access_right own, access_right needed,
                    std::string_view purpose);
 

@@ -8,7 +8,7 @@
 #include "../../files.hpp"
 #include "../../temporary_folder.hpp"
 #include "../fixture_g.hpp"
-#include "../sinks/http_client.hpp"
+#include "../http/http_client.hpp"
 #include "troupe/base/error.hpp"
 
 using namespace troupe;

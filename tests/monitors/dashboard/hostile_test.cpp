@@ -4,7 +4,7 @@
 #include <random>
 
 #include "../attacked_run.hpp"
-#include "../sinks/http_client.hpp"
+#include "../http/http_client.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/monitors/dashboard/dashboard.hpp"
 

@@ -47,7 +47,7 @@ TEST_CASE("a monitor that fails tells the client why") {
   CHECK_THROWS_AS(at.job.feed(step_number(1)), stop_training);
   const auto message = client.next(10);
   REQUIRE(message);
-  CHECK(message->type == live_type::ended);
+  CHECK(message->type == "ended");
   CHECK(message->content["reason"] == "a bad tensor");
   CHECK(message->content["stops_run"] == true);
 }
@@ -57,11 +57,11 @@ TEST_CASE("a monitor that ends the run as a success stays attached") {
   live_client client(at.server->where());
   const auto id = client.attach("any");
   CHECK_THROWS_AS(at.job.feed(step_number(1)), end_training);
-  CHECK(client.request({{"do", "list"}})["monitors"].size() == 1);
+  CHECK(client.request("GET", "/monitors").size() == 1);
   client.detach(id);
   const auto message = client.next(10);
   REQUIRE(message);
-  CHECK(message->type == live_type::ended);
+  CHECK(message->type == "ended");
   CHECK(message->content["stops_run"] == false);
 }
 
@@ -83,7 +83,7 @@ TEST_CASE("monitors detach while orders are searched") {
   for (int i = 0; i < 5; ++i)
     searchers.emplace_back([&] {
       live_client searcher(server.where());
-      searcher.request({{"do", "replan"}});
+      searcher.request("POST", "/replan", nlohmann::json::object());
     });
   CHECK(becomes([&] { return searching > 0; }));
   live_client client(server.where());
@@ -100,9 +100,9 @@ TEST_CASE("a monitor that the run gave up is reported, and forgotten") {
   at.job.give_up("it holds too much");
   const auto message = client.next(10);
   REQUIRE(message);
-  CHECK(message->type == live_type::ended);
+  CHECK(message->type == "ended");
   CHECK(message->content["reason"] == "it holds too much");
-  CHECK(client.request({{"do", "list"}})["monitors"].empty());
+  CHECK(client.request("GET", "/monitors").empty());
   CHECK(becomes([&] { return at.job.attached() == 0; }));
   client.attach("echo");
 }
@@ -145,24 +145,16 @@ struct slow_endpoint {
 TEST_CASE("what a newer client asks for is refused by name, not ignored") {
   served_job at;
   live_client client(at.where());
-  const auto refused = [&](const nlohmann::json& request, const char* why) {
-    CHECK_THROWS_MATCHES(client.request(request), error, says(why));
+  const auto refused = [&](const std::string& path, const nlohmann::json& body,
+                           const char* why) {
+    CHECK_THROWS_MATCHES(client.request("POST", path, body), error, says(why));
   };
-  refused({{"do", "attach"}, {"spec", "echo"}, {"kep", true}},
-          "the request 'attach' has no field 'kep' in the job's version of "
-          "troupe, but do, spec, keep");
-  refused({{"do", "replan"}, {"schedule", "1f1b"}, {"forse", true}}, "'forse'");
-  refused({{"do", "info"}, {"id", 1}}, "'id'");
-  refused({{"do", "events"}, {"subscription", {{"zz", 1}}}},
-          "'subscription' has no field 'zz'");
+  refused("/monitors", {{"spec", "echo"}, {"kep", true}},
+          "POST /monitors has no field 'kep' in the job's version of troupe, "
+          "but spec, keep");
+  refused("/replan", {{"schedule", "1f1b"}, {"forse", true}}, "'forse'");
+  refused("/events", {{"zz", 1}}, "'subscription' has no field 'zz'");
   CHECK(at.job.attached() == 0);
-  for (const auto& [hello, why] :
-       {std::pair{R"({"wants":["x"]})", "a hello has no field 'wants'"},
-        {"[]", "a hello is not an object"}}) {
-    stranger other(at.where());
-    other.say(frame_bytes(live_type::hello, hello));
-    CHECK_THAT(other.listen(), ContainsSubstring(why));
-  }
 }
 
 TEST_CASE("how many texts were not logged is told at the end, too") {
@@ -187,7 +179,7 @@ TEST_CASE("a list is answered while monitors are slow to end") {
     for (int i = 0; i < count; ++i)
       at.attach_and_leave();
     CHECK(becomes([&] { return at.ending == count; }));
-    CHECK(other.request({{"do", "list"}})["monitors"].empty());
+    CHECK(other.request("GET", "/monitors").empty());
     CHECK_FALSE(at.may_end);
   }
 }

@@ -10,7 +10,6 @@
 #include <random>
 
 #include "sample_events.hpp"
-#include "troupe/monitors/live/frame.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 
 using namespace troupe;
@@ -154,35 +153,6 @@ TEST_CASE("subscriptions come back, and those that can't be are refused") {
                           R"({"every":99999999999999999999})"})
     CHECK_THROWS_AS(subscription_of(parse_json(bad)), error);
   CHECK_THROWS_AS(subscription_of({{"names", std::string(2000, '*')}}), error);
-}
-
-TEST_CASE("long events are cut into frames and joined again") {
-  ops_event ops{{.step = 2, .rank = 1}, {}};
-  for (std::uint32_t i = 0; i < 10'000; ++i)
-    ops.ops.push_back({i, i, 1, 2, 3});
-  tensors_event tensors{{.step = 2}, true, 4, {}};
-  for (int i = 0; i < 300; ++i)
-    tensors.tensors.push_back(sample_record(i));
-  for (const event& what : {event{ops}, event{tensors}, event{ops_event{}}}) {
-    event_joiner joiner;
-    std::optional<event> whole;
-    for (const auto& bytes : event_frames(7, what)) {
-      frame_parser parser;
-      parser.add(bytes);
-      REQUIRE_FALSE(whole);
-      whole = joiner.add(parse_json(parser.next()->payload));
-    }
-    REQUIRE(whole);
-    CHECK(json_of(*whole) == json_of(what));
-  }
-}
-
-TEST_CASE("parts that don't belong together are refused") {
-  event_joiner joiner;
-  auto first = json_of(event{ops_event{}});
-  first["more"] = true;
-  CHECK_FALSE(joiner.add(first));
-  CHECK_THROWS_AS(joiner.add(json_of(event{tensors_event{}})), error);
 }
 
 TEST_CASE("garbage is an error and nothing worse") {

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <mutex>
 #include <thread>
 
 #include "../../temporary_folder.hpp"
+#include "../http/http_client.hpp"
+#include "troupe/base/deadline.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/monitors/live/endpoint_server.hpp"
 #include "troupe/monitors/live/live_client.hpp"
@@ -31,7 +34,10 @@ class faked_job {
     made.attach = [this](monitor what) { return add(std::move(what)); };
     made.detach = [this](std::int64_t id) { remove(id); };
     made.make = make;
-    made.info = [] { return nlohmann::json{{"schedule", "faked"}}; };
+    made.info = [this] {
+      ++asked;
+      return nlohmann::json{{"schedule", "faked"}};
+    };
     return made;
   }
 
@@ -46,6 +52,8 @@ class faked_job {
       if (each.wants.covers(what))
         each.see(what);
   }
+  std::atomic<int> asked = 0;  // how it is
+
   std::size_t attached() const {
     const std::scoped_lock lock(mutex_);
     return attached_.size();
@@ -112,24 +120,29 @@ struct served_job {
 
 /// Bytes to an endpoint, from somebody who knows no protocol.
 struct stranger {
-  explicit stranger(const std::string& where)
-    : socket(parse_endpoint(where), deadline(10)) {}
+  explicit stranger(const std::string& where) : socket(where) {}
 
-  void say(std::string_view bytes) {
-    try {
-      socket.write(bytes, deadline(10));
-    } catch (const error&) {  // was sent away before
-    }
-  }
+  void say(const std::string& bytes) { socket.send(bytes); }
   /// All that comes until the other side ends, or the deadline is there.
   std::string listen(double seconds = 10) {
     std::string heard;
     const deadline until(seconds);
-    while (socket.read(heard, until) == stream_socket::outcome::bytes)
+    while (socket.read(heard, std::chrono::milliseconds(until.milliseconds())))
       ;
     return heard;
   }
-  stream_socket socket;
+  http_client socket;
 };
+
+/// A request as clients send it.
+inline std::string request_text(const std::string& method,
+                                const std::string& path,
+                                const std::string& body = {}) {
+  auto text = method + " " + path + " HTTP/1.1\r\nHost: job\r\n";
+  if (!body.empty())
+    text += "Content-Type: application/json\r\nContent-Length: "
+            + std::to_string(body.size()) + "\r\n";
+  return text + "\r\n" + body;
+}
 
 }  // namespace troupe::testing

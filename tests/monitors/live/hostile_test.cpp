@@ -42,23 +42,23 @@ std::string random_bytes(std::mt19937& random, std::size_t most) {
   return bytes;
 }
 
-/// Frames as a client sends them, some bytes changed, and plain noise.
+/// Requests as a client sends them, some bytes changed, and plain noise.
 std::string bad_bytes(std::mt19937& random) {
   static const std::vector<std::string> requests{
-    R"({"do":"attach","spec":"echo","keep":false})",
-    R"({"do":"events","subscription":{"tensors":"all","every":1}})",
-    R"({"do":"detach","id":1})",
-    R"({"do":"list"})",
-    "[[[[",
-    "{}",
-    "null",
-    R"({"do":"events","subscription":{"every":0}})"};
+    request_text("POST", "/monitors", R"({"spec":"echo","keep":false})"),
+    request_text("POST", "/events", R"({"tensors":"all","every":1})"),
+    request_text("GET", "/events?tensors=all&every=1"),
+    request_text("DELETE", "/monitors/1"),
+    request_text("GET", "/monitors"),
+    request_text("POST", "/monitors", "[[[["),
+    request_text("POST", "/monitors", "{}"),
+    request_text("POST", "/monitors", "null"),
+    request_text("POST", "/events", R"({"every":0})"),
+    "POST /events HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Type: "
+    "application/json\r\n\r\n2\r\n{}\r\n0\r\n\r\n"};
   if (random() % 4 == 0)
     return random_bytes(random, 300);
-  auto bytes = frame_bytes(live_type::hello, "{}");
-  for (int i = 0; i < 3; ++i)
-    bytes +=
-      frame_bytes(live_type::request, requests[random() % requests.size()]);
+  auto bytes = requests[random() % requests.size()];
   for (auto changes = random() % 4; changes > 0; --changes)
     bytes[random() % bytes.size()] = static_cast<char>(random());
   if (random() % 2 == 0)
@@ -66,7 +66,7 @@ std::string bad_bytes(std::mt19937& random) {
   return bytes;
 }
 
-void send_bad_frames(const std::string& where, int count) {
+void send_bad_requests(const std::string& where, int count) {
   std::mt19937 random(17);
   for (int i = 0; i < count; ++i) {
     stranger other(where);
@@ -78,30 +78,29 @@ void send_bad_frames(const std::string& where, int count) {
 
 void leave_open(const std::string& where) {
   std::mt19937 random(23);
+  const auto request = request_text("GET", "/events");
   for (int batch = 0; batch < 10; ++batch) {
     std::vector<std::unique_ptr<stranger>> crowd;
     for (int i = 0; i < 110; ++i) {
       crowd.push_back(std::make_unique<stranger>(where));
-      const auto hello = frame_bytes(live_type::hello, "{}");
-      crowd.back()->say(hello.substr(0, random() % hello.size()));
+      crowd.back()->say(request.substr(0, random() % (request.size() + 1)));
     }
   }
 }
 
-void attack(int frames) {
+void attack(int requests) {
   served_run at;
   const auto before = resident_bytes();
   const auto losses = at.train_beside([&] {
-    send_bad_frames(at.server.where(), frames);
+    send_bad_requests(at.server.where(), requests);
     leave_open(at.server.where());
     CHECK_THROWS_AS(live_client(at.server.where() + "x"), error);
-    live_client good(at.server.where());
-    CHECK(good.request({{"do", "info"}})["ranks"] == 2);
+    CHECK(live_client(at.server.where(), {}, 30).health()["ranks"] == 2);
   });
   CHECK(becomes([&] { return at.server.connections() == 0; }));
   CHECK(resident_bytes() - before < 256 << 20);
   live_client good(at.server.where());
-  CHECK(good.request({{"do", "list"}})["monitors"].empty());
+  CHECK(good.request("GET", "/monitors").empty());
   at.check_untouched(losses);
 }
 
@@ -132,9 +131,7 @@ TEST_CASE("clients that come, go and are killed change no bit of a run") {
     }
   });
   live_client last(at.server.where());
-  CHECK(becomes([&] {
-    return last.request({{"do", "list"}})["monitors"].empty();
-  }));
+  CHECK(becomes([&] { return last.request("GET", "/monitors").empty(); }));
   at.check_untouched(losses);
 }
 
@@ -178,9 +175,7 @@ TEST_CASE("a monitor of this process sees another's run") {
   }
   CHECK(finished);
   live_client last(at.server.where());
-  CHECK(becomes([&] {
-    return last.request({{"do", "list"}})["monitors"].empty();
-  }));
+  CHECK(becomes([&] { return last.request("GET", "/monitors").empty(); }));
 }
 
 TEST_CASE("a monitor of this process that throws ends alone") {

@@ -1,4 +1,3 @@
-#include "troupe/monitors/live/live_trust.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -45,25 +44,18 @@ TEST_CASE("tcp needs a token, and clients need to know it") {
     says("the other side has another token; --token-file takes "
          "a file with the content of the job's "
          "--endpoint-token-file or"));
-  live_client client(server.where(), secret);
-  CHECK(client.request({{"do", "info"}}).is_object());
+  CHECK(live_client(server.where(), secret).health().is_object());
 }
 
 TEST_CASE("a unix socket may have a token, too") {
-  const served_job open;
   const served_job at(endpoint_options{.tokens = {.watch = secret}});
-  live_client client(at.where(), secret);
-  CHECK(client.request({{"do", "info"}}).is_object());
-  CHECK_THROWS_MATCHES(live_client(at.where()), error,
-                       says("if it was given tokens"));
-  CHECK_THROWS_MATCHES(
-    live_client(at.where(), secret + "?"), error,
-    says("the other side has another token; --token-file takes "
-         "a file with the content of the job's "
-         "--endpoint-token-file or"));
-  CHECK_THROWS_MATCHES(live_client(open.where(), secret), error,
-                       says("does not speak TLS 1.3: at a job's unix socket "
-                            "without tokens, leave out --token-file"));
+  CHECK(live_client(at.where(), secret).health().is_object());
+  for (const auto& wrong : {std::string{}, secret + "?"})
+    CHECK_THROWS_MATCHES(
+      live_client(at.where(), wrong), error,
+      says(
+        "this endpoint needs a token: send `Authorization: Bearer TOKEN`, or "
+        "name a file with the content of the job's --endpoint-token-file"));
 }
 
 namespace {
@@ -133,26 +125,24 @@ TEST_CASE("over tcp neither the token nor anything else travels in the clear") {
   const endpoint_server server("tcp:127.0.0.1:0", std::move(options));
   eavesdropper between(server.where());
   {
-    live_client client(between.where(), secret);
-    CHECK(client.request({{"do", "info"}})["schedule"] == "faked");
+    CHECK(live_client(between.where(), secret).health()["schedule"] == "faked");
   }
   const auto& heard = between.heard();
   CHECK(heard.size() > 100);
-  for (const auto* word : {secret.c_str(), "faked", "TRPL", "info"})
+  for (const auto* word : {secret.c_str(), "faked", "HTTP", "health"})
     CHECK(heard.find(word) == std::string::npos);
 }
 
-TEST_CASE("who answers with no welcome is not waited for") {
+TEST_CASE("who answers with no health is not waited for") {
   const temporary_folder folder;
   const listener at(parse_endpoint("unix:" + (folder / "s")));
-  std::string large = frame_bytes(live_type::welcome, "{}");
-  large[10] = 0x0f;  // announces nearly a MiB
-  for (const auto& answer : {frame_bytes(live_type::welcome, "{"),
-                             frame_bytes(live_type::welcome, "[]"),
-                             frame_bytes(live_type::welcome, "{}"),
-                             frame_bytes(live_type::event, "{\"id\":1}"),
-                             frame_bytes(live_type::answer, "{}"), large}) {
-    const auto other = std::async(std::launch::async, [&] {
+  const std::string head = "HTTP/1.1 200 OK\r\nContent-Length: ";
+  for (const auto& answer :
+       {head + "1\r\n\r\n{", head + "2\r\n\r\n[]", head + "2\r\n\r\n{}",
+        head + "13\r\n\r\n{\"version\":3}", head + "-1\r\n\r\n",
+        head + "99999999\r\n\r\n" + std::string(17 << 20, ' '),
+        std::string("TRPL"), "HTTP/1.1 " + std::string(20'000, 'x')}) {
+    auto other = std::async(std::launch::async, [&] {
       pollfd incoming{at.handle(), POLLIN, 0};
       ::poll(&incoming, 1, 10'000);
       const int client = ::accept(at.handle(), nullptr, nullptr);
@@ -162,6 +152,7 @@ TEST_CASE("who answers with no welcome is not waited for") {
     const auto before = std::chrono::steady_clock::now();
     CHECK_THROWS_AS(live_client(to_text(at.where()), "", 60), error);
     CHECK(std::chrono::steady_clock::now() - before < std::chrono::seconds(30));
+    ::close(other.get());
   }
 }
 
@@ -171,8 +162,8 @@ TEST_CASE("an endpoint that could serve nobody is refused") {
     change(options);
     CHECK_THROWS_MATCHES(served_job(options), error, says("serve nobody"));
   };
-  refused([](auto& options) { options.clients = 0; });
-  refused([](auto& options) { options.queue_bytes = 0; });
-  refused([](auto& options) { options.hello_seconds = -1; });
-  refused([](auto& options) { options.stalled_seconds = 0; });
+  refused([](auto& options) { options.limits.connections = 0; });
+  refused([](auto& options) { options.limits.queue_bytes = 0; });
+  refused([](auto& options) { options.limits.request_seconds = -1; });
+  refused([](auto& options) { options.limits.stalled_seconds = 0; });
 }

@@ -56,10 +56,12 @@ struct guarded_job {
   std::unique_ptr<endpoint_server> server;
 };
 
-void check_denied(live_client& client, const nlohmann::json& request) {
-  INFO(request);
+void check_denied(live_client& client, const std::string& method,
+                  const std::string& path,
+                  const nlohmann::json& body = nullptr) {
+  INFO(method << " " << path << " " << body);
   CHECK_THROWS_MATCHES(
-    client.request(request), error,
+    client.request(method, path, body), error,
     says("may watch the job and not control it") && says("--token-file"));
 }
 
@@ -82,20 +84,24 @@ std::vector<std::filesystem::path> files_in(const std::string& folder) {
 TEST_CASE("the token to watch allows what changes and writes nothing") {
   const guarded_job at;
   auto watcher = at.client(tokens.watch);
-  CHECK(watcher.request({{"do", "info"}}).is_object());
+  CHECK(watcher.health().is_object());
   watcher.watch({});
-  const std::int64_t own = watcher.attach("stability");
-  CHECK(watcher.request({{"do", "list"}})["monitors"].size() == 2);
-  watcher.detach(own);
-  check_denied(watcher, {{"do", "replan"}, {"schedule", "1f1b"}});
-  check_denied(watcher,
-               {{"do", "attach"}, {"spec", "stability"}, {"keep", true}});
+  {
+    auto leaving = at.client(tokens.watch);
+    leaving.attach("stability");
+    CHECK(watcher.request("GET", "/monitors").size() == 2);
+  }
+  CHECK(
+    becomes([&] { return watcher.request("GET", "/monitors").size() == 1; }));
+  check_denied(watcher, "POST", "/replan", {{"schedule", "1f1b"}});
+  check_denied(watcher, "POST", "/monitors",
+               {{"spec", "stability"}, {"keep", true}});
   for (const auto* spec : {"timeline:svg=true", "retro", "gradient_dump"})
-    check_denied(watcher, {{"do", "attach"}, {"spec", spec}});
+    check_denied(watcher, "POST", "/monitors", {{"spec", spec}});
   auto controller = at.client(tokens.control);
   const std::int64_t others = controller.attach("stability");
-  check_denied(watcher, {{"do", "detach"}, {"id", others}});
-  CHECK(watcher.request({{"do", "list"}})["monitors"].size() == 2);
+  check_denied(watcher, "DELETE", "/monitors/" + std::to_string(others));
+  CHECK(watcher.request("GET", "/monitors").size() == 2);
 }
 
 TEST_CASE("the token to control allows all that clients can ask for") {
@@ -104,45 +110,26 @@ TEST_CASE("the token to control allows all that clients can ask for") {
   auto controller = at.client(tokens.control);
   controller.detach(watcher.attach("stability"));
   controller.attach("stability", true);
-  CHECK(controller.request({{"do", "replan"}, {"schedule", "1f1b"}})["taken"]
+  CHECK(controller.request("POST", "/replan", {{"schedule", "1f1b"}})["taken"]
         == true);
-}
-
-TEST_CASE("watchers leave places for those who may control the job") {
-  const guarded_job at;
-  std::vector<std::unique_ptr<live_client>> watchers;
-  const auto more = [&](const std::string& token) {
-    watchers.push_back(
-      std::make_unique<live_client>(at.server->where(), token));
-  };
-  for (int i = 0; i < 48; ++i)
-    more(tokens.watch);
-  CHECK_THROWS_MATCHES(more(tokens.watch), error,
-                       says("already 48 clients; the other places are for "
-                            "those that may control the job"));
-  CHECK_NOTHROW(more(tokens.control));
 }
 
 TEST_CASE("watchers leave monitors for those who may control the job") {
   const guarded_job at;
-  std::vector<std::unique_ptr<live_client>> watchers;
-  for (int i = 0; i < 12; ++i) {
-    watchers.push_back(
-      std::make_unique<live_client>(at.server->where(), tokens.watch));
-    for (int each = 0; each < 4; ++each)
-      watchers.back()->watch({});
-    CHECK_THROWS_MATCHES(watchers.back()->watch({}), error,
-                         says("may only watch may attach 4 monitors"));
-  }
-  auto other = at.client(tokens.watch);
-  CHECK_THROWS_MATCHES(other.watch({}), error,
-                       says("until 48 are attached by all clients (the other "
-                            "16 places are for those"));
+  auto watcher = at.client(tokens.watch);
+  for (int i = 0; i < 48; ++i)
+    watcher.watch({});
+  CHECK_THROWS_MATCHES(watcher.watch({}), error,
+                       says("48 monitors and streams of events are attached "
+                            "already (the other 16 places are for clients "
+                            "that may control the job)"));
   auto controller = at.client(tokens.control);
   for (int i = 0; i < 16; ++i)
     controller.watch({});
   CHECK_THROWS_MATCHES(controller.watch({}), error,
-                       says("may control the job may attach 16 monitors"));
+                       says("64 monitors and streams of events are attached "
+                            "already; detach one"));
+  at.client(tokens.control);  // and others still learn how the job is
 }
 
 TEST_CASE("a spec is one line without control characters") {
@@ -169,13 +156,12 @@ TEST_CASE("requests to replan wait in a bounded number") {
   std::vector<std::unique_ptr<stranger>> asking;
   for (int i = 0; i < 8; ++i) {
     asking.push_back(std::make_unique<stranger>(server.where()));
-    asking.back()->say(frame_bytes(live_type::hello, "{}")
-                       + frame_bytes(live_type::request, R"({"do":"replan"})"));
+    asking.back()->say(request_text("POST", "/replan", "{}"));
   }
   live_client client(server.where());
   const auto refused = [&] {
     try {
-      client.request({{"do", "replan"}});
+      client.request("POST", "/replan", nlohmann::json::object());
     } catch (const error& why) {
       return std::string(why.what()).find("8 requests to replan")
              != std::string::npos;
@@ -183,9 +169,8 @@ TEST_CASE("requests to replan wait in a bounded number") {
     return false;
   };
   // Those before may still be on their way.
-  REQUIRE(becomes([&] {
-    return client.request({{"do", "info"}}).is_object();
-  }));
+  REQUIRE(
+    becomes([&] { return client.request("GET", "/health").is_object(); }));
   for (auto& each : asking)
     each->listen(0.05);
   CHECK(refused());

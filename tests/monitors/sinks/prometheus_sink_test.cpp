@@ -10,7 +10,7 @@
 #include <string>
 
 #include "../../run_program.hpp"
-#include "http_client.hpp"
+#include "../http/http_client.hpp"
 #include "records.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe_paths.hpp"
