@@ -79,9 +79,10 @@ TEST_CASE("frames that are none are refused, each with its reason") {
   CHECK_THROWS_MATCHES(
     read(good, {.tensor_bytes = 8}), error,
     MessageMatches(ContainsSubstring("at most 67108864 and 8 are accepted")));
-  // More than is ever taken, and a beat of the heart (6) with tensors.
+  // More than is ever taken, and a heartbeat with tensors.
   check_refused(with(good, 22, 1), "bytes; at most 67108864 and");
-  check_refused(with(good, 6, 6), "at most 67108864 and 0 are accepted");
+  check_refused(with(good, 6, static_cast<char>(frame_type::heartbeat)),
+                "at most 67108864 and 0 are accepted");
   CHECK_THROWS_MATCHES(
     frame_start({frame_type::tensors, {}, {at::zeros({2, 3}).transpose(0, 1)}}),
     error, MessageMatches(ContainsSubstring("not contiguous")));
