@@ -183,7 +183,7 @@ troupe_fuzz(DIRECTORY tests/fuzz PCH actors
   HARNESS replay_test.cpp waiting_job_test.cpp seeds.cpp largest_allocation.cpp
   NEEDS troupe
   SOURCES ${PROJECT_SOURCE_DIR}/cli/config_file.cpp
-    ${PROJECT_SOURCE_DIR}/cli/generate/prompts.cpp
+    ${PROJECT_SOURCE_DIR}/cli/model/prompts.cpp
   DEPENDS troupe::lab troupe::live troupe::sinks troupe::launch Boost::headers
     troupe::generation CLI11::CLI11
     tomlplusplus::tomlplusplus)
