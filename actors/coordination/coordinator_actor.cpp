@@ -254,14 +254,14 @@ struct coordinator_state : step_supervisor {
   /// The first failure is the root: an actor that fails sends nothing on, so
   /// that the others can only wait.
   void on(const op_failure& failure) {
-    if (!ends_with(failure))
+    if (!fail_with(failure))
       return;
     publish(failure_event{failure.source, failure.op, failure.reason});
     end(false);
   }
 
   void on(const finish_run& request) {
-    if (takes_up(request)) {
+    if (accept(request)) {
       if (core.running())
         hurry(*core.step());
     } else if (ends && current(request.overdue)) {
@@ -303,7 +303,7 @@ struct coordinator_state : step_supervisor {
   }
 
   void on(const peer_lost& lost) {
-    if (ends_with(lost, core.step()))
+    if (fail_with(lost, core.step()))
       end_by_failure();
   }
 

@@ -37,7 +37,7 @@ struct follower_state : step_supervisor {
   /// Process 0 ends the run for all, after a step that all do.
   void on(const finish_run& request) {
     const auto& step = wanted ? *wanted : running;
-    if (takes_up(request)) {
+    if (accept(request)) {
       book->links->tell(to_frame(request));
       if (step)
         hurry(*step);
@@ -143,7 +143,7 @@ struct follower_state : step_supervisor {
   }
 
   void on(const op_failure& failure) {
-    if (!ends_with(failure))
+    if (!fail_with(failure))
       return;
     book->links->tell(to_frame(failure));
     end();
@@ -168,7 +168,7 @@ struct follower_state : step_supervisor {
   }
 
   void on(const peer_lost& lost) {
-    if (ends_with(lost, running))
+    if (fail_with(lost, running))
       end();
   }
 };

@@ -72,9 +72,9 @@ struct step_supervisor {
         finish_run{*ends, step.serial});
   }
 
-  /// Whether a request to end the run is new: the first one, or the first that
-  /// sets a limit.
-  bool takes_up(const finish_run& request) {
+  /// Accepts a request to end the run if it is the first one, or the first that
+  /// sets a limit; returns whether it did.
+  bool accept(const finish_run& request) {
     if (request.overdue != 0 || (ends && (within > 0 || request.within == 0)))
       return false;
     ends = request.end;
@@ -101,32 +101,37 @@ struct step_supervisor {
     look_later();
   }
 
-  /// Whether the run is to end with this now. What caused it may be on its way
-  /// on another line: that is told first, and this once more a little later.
+  /// Sends itself a consequence once more after `patience`, as what caused it
+  /// may be on its way on another line and is to be reported in its place.
   template <class Consequence>
-  bool ends_now(Consequence what, std::chrono::milliseconds patience) {
-    if (!failed.empty())
-      return false;
-    if (std::exchange(what.for_good, true))
-      return true;
+  void defer(Consequence what, std::chrono::milliseconds patience) {
+    what.for_good = true;
     self->delayed_send(self, patience, std::move(what));
-    return false;
   }
 
-  /// Whether the run ends now as that process is gone.
-  bool ends_with(const peer_lost& lost, const step_pointer& running) {
-    if (!ends_now(lost, patience_with_lost_peers))
+  /// Fails the run because a process is gone, at once or a little later;
+  /// returns whether it failed now.
+  bool fail_with(const peer_lost& lost, const step_pointer& running) {
+    if (!failed.empty())
       return false;
+    if (!lost.for_good) {
+      defer(lost, patience_with_lost_peers);
+      return false;
+    }
     failed = to_text(lost, book->links->layout());
     if (running)
       failed += "; " + waits_of(*watch.progress, *running);
     return true;
   }
 
-  /// Whether the run ends now with that failure.
-  bool ends_with(const op_failure& failure) {
-    if (!ends_now(failure, patience_with_ended_links))
+  /// The same because of an op's failure.
+  bool fail_with(const op_failure& failure) {
+    if (!failed.empty())
       return false;
+    if (!failure.for_good) {
+      defer(failure, patience_with_ended_links);
+      return false;
+    }
     failed = to_text(failure);
     return true;
   }

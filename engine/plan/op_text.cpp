@@ -2,10 +2,38 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/values.hpp"
 
 namespace troupe {
+
+namespace {
+
+constexpr bool is_same(op_kind schedules, plan_op_kind plans) {
+  return static_cast<int>(schedules) == static_cast<int>(plans);
+}
+static_assert(is_same(op_kind::forward, plan_op_kind::forward)
+                && is_same(op_kind::backward, plan_op_kind::backward)
+                && is_same(op_kind::input_backward,
+                           plan_op_kind::input_backward)
+                && is_same(op_kind::weight_backward,
+                           plan_op_kind::weight_backward),
+              "a plan's compute ops are the ops of its schedule");
+
+constexpr bool has_all_kinds() {
+  for (std::size_t kind = 0; kind < op_kinds; ++kind)
+    if (std::ranges::count(op_actions, static_cast<plan_op_kind>(kind),
+                           &op_traits::kind)
+        != (is_transfer(static_cast<plan_op_kind>(kind)) ? 2 : 1))
+      return false;
+  return op_actions.size() == op_kinds + 2;
+}
+static_assert(has_all_kinds(),
+              "op_actions has a row for each kind, a transfer's two");
+
+}  // namespace
 
 std::string to_text(const plan& plan, const plan_op& what) {
   auto text = fmt::format("{}{}", what.stage, traits_of(what).action);
