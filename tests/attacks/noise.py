@@ -193,7 +193,8 @@ def main():
             "dashboard": (live, lambda: jobs.connect(page, 10), to_http, get, b"200 OK"),
             "lab": (lab, lambda: jobs.connect(bench, 10), to_http, get, b"200 OK"),
             "rendezvous": (waiting, lambda: jobs.connect(port, 10), to_rendezvous, None, None)}
-        warm = time.monotonic() + options.seconds / 5
+        # Until then the places of monitors that are kept fill.
+        warm = time.monotonic() + options.seconds / 2
         end = time.monotonic() + options.seconds
         memory, open_ones = {}, []
         while time.monotonic() < end:
