@@ -29,7 +29,7 @@ struct trainer_options {
   /// All of them make the same trainer and call the same members in the same
   /// order; each holds the stages of its own ranks.
   std::shared_ptr<mesh> job{};
-  /// Accelerators of this process, which its ranks take in turns; empty: all
+  /// Accelerators of this process, shared by its ranks round-robin; empty: all
   /// computes on the CPU.
   std::vector<std::shared_ptr<accelerator>> devices{};
   overlap_options overlap{};
@@ -106,7 +106,7 @@ class trainer {
   void require_generation() const;
 
   /// From any thread, also while a step runs: it sees whole steps. Throws
-  /// `invalid_argument` for a subscription that can't be meant.
+  /// `invalid_argument` for an invalid subscription.
   std::int64_t attach(monitor watcher);
   /// Waits until the step that runs has ended (at most for
   /// time_limits::finish), and until the monitor has seen its events and has
@@ -120,7 +120,7 @@ class trainer {
   /// Observes tensors for monitors in every n-th step only; any thread. Throws
   /// `invalid_argument` for fewer than 1.
   void observe_every(std::int64_t steps);
-  /// Lets the run end with the step that runs, or the next one; any thread. In
+  /// Ends the run after the running step, or the next one; any thread. In
   /// a job all processes end after the same step. If it takes longer than
   /// `within` seconds it is interrupted; 0: never, until a later call sets a
   /// limit; none: time_limits::finish. Throws `invalid_argument` for fewer.
@@ -142,8 +142,8 @@ class trainer {
 
   /// Parameters of the first replica under their unsplit names, in model
   /// order, as far as they live here. Handles: they change with the next step.
-  /// Of sharded parameters copies, for which all processes of a job make the
-  /// call.
+  /// Handles, or copies where parameters are sharded: then all processes of a
+  /// job make the call.
   parameter_list parameters() const;
   /// Elements of the parameters of the whole model.
   std::int64_t parameter_count() const;
@@ -177,8 +177,8 @@ class trainer {
   /// Goes on from a checkpoint, whatever the shape of the run that made it; all
   /// processes of a job call it. Steps then have the bits that they would have
   /// had there, if they sum gradients alike. Throws `io` and, naming what is
-  /// missing or does not fit, `invalid_checkpoint`; the trainer is of no use
-  /// then.
+  /// missing or does not fit, `invalid_checkpoint`; the trainer is unusable
+  /// afterwards.
   void restore(const stored_checkpoint& from);
 
   /// Where the next step reads: microbatches taken so far by all replicas.

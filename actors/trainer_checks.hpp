@@ -22,7 +22,7 @@ void require_source(const source_pointer& source);
 /// Throws `invalid_argument` for a smaller number of `what`, as "steps".
 void require_at_least(std::int64_t least, std::int64_t count, const char* what);
 
-/// Throws `invalid_argument` for a monitor that can't be meant.
+/// Throws `invalid_argument` for an invalid monitor.
 void require_monitor(const monitor& watcher);
 
 /// The layers of each stage: as the options say, else balanced by parameters.

@@ -81,8 +81,8 @@ struct trainer::impl {
   /// Takes up what was written to whole parameters.
   void take_shards();
   void read_parameters();
-  /// Of whole parameters of the first replica, empty where it lives elsewhere;
-  /// where they are sharded, all processes of a job make the call.
+  /// The state of whole parameters of the first replica; empty where that lives
+  /// elsewhere. Where they are sharded, all processes of a job make the call.
   optimizer_state optimizer_state_of(stage_instance which) const;
   /// A stage that lives here.
   void restore(const stored_checkpoint& from, std::int32_t data_rank,
@@ -99,9 +99,9 @@ struct trainer::impl {
   job_layout layout;
   stage_split ranges;
   parameter_ties ties;  // that are trained
-  /// Of tied parameters: the owner's name by that of each other holder.
+  /// Tied parameters: the owner's name by that of each other holder.
   alias_names aliases;
-  /// Of `training`, which the thread that runs steps changes, and `next`.
+  /// Guards `training`, which the thread that runs steps changes, and `next`.
   mutable std::mutex planning;
   plan_pointer training;
   plan_pointer next;  // null: no other one

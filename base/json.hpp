@@ -32,7 +32,7 @@ inline int json_levels(std::string_view text) {
   return deepest;
 }
 
-/// Any text as JSON; discarded if it is none, or has more than so many levels:
+/// Any text as JSON; discarded if it is not, or has more than so many levels:
 /// dumping and comparing recurse.
 template <class Json = nlohmann::json>
 Json parsed_json(std::string_view text, int most_levels) {

@@ -23,7 +23,7 @@ struct model_flags {
 
   /// Whether the name is that of a folder, and not of a registered model.
   bool is_folder() const;
-  /// Of that folder.
+  /// How that folder is used.
   folder_use use() const;
 };
 

@@ -30,7 +30,7 @@ enum class schedule_source : std::uint8_t {
   rules,      // generated
 };
 
-/// Of those that requests may choose, in the order of their values.
+/// The names of those that requests may choose, by their values.
 inline constexpr std::array<std::string_view, 6> preference_names{
   "backward",      "forward",          "deep_stage",
   "shallow_stage", "early_microbatch", "weight_backward_last"};
@@ -63,7 +63,7 @@ struct job {
   std::int32_t credits = 0;  // of each channel; 0: those of the plan
 };
 
-/// A request's JSON. Throws `error` (invalid_argument) for what is none, more
+/// A request's JSON. Throws `error` (invalid_argument) for invalid JSON, more
 /// than `most_request_bytes`, or nested by more than 16 levels.
 nlohmann::json parse_request(std::string_view text);
 

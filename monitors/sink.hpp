@@ -53,7 +53,7 @@ class sink {
 };
 using sink_pointer = std::shared_ptr<sink>;
 
-/// One that is there. Throws `invalid_argument` for none.
+/// A sink that is never null. Throws `invalid_argument` for null.
 class required_sink {
  public:
   required_sink(sink_pointer given);  // NOLINT: converts

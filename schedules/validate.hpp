@@ -55,7 +55,7 @@ std::int32_t updates_of(const Schedule& order) {
   return every == 0 ? 1 : (order.microbatches - 1) / every + 1;
 }
 
-/// Of which of them a microbatch's gradients are part, from 0.
+/// The update that a microbatch's gradients are part of, from 0.
 template <class Schedule>
 std::int32_t update_number(const Schedule& order, std::int32_t microbatch) {
   return order.update.every == 0 ? 0 : microbatch / order.update.every;

@@ -36,7 +36,7 @@ class coordinator_core {
   void begin(step_pointer step);
   bool running() const { return step_ != nullptr; }
   const step_pointer& step() const { return step_; }
-  /// Of the running step.
+  /// Where the running step is, for events and failures.
   event_source source() const;
 
   /// The verdict, once the powers of all stages are here.

@@ -24,8 +24,8 @@ class job_plans {
   void add(const plan& further);
 
   const placement& places() const { return placement_; }
-  /// Of any plan; credits: messages of one replica that may be sent and not
-  /// consumed.
+  /// The largest numbers of any plan. `credits`: messages of one replica that
+  /// may be sent and not consumed.
   struct limits {
     std::int64_t messages = 0, microbatches = 0, credits = 0;
   };

@@ -51,8 +51,8 @@ class op_values {
   /// `now`: in host ns.
   void send(const plan_op& op, std::int64_t now);
   void post(std::uint32_t receive);
-  /// A message of the step that runs. Throws `mismatch` for one that the rank
-  /// can't be meant to get.
+  /// Takes a message of the running step. Throws `mismatch` for one that the
+  /// plan does not send to this rank.
   void on(stage_tensors message);
   /// Takes in messages whose receives are posted, and returns those.
   std::vector<std::uint32_t> complete();
@@ -70,8 +70,8 @@ class op_values {
   /// Reduced gradients that no op of the plan reads.
   std::optional<held_value> take_unread(stage_instance stage);
 
-  /// Of this step: tokens that entered the model here, and messages as taken,
-  /// if a monitor wants them.
+  /// Tokens that entered the model here in this step, and its messages as they
+  /// were taken, if a monitor wants them.
   std::int64_t tokens() const { return tokens_; }
   std::vector<message_record> take_messages() {
     return std::exchange(messages_, {});
@@ -116,7 +116,7 @@ class op_values {
   std::map<stage_instance, std::size_t> asked_;  // for so many
   std::int64_t tokens_ = 0;
   std::vector<message_record> messages_;
-  /// Of a message: its receive is posted; it has come.
+  /// A message's receive is posted; the message has arrived.
   enum : std::uint8_t { posted = 1, seen = 2 };
   std::vector<std::uint8_t> states_;    // by message
   std::vector<stage_tensors> arrived_;  // in that order

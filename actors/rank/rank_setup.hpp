@@ -59,7 +59,7 @@ class rank_ports {
   virtual void reduce(collective_request request) = 0;
   virtual void want(want_data request) = 0;
   virtual void done(rank_done report) = 0;
-  /// Of a stage's gradients, to the coordinator.
+  /// The powers of a stage's gradients, to the coordinator.
   virtual void powers(stage_powers powers) = 0;
 };
 

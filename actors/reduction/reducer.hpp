@@ -27,7 +27,7 @@ class reducer_core {
   std::vector<collective_result> on(collective_part part);
 
  private:
-  /// Of each parameter: whether a member has a gradient of it.
+  /// By parameter: whether a member has a gradient of it.
   using presence = std::vector<bool>;
 
   void require_same(const collective_request& request) const;

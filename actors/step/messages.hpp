@@ -175,8 +175,8 @@ struct collective_result {
   std::int64_t serial = 0;
   stage_instance owner;
   std::int32_t data_rank = 0;
-  /// Of a reduction: the sum over copies, mean over replicas, as put_gradients
-  /// takes it.
+  /// The result of a reduction is the sum over copies and the mean over
+  /// replicas, as `put_gradients` takes it.
   tensor_list tensors;
   std::int64_t sent = 0;
   event_handle ready = {};  // as in stage_tensors
@@ -190,14 +190,14 @@ struct collective_part {
   std::int64_t serial = 0;
   std::int32_t stage = 0;
   std::int32_t member = 0;  // whose part; none: the result of all
-  /// Of an all-reduce, as many as there are members; of a reduce-scatter, the
-  /// shard; of a gather, the member; of a sum, the holder, by tie, then in
-  /// model order.
+  /// An all-reduce has as many pieces as members. The piece of a reduce-scatter
+  /// is a shard, that of a gather a member, and that of a sum a holder, by tie,
+  /// then in model order.
   std::int32_t piece = 0;
   at::Tensor values;      // one dimension
   std::int64_t call = 0;  // the number of the group's collective in this run
   collective_kind kind = collective_kind::all_reduce;
-  /// Of a sum: whose group.
+  /// The replica and copy whose stages make a sum.
   std::int32_t data_rank = 0;
   std::int8_t copy = 0;
 };
@@ -231,7 +231,7 @@ struct rank_done {
   std::vector<message_record> messages = {};  // as taken; if wanted
   std::int64_t tokens = 0;                    // that entered the model here
   std::optional<memory_event> memory = {};    // if a monitor wants it
-  /// Of gradients alone: when those of replicas are averaged.
+  /// In a step of gradients alone: when those of replicas are averaged.
   std::vector<event_handle> reduced = {};
 };
 TROUPE_FIELDS(rank_done, serial, data_rank, rank, stages, ops, messages, tokens,
@@ -261,7 +261,7 @@ TROUPE_FIELDS(interrupt_run, reason)
 struct stop_run {
   std::string reason;  // another process breaks the rules
 };
-/// Ends the run after the step that runs. One that takes too long for that is
+/// Ends the run after the running step. One that takes too long for that is
 /// ended at once: then this comes once more, with its serial.
 struct finish_run {
   run_end end;

@@ -32,7 +32,7 @@ class progress_board {
   void set(std::int32_t data_rank, std::int32_t rank, entry now);
   std::vector<entry> snapshot() const;  // by data rank, then rank
 
-  /// The same in words, with the plan that runs.
+  /// The same in words, with the running plan.
   std::vector<rank_health> look(const plan& plan) const;
   /// One sentence a rank that lives here: what it runs, or what it waits for
   /// and from whom.

@@ -16,7 +16,7 @@ using stage_handle = takes<run_op, stage_tensors, loaded_data, chosen_tokens,
                            collective_result, end_step>;
 using loader_handle = takes<begin_step, want_data, prefetch_data>;
 using reducer_handle = takes<collective_request, collective_part>;
-/// Of the leading process and of the others alike.
+/// The coordinator of any process, the leading one included.
 using coordinator_handle =
   takes<stage_powers, rank_done, op_failure, peer_lost, stop_run, finish_run,
         save_run, interrupt_run,

@@ -17,9 +17,9 @@ std::string checkpoint_in(const std::string& path);
 /// one's. Throws `io` if this can't be found out.
 bool is_tensor_file(const std::string& path);
 
-/// Of a checkpoint, a folder of them, or a safetensors file. Checkpoints are
-/// compared with their sums first; `optimizer`: with its state. Throws `io` and
-/// `invalid_checkpoint`.
+/// The tensors of a checkpoint, a folder of them, or a safetensors file.
+/// Checkpoints are first compared with their sums; `optimizer`: with its state.
+/// Throws `io` and `invalid_checkpoint`.
 parameter_list stored_tensors(const std::string& path, bool optimizer = false);
 
 /// The text for the frozen weights below adapters: sizes and hashes of the

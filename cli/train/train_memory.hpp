@@ -21,7 +21,7 @@ struct held_parameters {
   double gradients = 1;          // lists of them in a replica
 };
 
-/// Of a run's model; a run of no steps trains none.
+/// The parameters of a run's model; a run of no steps trains none.
 held_parameters held_parameters_of(const train_options& options,
                                    const built_model& model);
 

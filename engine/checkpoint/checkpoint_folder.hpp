@@ -82,8 +82,9 @@ class checkpoint_folder {
 
   /// The last checkpoint whose files are all as its manifest says, and whose
   /// tensors are finite; `refused` receives a sentence for each later one.
-  /// Returns none if there is none. Throws `io` for a later one that can't be
-  /// read, and `mismatch` for one of another format: they may be intact.
+  /// Returns none if there is no checkpoint. Throws `io` for a later one that
+  /// can't be read, and `mismatch` for one of another format: they may be
+  /// intact.
   std::optional<std::string> last_valid(
     const std::function<void(const std::string&)>& refused) const;
 

@@ -46,7 +46,7 @@ class safetensors_file {
   /// A copy of the tensor of one of the entries. Throws `io` if the file was
   /// shortened meanwhile.
   at::Tensor read(const safetensors_entry& entry) const;
-  /// Of the whole file, read in pieces. Throws as `read`.
+  /// A digest of the whole file, read in pieces. Throws as `read`.
   std::string digest() const;
 
  private:
@@ -66,7 +66,7 @@ class safetensors_files {
   const std::vector<std::unique_ptr<safetensors_file>>& all() const {
     return files_;
   }
-  /// Of all files, in their order, and of each file's data.
+  /// The entries of all files, in the order of the files and of their data.
   std::vector<safetensors_entry> entries() const;
   /// Null: there is none.
   const safetensors_entry* find(const std::string& name) const;

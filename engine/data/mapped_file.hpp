@@ -24,7 +24,7 @@ class mapped_file {
   const std::string& path() const { return file_.path(); }
   std::span<const std::byte> bytes() const { return {data_, file_.size()}; }
 
-  /// Of `input_file`; a file that it refuses would give garbage or a bus error.
+  /// As `input_file`; a file that changed would give garbage or a bus error.
   void require_unchanged() const;
 
  private:

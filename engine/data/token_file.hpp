@@ -76,8 +76,8 @@ constexpr bool is_unpredicted(std::int64_t given) {
 constexpr std::int64_t token_of(std::int64_t given) {
   return is_unpredicted(given) ? given - unpredicted_tokens : given;
 }
-/// Of these tokens, those are to be predicted where `mask` is 1, and not where
-/// it is 0. Throws `invalid_data` if it has another length, other values, or is
+/// Tokens that are to be predicted where `mask` is 1, and not where it
+/// is 0. Throws `invalid_data` if it has another length, other values, or is
 /// 0 throughout.
 token_pointer with_mask(token_pointer tokens, token_pointer mask);
 

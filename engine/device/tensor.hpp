@@ -47,7 +47,7 @@ inline at::ScalarType widened(at::ScalarType type) {
 /// A hash of a tensor's bytes: equal values give equal hashes.
 std::uint64_t content_hash(const at::Tensor& tensor);
 
-/// Of a dtype that autograd differentiates.
+/// Whether autograd differentiates the dtype.
 inline bool may_require_gradient(const at::Tensor& tensor) {
   return tensor.is_floating_point() || tensor.is_complex();
 }

@@ -61,7 +61,7 @@ std::optional<std::string> first_of_node_list(std::string_view list);
 
 /// The first IP address in the URI at which Open MPI's processes reach mpirun:
 /// "10.0.0.1" for "7.0;tcp://10.0.0.1,10.1.0.1:5031;tcp6://[fd00::2]:4480";
-/// IPv6 is in brackets. None if there is none.
+/// IPv6 is in brackets. None if there is no address.
 std::optional<std::string> address_of_mpirun(std::string_view uri);
 
 /// A port from 20000 to 29999, derived from the job's name.

@@ -18,7 +18,7 @@ struct gpt_options {
   std::uint64_t seed = 1;
   /// `head.weight` is tied to `tok.weight` (Press and Wolf).
   bool tie_embeddings = false;
-  /// Of the embeddings, of attention's weights, and of what attention and MLP
+  /// Applied to the embeddings, attention's weights, and what attention and MLP
   /// add, as in nanoGPT; in training alone.
   double dropout = 0;
 };

@@ -66,7 +66,7 @@ struct model_entry {
   std::function<built_model(const option_values& values,
                             const text_batch_options& data)>
     build;
-  /// Of any tensors; null: they tell nothing.
+  /// The sizes that any tensors tell; null: they tell nothing.
   std::function<told_sizes(const tensor_sizes&)> sizes_of{};
 };
 

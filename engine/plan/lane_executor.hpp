@@ -131,7 +131,7 @@ class lane_executor {
   std::optional<std::uint32_t> next_in_order(bool compute) const;
   void start(std::uint32_t index);
   void keep(kept_count& count, std::uint32_t index) const;
-  /// Of an op that has ended: `first` into users_.
+  /// Tells the users of an op that has ended. `first`: into users_.
   void tell_users(std::uint32_t op, std::size_t first);
   void input_ended(std::uint32_t index);
 

@@ -88,7 +88,7 @@ inline constexpr std::array op_actions{
 
 inline constexpr std::size_t op_kinds = 14;
 
-/// Of a kind; for a transfer, of its activations.
+/// The traits of a kind; a transfer is one of activations.
 constexpr const op_traits& traits_of(plan_op_kind kind) {
   const auto* row = op_actions.begin();
   while (row->kind != kind)
@@ -96,7 +96,7 @@ constexpr const op_traits& traits_of(plan_op_kind kind) {
   return *row;
 }
 
-/// Of an op: a transfer's direction is its stream's.
+/// The traits of an op; a transfer's direction is its stream's.
 constexpr const op_traits& traits_of(const plan_op& what) {
   const auto* row = &traits_of(what.kind);
   return is_transfer(what.kind) && is_gradient(what.stream) ? *(row + 1) : *row;

@@ -145,7 +145,7 @@ struct plan {
 
 using plan_pointer = std::shared_ptr<const plan>;
 
-/// Of each replica.
+/// The number of each replica's microbatches in an update.
 inline std::int32_t microbatches_of_update(const plan& plan) {
   return plan.update.every == 0 ? plan.microbatches : plan.update.every;
 }

@@ -219,7 +219,7 @@ class edge_slots {
   bool has(const plan_op& op) const {
     return places_[slot(op.microbatch)].copy == op.copy;
   }
-  /// Of an edge between different ranks, and an op that it has.
+  /// The index of an op of an edge between different ranks.
   std::size_t operator()(std::int32_t edge, const plan_op& op) const {
     return first_[slot(op.copy) * edges_ + slot(edge)]
            + places_[slot(op.microbatch)].number * slices_ + slot(op.slice);

@@ -40,21 +40,21 @@ constexpr std::string_view to_text(collective_kind kind) {
 /// shards.
 struct collective_work {
   collective_kind kind = collective_kind::all_reduce;
-  /// Of a reduction: the gradients by parameter, undefined where there is none;
-  /// then, as `put_gradients` takes them, the result: by parameter, or of the
-  /// pieces of the member's shard, each in one dimension. Of a sum: all of the
-  /// stage's as the result, of which the tied ones are replaced. Of a gather:
-  /// the member's shards by row.
+  /// A reduction has the gradients by parameter, undefined where there is none;
+  /// then, as `put_gradients` takes them, the result: by parameter, or by piece
+  /// of the member's shard, each in one dimension. A sum has all gradients of
+  /// the stage, of which the tied ones are replaced; a gather, the member's
+  /// shards by row.
   tensor_list tensors;
-  /// Of a reduction or sum: the parameters, or pieces, for their shapes. Of a
-  /// gather: the rows to fill.
+  /// The parameters, or pieces, of a reduction or sum, for their shapes; the
+  /// rows that a gather fills.
   tensor_list targets;
   /// By row; of a reduction those of trained parameters, whose order is the
   /// rows'. None for an all-reduce or a sum.
   row_layouts layouts = {};
-  /// Of a sum: by tie, then in model order.
+  /// The holders of a sum, by tie, then in model order.
   std::vector<tied_gradient> tied = {};
-  /// Of a reduction: members give the gradients of 16-bit parameters in fp32,
+  /// Members of a reduction give the gradients of 16-bit parameters in fp32,
   /// not in the parameters' dtype.
   bool in_fp32 = false;
 

@@ -36,8 +36,9 @@ class layer_sequence final : public stage_module {
   struct result {
     tensor_lists sent;    // by crossing of interface().outputs
     tensor_list outputs;  // of the last layer here
-    /// Of each layer that has losses: the model's last layer first, then in the
-    /// model's order, their names behind the layer's ("tower.loss").
+    /// The losses of each layer that has any: the model's last layer first,
+    /// then in the model's order, their names behind the layer's
+    /// ("tower.loss").
     std::vector<std::vector<loss_term>> losses;
   };
   /// `given`: the tensors of each use of each crossing of interface().inputs.

@@ -9,7 +9,7 @@
 
 namespace troupe {
 
-/// Of a loss that is a mean over items (tokens), what is known of a microbatch
+/// The items (tokens) of a microbatch over which a loss is a mean, as counted
 /// before the loss is computed.
 struct loss_items {
   double own = 0;  // of all slices

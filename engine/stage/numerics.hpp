@@ -62,10 +62,10 @@ enum class loss_weighting : std::uint8_t {
 /// How steps compute losses, gradients and updates: the same for a pipeline and
 /// for the plain loop.
 struct numerics {
-  /// Of the model's last layer, unless that has its own.
+  /// The loss of the model's last layer, unless that has its own.
   loss_function loss = cross_entropy_loss();
   loss_weighting weighting = loss_weighting::tokens;
-  /// Of the random numbers that forwards draw (random.hpp).
+  /// The seed of the random numbers that forwards draw (random.hpp).
   std::uint64_t seed = 1;
   optimizer_options optimizer = adamw{};
   parameter_groups parameters{};  // settings of some of them

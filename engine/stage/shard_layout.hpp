@@ -13,9 +13,10 @@ namespace troupe {
 /// between parameters (`of_whole`). Counts are elements.
 class shard_layout {
  public:
-  /// Of the parameters in a row, and of the cuts if `multiple` is a multiple of
-  /// it: LibTorch's optimizers round whole vectors and the rest of a tensor in
-  /// different ways, so that otherwise bits would depend on the shards.
+  /// The alignment of parameters in a row, and of cuts if `multiple` is a
+  /// multiple of it: LibTorch's optimizers round whole vectors and the rest of
+  /// a tensor in different ways, so that otherwise bits would depend on the
+  /// shards.
   static constexpr std::int64_t alignment = 32;
 
   /// A part of a parameter that a shard holds.

@@ -31,7 +31,7 @@ struct stage_result {
 class stage_state {
  public:
   virtual ~stage_state() = default;
-  /// Of a context: gives its tensors to the host's memory, by the device's
+  /// Gives a context's tensors to the host's memory, by the device's
   /// `offloads` stream, and takes them back, by `reloads`, to memory of the
   /// compute stream, within whose scope both are called. The streams have
   /// waited for what they read. Null: a CPU. Throws `internal` where nothing is
@@ -42,16 +42,16 @@ class stage_state {
 
 /// What an op reads of the stage's own values, or leaves; null: none.
 struct stage_states {
-  /// Of a forward, for its B or I.
+  /// A forward's, for its B or I.
   std::shared_ptr<stage_state> context = {};
-  /// Of an I, for its W.
+  /// An I's, for its W.
   std::shared_ptr<stage_state> deferred = {};
   /// The parameters that a forward has read, for its B or I.
   std::shared_ptr<stage_state> version = {};
-  /// Of a slice's forward for the next slice's, of its B or I for that of the
-  /// slice before.
+  /// A slice's forward leaves it for the next slice's, a B or I for that of
+  /// the slice before.
   std::shared_ptr<stage_state> carry = {};
-  /// Of a forward: its context will be offloaded.
+  /// The forward's context will be offloaded.
   bool offloads = false;
 };
 
@@ -59,8 +59,8 @@ struct stage_states {
 struct op_outputs {
   tensor_lists tensors;
   stage_states states = {};
-  /// Of a forward of the last stage in generation: the tokens that it has
-  /// chosen; undefined: there are none any more.
+  /// In generation, the tokens that a forward of the last stage has chosen;
+  /// undefined: there are none any more.
   at::Tensor chosen = {};
 };
 

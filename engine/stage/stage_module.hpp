@@ -28,16 +28,16 @@ class stage_module : public torch::nn::Module {
     return forward(inputs);
   }
 
-  /// Of a model's last layer, in place of `forward` and the trainer's
-  /// `cross_entropy_loss` (of another loss function it is not asked): its
-  /// losses, where it computes them without holding all of its outputs at once,
-  /// as those of a large vocabulary. None: it does not.
+  /// The losses of a model's last layer, in place of `forward` and the
+  /// trainer's `cross_entropy_loss` (with another loss function it is not
+  /// called), where it computes them without holding all of its outputs at
+  /// once, as those of a large vocabulary. None: it does not.
   virtual std::optional<std::vector<loss_term>> losses(
     const tensor_list& /*inputs*/, const microbatch_data& /*data*/) {
     return std::nullopt;
   }
 
-  /// Of a model's last layer: whether `losses` gives more than the cross
+  /// Whether `losses` of a model's last layer gives more than the cross
   /// entropy, so that the trainer's loss has to be that.
   virtual bool adds_losses() const { return false; }
 

@@ -42,7 +42,7 @@ class dashboard_data {
   void see_tensors(const event& what);
   void add(const alert& what);
   void add(const metrics_record& record);
-  /// Of the program's log: kind "warning" or "error".
+  /// A line of the program's log; kind: "warning" or "error".
   void add_warning(const char* kind, const std::string& text);
 
   /// The run is over: what the actors did last stays, and `health` is asked no

@@ -17,7 +17,7 @@ struct http_address {
 /// `invalid_argument`.
 http_address parse_http_address(const std::string& text);
 
-/// Throws `invalid_argument` for an address that is none, and for one that
+/// Throws `invalid_argument` for an invalid address, and for one that
 /// other machines reach unless there is a token.
 void require_servable(const std::string& address, const std::string& token);
 

@@ -19,7 +19,7 @@ struct http_options {
   /// Lets browsers ask a person for this token, and send it with everything:
   /// it may also come as the password of `Authorization: Basic`, of any user.
   bool for_browsers = false;
-  /// Of those that do not stream. Beyond, one is dropped: the oldest whose
+  /// The most that do not stream. Beyond, one is dropped: the oldest whose
   /// answer is out, else that has not sent its request yet, else that has been
   /// taking its answer for more than a second; otherwise further ones wait for
   /// their turn. Streams are bounded by those who serve them.

@@ -31,7 +31,7 @@ nlohmann::json json_of(const subscription& wants);
 /// may be: `every` below 1, `first` below 0, globs of more than 1024 bytes.
 subscription subscription_of(const nlohmann::json& value);
 
-/// Of kinds' names, joined by commas (`activation`, `input`, `weight`,
+/// Reads kinds' names, joined by commas (`activation`, `input`, `weight`,
 /// `activation_gradient`, `parameter`, `gradient`, `loss`), `all`, or nothing.
 /// Throws `invalid_argument` with those that there are.
 tensor_kind tensor_kinds_of(const std::string& names);

@@ -67,7 +67,7 @@ struct decoder_choices {
   /// The head makes the logits of so many positions at once where a loss is all
   /// that is wanted; 0: of 16 MiB of them.
   std::int64_t loss_positions = 0;
-  /// Of the longest sequence; 0: not known.
+  /// The length of the longest sequence; 0: unknown.
   std::int64_t length = 0;
 
   bool operator==(const decoder_choices&) const = default;

@@ -26,8 +26,8 @@ std::shared_ptr<decoder_attention> make_attention(
 
 struct decoder_mlp : torch::nn::Module {
   virtual at::Tensor forward(const at::Tensor& x) = 0;
-  /// Of experts whose use is to be balanced, fp32 [2, experts]: the sums of the
-  /// router's probabilities and of its choices over the tokens of the last
+  /// For experts whose use is to be balanced, fp32 [2, experts]: the sums of
+  /// the router's probabilities and of its choices over the tokens of the last
   /// forward. Undefined for others.
   virtual at::Tensor take_routes() { return {}; }
 };

@@ -20,7 +20,7 @@ struct decoder_type {
 /// row in decoder_types.cpp.
 const std::vector<decoder_type>& decoder_types();
 
-/// Of a config.json, all of whose fields must be understood. Throws
+/// Reads a config.json, all of whose fields must be understood. Throws
 /// `invalid_checkpoint`.
 decoder_options read_decoder(model_config& config);
 

@@ -17,14 +17,15 @@ class model_config;
 struct rotary_options {
   enum class scaling { none, linear, dynamic, llama3, yarn, longrope };
 
-  /// Of each head, from its first; 0: none. Of an odd number, one more turns.
+  /// Rotated dimensions of each head, from its first; 0: none. An odd number is
+  /// rounded up.
   std::int64_t dimensions = 0;
   double base = 10'000;  // rope_theta
   scaling kind = scaling::none;
   double factor = 1;
   std::int64_t length = 0;           // max_position_embeddings
   std::int64_t original_length = 0;  // original_max_position_embeddings
-  /// Of the cosines and sines; none: what `kind` derives from `factor`.
+  /// Scales cosines and sines; none: what `kind` derives from `factor`.
   std::optional<double> attention_factor{};
 
   double low_frequency = 1, high_frequency = 4;  // llama3
@@ -55,7 +56,7 @@ double rotary_attention_factor(const rotary_options& options);
 struct rotation {
   at::Tensor cosines, sines;
 };
-/// Of `count` positions from `first` on, in a sequence that ends with them.
+/// The rotation of `count` positions from `first` on, which end a sequence.
 rotation rotation_of(const rotary_options& options, std::int64_t first,
                      std::int64_t count, at::Device device);
 /// Rotates `x` [..., positions, head size]: its first dimensions, of which the

@@ -30,7 +30,7 @@ struct adapter_options {
   double dropout = 0;  // of what A reads, in training
 };
 
-/// Of a product x W^T.
+/// The factors of a product x W^T.
 struct linear_factors {
   at::Tensor x, weight;
 };

@@ -41,7 +41,7 @@ bool offloads(const plan& of);
 /// of stages that are not named: `all`, or 0), in the form of costs. Throws
 /// `error` (malformed_text) with what is wrong.
 offload_options parse_offload(std::string_view text);
-/// Of a file if one has this name, else of the text; as `load_costs`.
+/// Reads a file if one has this name, else the text; as `load_costs`.
 offload_options load_offload(const std::string& path_or_text);
 
 /// Throws `error` (invalid_argument) for a fraction outside 0..1, a stage that

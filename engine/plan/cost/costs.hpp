@@ -34,7 +34,7 @@ struct op_costs {
   /// The latency of messages, and how long each occupies its channel.
   double message = 0;
   double transfer = 0;
-  /// Of single links, in place of these two; both ways.
+  /// The times of single links, both ways, in place of these two.
   std::map<rank_pair, message_time> of_link{};
   /// An overlapped pair is one op: it waits for both inputs and delivers
   /// both results at its end. Otherwise F, then B, each at its own end.
@@ -93,7 +93,7 @@ struct disturbance {
   std::uint64_t seed = 1;
 };
 
-/// Of a plan's channels, when each message leaves and arrives.
+/// When each message of a plan's channels leaves and arrives.
 class channel_times {
  public:
   channel_times(const plan& plan, const op_costs& costs);

@@ -22,7 +22,7 @@ struct stage_sizes {
   double whole_gradient = 0;  // of those, from the first B or W to the REDUCE
 };
 
-/// Of all stages, and of those that differ.
+/// The sizes of all stages, and of those that differ.
 struct value_sizes {
   stage_sizes usual;
   std::map<std::int32_t, stage_sizes> of_stage;
@@ -39,7 +39,7 @@ struct value_sizes {
 /// the parameters, without `whole_gradient` as `whole`. Throws `error`
 /// (malformed_text) with the entry.
 value_sizes parse_sizes(std::string_view text);
-/// Of a file if one has this name, else of the text; as `load_costs`.
+/// Reads a file if one has this name, else the text; as `load_costs`.
 value_sizes load_sizes(const std::string& path_or_text);
 
 /// By rank: the most bytes held at once. An activation lives from its forward's

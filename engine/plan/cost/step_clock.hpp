@@ -87,7 +87,7 @@ class executor_clock {
       return a.time != b.time ? a.time > b.time : a.number > b.number;
     }
   };
-  /// Of a receive.
+  /// The state of a receive.
   struct message_state {
     bool posted = false;
     bool arrived = false;

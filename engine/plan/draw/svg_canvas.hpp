@@ -24,7 +24,7 @@ enum class svg_tone : std::uint8_t {
 
 enum class svg_anchor : std::uint8_t { start, middle, end };
 
-/// Of what went wrong, on both grounds.
+/// The colour of what went wrong, on both grounds.
 inline constexpr std::string_view svg_alarm = "#d64545";
 
 /// An op's box.

@@ -25,7 +25,7 @@ bool is_lowered(const std::vector<std::vector<cell>>& rows);
 /// Reads a plan, a CSV of either form, or the text form of a schedule, as a
 /// plan: schedules are compiled. `source` names the text in errors.
 plan plan_from_any_text(std::string_view text, const std::string& source);
-/// Of a file.
+/// Reads a file.
 plan load_plan(const std::string& path);
 
 }  // namespace troupe

@@ -33,9 +33,9 @@ struct saved_forward final : stage_state {
   /// seeds (loss_items.hpp).
   edges losses;
   tensor_list seeds;
-  /// Of its layers, if the backward may be split; null: it is not.
+  /// The layers' weight gradients, if the backward may be split; else null.
   weight_gradients::pointer store;
-  /// Of a microbatch in slices.
+  /// The slice of a microbatch in slices.
   std::optional<slice_pass> slice;
   /// With recompute: for the second forward. Shared handles; the data of the
   /// slice alone.
@@ -44,8 +44,8 @@ struct saved_forward final : stage_state {
   bool recompute = false;
   std::string sent = {};  // by the first one: dtypes and shapes
   std::int64_t samples = 1;
-  /// Of a forward whose context is offloaded: what its graph has saved. Null:
-  /// it stays.
+  /// What the graph of a forward has saved whose context is offloaded. Null: it
+  /// stays.
   std::shared_ptr<saved_tensors> saved = {};
 
   /// Once all of the above are there, and the carry is handed on.

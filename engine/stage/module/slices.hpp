@@ -27,7 +27,7 @@ struct slice_place {
 microbatch_data slice_of(const microbatch_data& data, std::int32_t index,
                          std::int32_t count);
 
-/// Of the first tensor of two dimensions or more: its size in dimension 1. 0:
+/// The size in dimension 1 of the first tensor of two dimensions or more; 0:
 /// there is none.
 std::int64_t sequence_length(const tensor_list& tensors);
 

@@ -29,7 +29,7 @@ class step_losses {
   /// The number of items of one microbatch, or slice, by loss, for losses that
   /// weigh microbatches equally. Complete after `take`.
   const item_counts& equal_counts() const { return equal_counts_; }
-  /// Of a step in parts: keeps what each launch writes, for the steps to come.
+  /// In a step in parts: keeps what each launch writes, for the steps to come.
   void keep();
   void drop();
 

@@ -57,7 +57,7 @@ class module_parameters : public stage_parameters {
   void drop_kept() override;
 
  protected:
-  /// Of a class that fills the members below itself.
+  /// For a derived class that fills the members below itself.
   module_parameters(const numerics& options,
                     std::shared_ptr<rank_device> device,
                     std::function<void()> publish);

@@ -64,7 +64,7 @@ class sharded_parameters final : public module_parameters {
   std::vector<parameter_part> parts() const;
 
   const shard_place& place() const { return place_; }
-  /// Of the rows of parameters that are trained.
+  /// The layouts of the rows of trained parameters.
   const row_layouts& layouts() const { return layouts_; }
   /// Bytes of all parameters.
   std::int64_t bytes() const;

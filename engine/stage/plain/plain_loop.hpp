@@ -38,8 +38,8 @@ struct plain_options {
   /// By microbatch: the copy of the stages that takes it, from 0; empty: there
   /// is one. The gradients of copies are added.
   std::vector<std::int8_t> copy_of{};
-  /// Of each microbatch's sequence: forwards one after the other, backwards
-  /// last slice first, as in a pipeline.
+  /// Slices of each microbatch's sequence: forwards one after the other,
+  /// backwards last slice first, as in a pipeline.
   std::int32_t slices = 1;
   plain_updates updates{};
   troupe::numerics numerics;  // but for what a stage keeps and halts on
@@ -103,7 +103,7 @@ class plain_loop {
   void load_state(const optimizer_state& state) {
     optimizer_->load(with_aliases(state, aliases_));
   }
-  /// Of tied parameters: the owner's name by that of each other holder.
+  /// Tied parameters: the owner's name by that of each other holder.
   const alias_names& aliases() const { return aliases_; }
   /// Steps made, and the loss scale after them: for checkpoints.
   std::int64_t steps() const { return step_; }

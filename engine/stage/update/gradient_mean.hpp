@@ -35,10 +35,10 @@ class gradient_mean {
 
   std::int32_t replicas() const { return replicas_; }
 
-  /// Of one parameter, by replica and copy: added in that order, into the first
-  /// one where that has the sum's dtype. A missing gradient counts as zeros;
-  /// undefined if all are missing. fp32 for gradients of 16 bits. A single
-  /// gradient is its own mean, whatever the factors.
+  /// The mean of one parameter's gradients, by replica and copy: added in that
+  /// order, into the first one where that has the sum's dtype. A missing
+  /// gradient counts as zeros; undefined if all are missing. fp32 for gradients
+  /// of 16 bits. A single gradient is its own mean, whatever the factors.
   at::Tensor of(const tensor_list& gradients) const;
 
   // The same in parts, for sums that others compute.

@@ -8,7 +8,7 @@
 
 namespace troupe {
 
-/// Of each parameter's gradient the sum of |value|^p, or for infinity the
+/// For each parameter's gradient the sum of |value|^p, or for infinity the
 /// largest |value|, in double, in the order of the list; 0 without a gradient,
 /// NaN if a value is. The powers of all stages, joined in model order, give the
 /// same norm however the model is split. For gradients on a device, waits for

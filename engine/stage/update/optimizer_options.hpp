@@ -17,7 +17,7 @@ struct sgd {
   double learning_rate = 0.05;
   double momentum = 0;
   double weight_decay = 0;
-  /// Of a gradient, but a parameter's first, as it enters the momentum.
+  /// Damps a gradient, but a parameter's first, as it enters the momentum.
   double dampening = 0;
   /// Nesterov's momentum: wants a momentum, and no dampening.
   bool nesterov = false;
@@ -84,7 +84,7 @@ struct muon {
   muon_scale scale = muon_scale::match_rms_adamw;
   /// Globs over parameters' names, joined by commas.
   std::string except = "tok.*,pos.*,*emb*,*wte.*,*wpe.*,*head.*";
-  /// Of AdamW.
+  /// AdamW's, for all other parameters.
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
 };
 

@@ -36,7 +36,7 @@ void update(const sgd&, const update_lists& lists, double learning_rate);
 void update(const adamw&, const update_lists& lists, double learning_rate);
 void update(const lion&, const update_lists& lists, double learning_rate);
 void update(const adafactor&, const update_lists& lists, double learning_rate);
-/// Of matrices alone.
+/// Updates matrices alone.
 void update(const muon&, const update_lists& lists, double learning_rate);
 
 }  // namespace troupe

@@ -21,7 +21,7 @@ struct parameter_group {
   bool frozen = false;
 };
 
-/// Of several groups that match a parameter the last one counts, alone.
+/// The last one of several groups that match a parameter counts, alone.
 using parameter_groups = std::vector<parameter_group>;
 
 /// Null: none matches.

@@ -9,8 +9,8 @@ namespace troupe {
 struct folder_places {
   /// The first that can be used is, and is made if missing.
   std::vector<std::string> usual;
-  /// Of further folders' names, PREFIX1a2b3c, used where none of these can be,
-  /// as another user has made them first.
+  /// Begins further folders' names, PREFIX1a2b3c, used where none of these can
+  /// be, as another user has made them first.
   std::string prefix;
 };
 

@@ -39,7 +39,7 @@ struct access_tokens {
   bool empty() const { return watch.empty() && control.empty(); }
   /// Those in use.
   std::vector<std::pair<access_right, std::string>> all() const;
-  /// Of whoever shows this token; none for another one. Takes the same time
+  /// The right of whoever shows this token; none for another. Takes equal time
   /// for any token of a length.
   std::optional<access_right> right_of(const std::string& shown) const;
 };
