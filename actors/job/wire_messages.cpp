@@ -43,6 +43,8 @@ class field_texts {
 /// The first field that differs; empty if none does.
 template <class T>
 std::string difference_of(const T& leader, const T& own) {
+  if (to_wire(leader) == to_wire(own))
+    return {};
   const auto there = field_texts::of(leader), here = field_texts::of(own);
   const auto [a, b] = std::ranges::mismatch(there, here);
   return a == there.end() ? std::string{}

@@ -20,7 +20,7 @@ struct dashboard_options {
   std::string address = "127.0.0.1:0";  // see http_options
   /// If not empty, asked for; a browser takes it as a password, of any user.
   std::string token{};
-  /// What else is served at the address, and serves the page elsewhere; null: a
+  /// The site that the page is added to, which other servers may share; null: a
   /// site of its own.
   http_site_pointer site{};
   /// If not empty, a file for the page as it is when the run ends: HTML that

@@ -196,19 +196,19 @@ http_caller::~http_caller() {
 
 http_answer http_caller::call(std::string_view method, const std::string& path,
                               const std::string& body) {
-  const auto made = std::make_shared<connection>(target_);
+  const auto opened = std::make_shared<connection>(target_);
   spawn(io_.get_executor(),
-        [made, text = text_of(target_, method, path, body)] {
-          return made->run(text);
+        [opened, text = text_of(target_, method, path, body)] {
+          return opened->run(text);
         });
-  if (!wait([&] { return made->is_answered(); }, deadline(patience_))) {
-    made->close();
+  if (!wait([&] { return opened->is_answered(); }, deadline(patience_))) {
+    opened->close();
     fail(error_code::transport, "{}: the job did not answer within {:g} s",
          to_text(target_.address), patience_);
   }
-  auto answer = made->answer();
-  if (made->is_stream())
-    streams_.push_back({answer.stream = ++last_, made});
+  auto answer = opened->answer();
+  if (opened->is_stream())
+    streams_.push_back({answer.stream = ++last_, opened});
   return answer;
 }
 

@@ -57,7 +57,7 @@ class http_caller {
   /// Whether a stream goes on.
   bool has_streams() const { return !streams_.empty(); }
 
-  /// Whatever waits now, or later, throws `interrupted`.
+  /// Every call that waits, now or later, throws `interrupted`.
   void interrupt();
 
  private:

@@ -52,20 +52,20 @@ endpoint endpoint_of(const http_options& options) {
 }
 
 http_host host_of(const http_options& options, http_site_pointer site) {
-  http_host made{.options = options, .site = std::move(site)};
+  http_host host{.options = options, .site = std::move(site)};
   const auto at = endpoint_of(options);
   if (is_job_endpoint(options.address)) {
-    made.trusted = trust_of_job(at, made.site->tokens());
-    made.entrance.place =
+    host.trusted = trust_of_job(at, host.site->tokens());
+    host.entrance.place =
       at.is_unix ? http_place::unix_socket : http_place::tls;
-    return made;
+    return host;
   }
-  made.entrance.place = parse_http_address(options.address).is_loopback
+  host.entrance.place = parse_http_address(options.address).is_loopback
                           ? http_place::loopback
                           : http_place::network;
-  made.entrance.page_token = options.page_token;
-  made.entrance.for_browsers = options.for_browsers;
-  return made;
+  host.entrance.page_token = options.page_token;
+  host.entrance.for_browsers = options.for_browsers;
+  return host;
 }
 
 std::unique_ptr<listener> listen(const http_options& options) {
@@ -166,11 +166,11 @@ class http_server::impl {
   }
 
   void begin(int socket) {
-    const auto made =
+    const auto session =
       std::make_shared<http_session>(io_.get_executor(), socket, host_);
-    open_.push_back(made);
+    open_.push_back(session);
     connections_ = open_.size();
-    made->start();
+    session->start();
   }
 
   void left(http_session& who) {

@@ -12,9 +12,8 @@
 
 namespace troupe {
 
-/// Answers an exchange, now or later. Called by threads of servers, which it
-/// must not hold up for long. What it throws is the answer, see
-/// `response_to_error`.
+/// Answers an exchange, now or later. Servers' threads call it, so it must not
+/// block for long. An exception becomes the answer (`response_to_error`).
 using http_handler = std::function<void(const http_exchange_pointer&)>;
 
 /// A handler whose answer is there at once.

@@ -64,7 +64,8 @@ class attached_monitors {
   http_response health() const;
   http_response plan() const;
   http_response list() const;
-  /// What makes the answer, for any thread: it may wait, as the monitor may be
+  /// Returns a function that makes the answer. Any thread may call it, and it
+  /// may wait, as the monitor may be
   /// slow to end.
   std::function<http_response()> detach(const http_request& request);
   /// The same; it searches for an order, which takes long.

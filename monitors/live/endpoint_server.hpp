@@ -17,7 +17,7 @@ struct endpoint_options {
   access_tokens tokens{};
   /// Where monitors that clients attach write their files; empty: nowhere.
   std::string attach_folder{};
-  /// What else is served at the endpoint, and serves these resources elsewhere;
+  /// The site that the resources are added to, which other servers may share;
   /// null: a site of its own.
   http_site_pointer site{};
   http_options limits{};  // but the address

@@ -65,7 +65,7 @@ class live_client {
   bool stream(const std::function<bool(const live_message&)>& see);
   bool ended() const;
 
-  /// Whatever waits now, or later, throws `interrupted`.
+  /// Every call that waits, now or later, throws `interrupted`.
   void interrupt();
 
  private:

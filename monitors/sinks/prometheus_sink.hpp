@@ -46,7 +46,7 @@ class prometheus_table {
 struct prometheus_options {
   std::string address = "127.0.0.1:0";  // see http_options
   std::string token{};
-  /// What else is served at the address, and serves the metrics elsewhere;
+  /// The site that the metrics are added to, which other servers may share;
   /// null: a site of its own.
   http_site_pointer site{};
   /// Told where it is served, `http://127.0.0.1:43211/metrics`, before

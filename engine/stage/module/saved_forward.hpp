@@ -44,8 +44,8 @@ struct saved_forward final : stage_state {
   bool recompute = false;
   std::string sent = {};  // by the first one: dtypes and shapes
   std::int64_t samples = 1;
-  /// What the graph of a forward has saved whose context is offloaded. Null: it
-  /// stays.
+  /// Tensors that the forward's graph saved and that are offloaded; null: they
+  /// stay.
   std::shared_ptr<saved_tensors> saved = {};
 
   /// Once all of the above are there, and the carry is handed on.

@@ -107,7 +107,7 @@ TEST_CASE("no token is sent to a socket of another user") {
   CHECK(WEXITSTATUS(status) == 0);
 }
 
-TEST_CASE("what is no HTTP is told as such to who calls it") {
+TEST_CASE("the caller reports a peer that does not speak HTTP") {
   const temporary_folder folder;
   const listener none(parse_endpoint("unix:" + (folder / "s")));
   for (const auto* answer :
