@@ -18,12 +18,21 @@ namespace troupe {
 
 namespace {
 
-constexpr entry_reader cost_reader{
-  .what = "costs",
-  .known_keys =
-    "f, b, i, w, unshard, reshard, offload, reload, reduce, sum_tied, norm, "
-    "update, message, bytes and bandwidth",
-  .has_links = true};
+/// "f, b, i, w, unshard, ... and bandwidth".
+std::string all_cost_keys() {
+  std::string keys;
+  for (const auto* row : op_rows)
+    if (!is_transfer(row->kind))
+      keys += fmt::format("{}, ", row->cost_key);
+  return keys + "message, bytes and bandwidth";
+}
+
+const entry_reader& cost_reader() {
+  static const auto keys = all_cost_keys();
+  static const entry_reader reader{
+    .what = "costs", .known_keys = keys, .has_links = true};
+  return reader;
+}
 
 bool is_of_messages(std::string_view key) {
   return key == traits_of(plan_op_kind::send).cost_key || key == "bytes"
@@ -33,7 +42,7 @@ bool is_of_messages(std::string_view key) {
 plan_op_kind kind_of(const keyed_number& read) {
   if (is_of_messages(read.key)) {
     if (read.stage)
-      cost_reader.refuse(
+      cost_reader().refuse(
         read.text,
         "a message belongs to a link, as in message.0-1=2 for ranks 0 and 1");
     return plan_op_kind::send;
@@ -41,10 +50,10 @@ plan_op_kind kind_of(const keyed_number& read) {
   const auto* found =
     std::ranges::find(op_actions, read.key, &op_traits::cost_key);
   if (found == op_actions.end() || found->cost_key.empty())
-    cost_reader.refuse(read.text, "the key is unknown");
+    cost_reader().refuse(read.text, "the key is unknown");
   if (read.link)
-    cost_reader.refuse(read.text,
-                       "only messages belong to a link; give a stage");
+    cost_reader().refuse(read.text,
+                         "only messages belong to a link; give a stage");
   return found->kind;
 }
 
@@ -56,7 +65,7 @@ class message_entries {
       of_key_[each.key].emplace(each.link, &each);
     for (const auto& each : all)
       if (each.key == "bandwidth" && each.value == 0)
-        cost_reader.refuse(each.text, "no message would ever arrive");
+        cost_reader().refuse(each.text, "no message would ever arrive");
       else if (each.key == "bytes")
         require(each, "bandwidth");
       else if (each.key == "bandwidth")
@@ -70,8 +79,8 @@ class message_entries {
     const auto transfer =
       bytes && bandwidth ? bytes->value / bandwidth->value : 0;
     if (transfer > largest_entry)
-      cost_reader.refuse(bandwidth->text,
-                         "a message takes longer than 1e15; use other units");
+      cost_reader().refuse(bandwidth->text,
+                           "a message takes longer than 1e15; use other units");
     return {.transfer = transfer, .latency = latency ? latency->value : 0};
   }
 
@@ -93,8 +102,8 @@ class message_entries {
     const bool fits =
       given.link ? find(other, given.link) != nullptr : of_key_.contains(other);
     if (!fits)
-      cost_reader.refuse(given.text,
-                         fmt::format("it has no effect without {}", other));
+      cost_reader().refuse(given.text,
+                           fmt::format("it has no effect without {}", other));
   }
 
   std::map<std::string_view,
@@ -194,7 +203,7 @@ bool follows_from(plan_op_kind kind, const op_costs::entry& entry,
 }  // namespace
 
 op_costs parse_costs(std::string_view text) {
-  const auto read = cost_reader.read(text);
+  const auto read = cost_reader().read(text);
   cost_entries entries;
   for (const auto& each : read)
     entries.push_back({each, kind_of(each)});

@@ -44,13 +44,11 @@ compared_schedule compared(const schedule& lanes, const comparison& job,
 }
 
 op_costs divided(op_costs costs, const schedule_shape& shape) {
-  for (const auto kind :
-       {plan_op_kind::forward, plan_op_kind::backward,
-        plan_op_kind::input_backward, plan_op_kind::weight_backward})
-    costs.of_kind[slot(kind)] /= shape.stages_per_rank * shape.slices;
-  for (const auto kind : {plan_op_kind::reduce, plan_op_kind::sum_tied,
-                          plan_op_kind::gradient_norm, plan_op_kind::update})
-    costs.of_kind[slot(kind)] /= shape.stages_per_rank;
+  for (const auto& row : op_rows)
+    if (!is_transfer(row->kind))
+      costs.of_kind[slot(row->kind)] /=
+        shape.stages_per_rank
+        * (is_of_microbatch(row->kind) ? shape.slices : 1);
   costs.message /= shape.slices;
   costs.transfer /= shape.slices;
   for (auto& [link, time] : costs.of_link)
