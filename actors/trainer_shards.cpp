@@ -85,8 +85,8 @@ void trainer::impl::gather_shards(stage_instance which, std::int32_t first) {
         take_over(device->compute(), shards, nullptr);
     const auto work = stage.shards->begin_gather();
     for (std::int32_t q = 0; q < shards(); ++q)
-      for (std::size_t row = 0; row < work.targets.size(); ++row)
-        work.targets[row]
+      for (std::size_t row = 0; row < work.rows.size(); ++row)
+        work.rows[row]
           .narrow(0, work.layouts[row]->begin(q), work.layouts[row]->length(q))
           .copy_(by_shard[static_cast<std::size_t>(q)].at(row));
     if (device)

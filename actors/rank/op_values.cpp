@@ -150,6 +150,7 @@ void op_values::take(const plan_op& op, run_op& request, op_record& record,
     note_message(taken, waits_since);
     request.ready.push_back(std::move(taken.ready));
     request.inputs.push_back(std::move(taken.tensors));
+    request.present = std::move(taken.present);
   });
   if (reads_data(op))
     take_data(op, request, record);
@@ -203,6 +204,8 @@ void op_values::keep(op_launched& answer) {
                      ? std::move(answer.outputs[next++])
                      : tensor_list{};
     values_.put(output, {.tensors = std::move(tensors),
+                         .own = nullptr,
+                         .present = std::move(answer.present),
                          .ready = answer.ready,
                          .sent = answer.end});
   });
@@ -315,6 +318,7 @@ std::vector<std::uint32_t> op_values::complete() {
     }
     held_value held{std::move(place->tensors),
                     nullptr,
+                    {},
                     std::move(place->ready),
                     e.sent,
                     e.left,

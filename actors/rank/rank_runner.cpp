@@ -149,7 +149,8 @@ void rank_runner::on(collective_result message) {
          message.owner.stage);
   op_launched answer;
   answer.op = asked.mapped();
-  answer.outputs.push_back(std::move(message.tensors));
+  answer.outputs.push_back(std::move(message.gradients));
+  answer.present = std::move(message.present);
   answer.ready = std::move(message.ready);
   answer.end = message.sent;
   values_.keep(answer);
@@ -273,6 +274,7 @@ void rank_runner::end_stages() {
     message.gathered = values_.take_gathered(stage);
     if (auto reduced = values_.take_unread(stage)) {
       message.gradients = std::move(reduced->tensors);
+      message.present = std::move(reduced->present);
       if (reduced->ready)
         report_.reduced.push_back(std::move(reduced->ready));
     }

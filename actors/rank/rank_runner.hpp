@@ -162,7 +162,7 @@ class rank_members final : public rank_ports {
   }
   void reduce(collective_request request) override {
     const auto& target =
-      book_->reducer(request.work.kind, request.data_rank, request.owner);
+      book_->reducer(kind_of(request.work), request.data_rank, request.owner);
     self_->send(target, std::move(request));
   }
   void powers(stage_powers powers) override {

@@ -36,7 +36,8 @@ class stage_runner {
   void backward(run_op& request, op_launched& answer);
   void give(op_outputs made, op_launched& answer) const;
   void copy(run_op& request, op_launched& answer);
-  collective_work sum_tied(run_op& request);
+  tied_sum sum_tied(run_op& request);
+  void put_reduced(run_op& request);
   sharded_parameters& shards() const;
   void ask(collective_work work, op_launched& answer);
   reducer_core& reducer_of(bool sums);

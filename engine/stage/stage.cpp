@@ -16,13 +16,33 @@ void stage_state::reload(rank_device*) {
     "an activation is to be reloaded, but its forward was not prepared for it");
 }
 
-collective_work stage_parameters::begin_reduction() {
-  return {.kind = collective_kind::all_reduce,
-          .tensors = take_gradients(),
-          .targets = parameters()};
+reduction* reduction_of(collective_work& work) {
+  return std::visit(
+    []<class Work>(Work& held) -> reduction* {
+      if constexpr (std::is_base_of_v<reduction, Work>)
+        return &held;
+      else
+        return nullptr;
+    },
+    work);
 }
 
-collective_work stage_parameters::begin_tied_sum() {
+member_gradients* gradients_of(collective_work& work) {
+  return std::visit(
+    []<class Work>(Work& held) -> member_gradients* {
+      if constexpr (std::is_base_of_v<member_gradients, Work>)
+        return &held;
+      else
+        return nullptr;
+    },
+    work);
+}
+
+collective_work stage_parameters::begin_reduction() {
+  return all_reduce{{{take_gradients(), parameters()}}};
+}
+
+tied_sum stage_parameters::begin_tied_sum() {
   fail(error_code::internal, "the stage holds no tied parameters");
 }
 

@@ -203,11 +203,11 @@ TEST_CASE("a rank that waits for the reducer says so") {
   CHECK_THAT(at.board->describe(*at.whole)[1],
              ContainsSubstring("rank 1 waits at") && ContainsSubstring("NORM")
                && ContainsSubstring("reducer"));
-  at.runner->on(collective_result{1, {1}, 0, {}, 5, nullptr});
+  at.runner->on(collective_result{1, {1}, 0, {}, {}, 5, nullptr});
   at.run();
   REQUIRE(at.ports.reports.size() == 1);
-  CHECK_THROWS_AS(at.runner->on(collective_result{1, {1}, 0, {}, 5, nullptr}),
-                  error);
+  CHECK_THROWS_AS(
+    at.runner->on(collective_result{1, {1}, 0, {}, {}, 5, nullptr}), error);
 }
 
 TEST_CASE("an update waits for the norm, and is skipped on an overflow") {
@@ -362,10 +362,10 @@ TEST_CASE("without overlap no stage of the rank runs beside a reduction") {
     at.begin();
     at.run();
     CHECK(at.ports.reduced == (overlaps ? std::vector{1, 0} : std::vector{1}));
-    at.runner->on(collective_result{1, {1}, 0, {}, 2, nullptr});
+    at.runner->on(collective_result{1, {1}, 0, {}, {}, 2, nullptr});
     at.run();
     CHECK(at.ports.reduced == std::vector{1, 0});
-    at.runner->on(collective_result{1, {0}, 0, {}, 2, nullptr});
+    at.runner->on(collective_result{1, {0}, 0, {}, {}, 2, nullptr});
     at.run();
     CHECK(at.ports.reports.size() == 1);
   }

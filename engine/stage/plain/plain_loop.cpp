@@ -267,13 +267,10 @@ void plain_loop::average(std::vector<tensor_list> members) {
 }
 
 void plain_loop::sum_tied() {
-  collective_work work{.kind = collective_kind::tied_sum,
-                       .tensors = take_gradients(values_),
-                       .targets = values_,
-                       .tied = tied_};
+  tied_sum work{{take_gradients(values_), values_}, tied_};
   for (const auto& [tie, holders] : holders_of(work))
     troupe::sum_tied(holders);
-  put_gradients(values_, std::move(work.tensors), nullptr);
+  put_gradients(values_, std::move(work.gradients));
 }
 
 plain_loop::result plain_loop::step(const data_function& load,
