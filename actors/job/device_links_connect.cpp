@@ -142,13 +142,13 @@ void device_links::connect(mesh& job) {
       options_of(all[i], communicator_id(bytes, bytes + ids[i].size()));
     const auto& device =
       device_of(members_of(all[i])[static_cast<std::size_t>(own)]).on();
-    auto made = std::unique_ptr<link>(new link{
+    auto opened = std::unique_ptr<link>(new link{
       options.name, device->make_communicator(options),
       device->make_stream(stream_priority::high),
       communicator_watch(std::chrono::duration<double>(stall_seconds_))});
     {
-      const std::scoped_lock lock(making_);
-      links_.emplace(all[i], std::move(made));
+      const std::scoped_lock lock(opening_);
+      links_.emplace(all[i], std::move(opened));
     }
     try_out(all[i]);
   }

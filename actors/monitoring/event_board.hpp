@@ -44,12 +44,12 @@ class event_board {
   std::int64_t epoch_ = 0;
   /// The interest of the last step that had one, for others like it: those who
   /// hold it know by the pointer that nothing has changed.
-  struct known_interest {
+  struct step_interest {
     std::vector<bool> wanted;  // which subscriptions
     std::int64_t epoch = -1;
-    std::shared_ptr<const tensor_interest> made;
+    std::shared_ptr<const tensor_interest> interest;
   };
-  known_interest known_;
+  step_interest latest_;
 
   std::shared_ptr<const tensor_interest> interest_in(std::int64_t step,
                                                      phase phase);

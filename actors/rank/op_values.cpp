@@ -289,7 +289,8 @@ void op_values::require_expected(const stage_tensors& message) const {
     fail(error_code::mismatch,
          "the {} comes from a device, and rank {} has none", summary(e),
          setup_.rank);
-  const bool known = e.message >= 0 && e.message < std::ssize(plan.messages);
+  const bool has_message =
+    e.message >= 0 && e.message < std::ssize(plan.messages);
   const auto is_planned = [&] {
     const auto& number = message_of(plan, e.message);
     const auto& send = plan.ops[number.send];
@@ -300,7 +301,7 @@ void op_values::require_expected(const stage_tensors& message) const {
            && send.slice == e.key.slice
            && is_gradient(send.stream) == e.backward;
   };
-  if (!known || !is_planned())
+  if (!has_message || !is_planned())
     fail(error_code::mismatch, "the plan has no message {} with the {}",
          e.message, summary(e));
 }

@@ -162,19 +162,19 @@ tensor_lists stage_runner::take(run_op& request) {
 
 void stage_runner::forward(run_op& request, op_launched& answer) {
   auto inputs = take(request);
-  const auto given = std::move(request.data);
+  const auto loaded = std::move(request.data);
   microbatch_data data;
-  if (given && device_)
-    data = brought(*given, [&](const at::Tensor& tensor) {
+  if (loaded && device_)
+    data = brought(*loaded, [&](const at::Tensor& tensor) {
       return device_.take({tensor}, request.data_ready)[0];
     });
-  else if (given)
-    data = *given;
+  else if (loaded)
+    data = *loaded;
   auto version = read_version();
-  auto made = setup_.work.compute->forward(key_of(*running_), std::move(inputs),
-                                           data, std::move(request.states));
-  made.states.version = std::move(version);
-  give(std::move(made), answer);
+  auto outputs = setup_.work.compute->forward(
+    key_of(*running_), std::move(inputs), data, std::move(request.states));
+  outputs.states.version = std::move(version);
+  give(std::move(outputs), answer);
 }
 
 /// Of the parameters, where there are several within a step.
@@ -197,10 +197,10 @@ void stage_runner::backward(run_op& request, op_launched& answer) {
 
 /// Values that stay on the rank are read by ops that come after this one: the
 /// ops of a pair read nothing of each other.
-void stage_runner::give(op_outputs made, op_launched& answer) const {
-  answer.outputs = std::move(made.tensors);
-  answer.states = std::move(made.states);
-  answer.chosen = std::move(made.chosen);
+void stage_runner::give(op_outputs outputs, op_launched& answer) const {
+  answer.outputs = std::move(outputs.tensors);
+  answer.states = std::move(outputs.states);
+  answer.chosen = std::move(outputs.chosen);
   if (leaves_rank(*step_->plan, *running_))
     answer.ready = device_.mark();
 }
@@ -272,14 +272,14 @@ void stage_runner::ask(collective_work work, op_launched& answer) {
 }
 
 reducer_core& stage_runner::reducer_of(bool sums) {
-  auto& known = sums ? tied_reducer_ : reducer_;
-  if (!known)
-    known.emplace(sums
-                    ? make_tied_device_collectives(rank_.links, rank_.data_rank,
-                                                   setup_.stage.copy)
-                    : make_device_collectives(rank_.links, setup_.stage.stage),
-                  1);
-  return *known;
+  auto& reducer = sums ? tied_reducer_ : reducer_;
+  if (!reducer)
+    reducer.emplace(
+      sums ? make_tied_device_collectives(rank_.links, rank_.data_rank,
+                                          setup_.stage.copy)
+           : make_device_collectives(rank_.links, setup_.stage.stage),
+      1);
+  return *reducer;
 }
 
 sharded_parameters& stage_runner::shards() const {
@@ -321,7 +321,7 @@ void stage_runner::tell_norm(run_op& request) {
                  rank_.data_rank, std::move(not_finite)});
 }
 
-void stage_runner::update(const std::optional<norm_known>& norm) {
+void stage_runner::update(const std::optional<norm_verdict>& norm) {
   const auto factor = norm ? norm->factor : 1.0 / step_->settings.loss_scale;
   const bool overflowed = norm && !norm->update;
   if (step_->settings.skip_update || overflowed)

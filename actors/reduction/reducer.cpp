@@ -200,17 +200,16 @@ reducer_core make_core(const collective_group& group,
 
 }  // namespace
 
-caf::behavior reducer_actor(caf::event_based_actor* self,
-                            const collective_group& group,
-                            const address_book_pointer& book,
-                            const handler_hook& hook) {
+behavior_for<reducer_handle> reducer_actor(caf::event_based_actor* self,
+                                           const collective_group& group,
+                                           const address_book_pointer& book,
+                                           const handler_hook& hook) {
   auto state = std::make_shared<reducer_state>(
     reducer_state{self, book, {hook}, make_core(group, book)});
-  return behavior_of<reducer_handle>(
-    [state](collective_request& request) {
-      state->handle(request.owner.stage, request);
-    },
-    [state](collective_part& part) { state->handle(part.stage, part); });
+  return {[state](collective_request& request) {
+            state->handle(request.owner.stage, request);
+          },
+          [state](collective_part& part) { state->handle(part.stage, part); }};
 }
 
 }  // namespace troupe

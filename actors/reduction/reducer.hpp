@@ -40,9 +40,9 @@ class reducer_core {
 
 /// Makes the collectives of a group, and gives the results to its members of
 /// this process.
-caf::behavior reducer_actor(caf::event_based_actor* self,
-                            const collective_group& group,
-                            const address_book_pointer& book,
-                            const handler_hook& hook);
+behavior_for<reducer_handle> reducer_actor(caf::event_based_actor* self,
+                                           const collective_group& group,
+                                           const address_book_pointer& book,
+                                           const handler_hook& hook);
 
 }  // namespace troupe

@@ -114,13 +114,13 @@ struct chosen_tokens {
 TROUPE_FIELDS(chosen_tokens, serial, data_rank, key, sent, ids)
 
 // ---- coordinator -> rank
-struct norm_known {
+struct norm_verdict {
   std::int64_t serial = 0;
   std::int64_t sent = 0;
   double factor = 1;   // for the gradients, before the update
   bool update = true;  // false: overflow
 };
-TROUPE_FIELDS(norm_known, serial, sent, factor, update)
+TROUPE_FIELDS(norm_verdict, serial, sent, factor, update)
 
 // ---- rank <-> stage
 /// One op of the plan, with the values that it reads: of a forward or backward
@@ -138,7 +138,7 @@ struct run_op {
   /// It runs beside the op of its rank's compute streams before it: as the
   /// second of an overlapped pair, or on another stream.
   bool beside = false;
-  std::optional<norm_known> norm = {};  // of an update that waits for it
+  std::optional<norm_verdict> norm = {};  // of an update that waits for it
 };
 struct op_launched {
   std::int64_t serial = 0;

@@ -1,5 +1,8 @@
 #include "troupe/engine/stage/stage.hpp"
 
+#include <type_traits>
+#include <variant>
+
 #include "troupe/base/error.hpp"
 
 namespace troupe {
@@ -16,10 +19,14 @@ void stage_state::reload(rank_device*) {
     "an activation is to be reloaded, but its forward was not prepared for it");
 }
 
-reduction* reduction_of(collective_work& work) {
+namespace {
+
+/// The base of the alternative that is held; null: it has no such base.
+template <class Base>
+Base* base_of(collective_work& work) {
   return std::visit(
-    []<class Work>(Work& held) -> reduction* {
-      if constexpr (std::is_base_of_v<reduction, Work>)
+    []<class Work>(Work& held) -> Base* {
+      if constexpr (std::is_base_of_v<Base, Work>)
         return &held;
       else
         return nullptr;
@@ -27,15 +34,14 @@ reduction* reduction_of(collective_work& work) {
     work);
 }
 
+}  // namespace
+
+reduction* reduction_of(collective_work& work) {
+  return base_of<reduction>(work);
+}
+
 member_gradients* gradients_of(collective_work& work) {
-  return std::visit(
-    []<class Work>(Work& held) -> member_gradients* {
-      if constexpr (std::is_base_of_v<member_gradients, Work>)
-        return &held;
-      else
-        return nullptr;
-    },
-    work);
+  return base_of<member_gradients>(work);
 }
 
 collective_work stage_parameters::begin_reduction() {
