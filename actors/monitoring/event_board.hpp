@@ -27,7 +27,7 @@ class event_board {
   void observe_every(std::int64_t steps) { stride_ = steps; }
   std::int64_t observed_every() const { return stride_; }
 
-  /// Adds up what monitors' threads took.
+  /// Adds processor time that a call of a monitor took, in ns.
   void spent(std::int64_t ns) { spent_ += ns; }
   std::int64_t take_spent() { return spent_.exchange(0); }
 
