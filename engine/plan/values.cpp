@@ -66,8 +66,8 @@ value moved_by(const plan_op& transfer) {
 
 bool leaves_rank(const plan& plan, const plan_op& op) {
   bool leaves = false;
-  for_each_output(plan, op, [&](const value& made) {
-    leaves |= crosses(plan.placement, made.from, made.to, made.copy);
+  for_each_output(plan, op, [&](const value& output) {
+    leaves |= crosses(plan.placement, output.from, output.to, output.copy);
   });
   return leaves;
 }

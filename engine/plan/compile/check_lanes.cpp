@@ -37,7 +37,7 @@ class lane_checker : op_checker<plan, plan_op> {
   lane_checker(const plan& plan, const op_locator& locate)
     : op_checker{plan, locate},
       edges_(plan),
-      made_{marks(slot_count(plan)), marks(slot_count(plan))},
+      computed_{marks(slot_count(plan)), marks(slot_count(plan))},
       moved_{marks(edges_.size()), marks(edges_.size())},
       states_(slot(plan.stages() * plan.placement.copies())),
       gradients_(states_.size() * slot(updates_of(plan))),
@@ -76,8 +76,8 @@ class lane_checker : op_checker<plan, plan_op> {
       ++gradients(what).backwards_left;
   }
 
-  std::uint8_t& made(bool backward, const plan_op& what) {
-    return made_[backward ? 1 : 0][op_slot(order_, what)];
+  std::uint8_t& computed(bool backward, const plan_op& what) {
+    return computed_[backward ? 1 : 0][op_slot(order_, what)];
   }
   std::uint8_t& moved(bool backward, std::int32_t edge, const plan_op& what) {
     return moved_[backward ? 1 : 0][edges_(edge, what)];
@@ -150,7 +150,7 @@ class lane_checker : op_checker<plan, plan_op> {
     auto& seen = moved(backward, check_route(what), what);
     if ((seen & half) != 0)
       refuse(what, "appears twice; remove one");
-    if ((made(backward, what) != 0) != sends)
+    if ((computed(backward, what) != 0) != sends)
       refuse(what, sends ? "comes before the op whose result it sends"
                          : "comes after the op that needs it");
     seen |= half;
@@ -175,7 +175,7 @@ class lane_checker : op_checker<plan, plan_op> {
                        "needs {}, which does not come before it",
                        to_text(order_, transfer_of(what, plan_op_kind::receive,
                                                    backward, giver))));
-    made(backward, what) = 1;
+    computed(backward, what) = 1;
   }
 
   void check_shard(const plan_op& what) {
@@ -243,7 +243,7 @@ class lane_checker : op_checker<plan, plan_op> {
 
   void check_used(const plan_op& what) {
     if (what.kind == plan_op_kind::receive
-        && made(is_gradient(what.stream), what) == 0)
+        && computed(is_gradient(what.stream), what) == 0)
       refuse(what, "receives a value that no op of its rank reads; remove it");
   }
 
@@ -358,8 +358,8 @@ class lane_checker : op_checker<plan, plan_op> {
   }
 
   edge_slots edges_;
-  marks made_[2];   // results of forwards; of backwards; by op_slot
-  marks moved_[2];  // activations; gradients; by edge_slots
+  marks computed_[2];  // results of forwards; of backwards; by op_slot
+  marks moved_[2];     // activations; gradients; by edge_slots
   std::vector<stage_state> states_;
   std::vector<gradient_state> gradients_;  // by stage and update
   bool sharded_ = false;

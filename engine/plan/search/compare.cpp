@@ -72,11 +72,11 @@ std::vector<compared_schedule> compare_schedules(const comparison& job) {
       "schedules are compared by costs per kind of op, which each schedule "
       "divides among its stages; omit costs of single stages");
   std::vector<compared_schedule> all;
-  for (const auto& known : builtin_schedules()) {
-    compared_schedule row{.name = std::string{known.name},
-                          .shape = shape_for(known, job.shape)};
+  for (const auto& builtin : builtin_schedules()) {
+    compared_schedule row{.name = std::string{builtin.name},
+                          .shape = shape_for(builtin, job.shape)};
     try {
-      const auto lanes = make_schedule(known.name, row.shape);
+      const auto lanes = make_schedule(builtin.name, row.shape);
       if (!is_training(lanes))
         continue;
       row = compared(lanes, job, std::move(row));
