@@ -137,10 +137,10 @@ def read_components():
         folder = parts["DIRECTORY"][0]
         folders = [folder] + [f"{folder}/{each}"
                               for each in parts.get("SUBFOLDERS", [])]
-        known = {name: {TARGETS.get(each, each.removeprefix("troupe::"))
-                        for each in parts.get(name, [])}
-                 for name in ("DEPENDS", "PRIVATE")}
-        components[words[0]] = folders, known["DEPENDS"], known["PRIVATE"]
+        public, private = ({TARGETS.get(each, each.removeprefix("troupe::"))
+                            for each in parts.get(name, [])}
+                           for name in ("DEPENDS", "PRIVATE"))
+        components[words[0]] = folders, public, private
     for name, links in re.findall(
             r"^target_link_libraries\(troupe_(\w+) PRIVATE ([^)]*)\)", text, re.M):
         if name in components:
