@@ -255,7 +255,7 @@ void stage_runner::ask(collective_work work, op_launched& answer) {
                              owner,
                              rank_.data_rank,
                              std::move(work),
-                             device_ ? device_.get()->on() : nullptr,
+                             device_ ? device_.get()->hardware() : nullptr,
                              answer.ready,
                              step_->recorded};
   const auto& links = rank_.links;

@@ -39,7 +39,7 @@ bool lacks_items(const microbatch_data& data) {
 }
 
 accelerator& accelerator_of(const graph_steps_setup& setup) {
-  return *setup.devices.of(0, 0)->on();
+  return *setup.devices.of(0, 0)->hardware();
 }
 
 std::int64_t tokens_of(const std::vector<microbatch_data>& step) {

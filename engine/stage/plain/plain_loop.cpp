@@ -66,7 +66,7 @@ plain_loop::plain_loop(const compute_scope&, const model& layers,
   : options_(std::move(options)),
     module_(std::make_shared<layer_sequence>(layers, all_of(layers))),
     ties_(ties_of(layers)),
-    aliases_(troupe::aliases_of(ties_)),
+    aliases_(aliases_of(ties_)),
     counter_(item_counter_of(layers, options_.numerics)),
     scale_(options_.numerics.loss_scale) {
   require_counts(options_);
