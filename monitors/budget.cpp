@@ -105,11 +105,11 @@ monitor budget_monitor(const budget_options& options, std::int32_t lanes,
     throw error(error_code::invalid_argument,
                 "budget: observe_every is empty; give a function that calls "
                 "trainer::observe_every");
-  auto made = monitor_of(
+  auto result = monitor_of(
     "budget", std::make_shared<budget_state>(
                 options, lanes, std::move(observe_every), std::move(sink)));
-  made.wants.warnings = false;
-  return made;
+  result.wants.warnings = false;
+  return result;
 }
 
 }  // namespace troupe

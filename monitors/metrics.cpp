@@ -124,12 +124,12 @@ metrics_record record_of(const step_event& step,
 }  // namespace
 
 monitor metrics_monitor(const std::string& path, std::int64_t resumed) {
-  monitor made;
-  made.name = "metrics";
-  made.wants.ops = true;
-  made.see = [file = std::make_shared<append_file>(
-                path, lines_with_step(resumed, "\"step\":")),
-              steps = std::make_shared<step_collector>()](const event& what) {
+  monitor result;
+  result.name = "metrics";
+  result.wants.ops = true;
+  result.see = [file = std::make_shared<append_file>(
+                  path, lines_with_step(resumed, "\"step\":")),
+                steps = std::make_shared<step_collector>()](const event& what) {
     const auto write = [&](const json& line) {
       file->write(json_text(line) + "\n");
     };
@@ -144,7 +144,7 @@ monitor metrics_monitor(const std::string& path, std::int64_t resumed) {
     else if (const auto* failure = std::get_if<failure_event>(&what))
       write(line_of(*failure));
   };
-  return made;
+  return result;
 }
 
 monitor step_metrics_monitor(sink_pointer sink) {

@@ -29,13 +29,13 @@ constexpr bool sees_any<State, std::variant<Kinds...>> =
 template <class State>
 monitor monitor_of(std::string name, std::shared_ptr<State> state) {
   static_assert(sees_any<State, event>);
-  monitor made;
-  made.name = std::move(name);
+  monitor result;
+  result.name = std::move(name);
   if constexpr (requires { state->finish(); })
-    made.finish = [state] { state->finish(); };
+    result.finish = [state] { state->finish(); };
   if constexpr (requires { state->kept_bytes(); })
-    made.kept_bytes = [state] { return state->kept_bytes(); };
-  made.see = [state = std::move(state)](const event& what) {
+    result.kept_bytes = [state] { return state->kept_bytes(); };
+  result.see = [state = std::move(state)](const event& what) {
     const auto show = [&](const auto& each) {
       if constexpr (sees<State, std::decay_t<decltype(each)>>)
         state->see(each);
@@ -45,22 +45,22 @@ monitor monitor_of(std::string name, std::shared_ptr<State> state) {
     else
       std::visit(show, what);
   };
-  return made;
+  return result;
 }
 
 /// A monitor that sees each finished step, with what its ranks executed.
 template <class See>
 monitor monitor_of_steps(std::string name, See see) {
-  monitor made;
-  made.name = std::move(name);
-  made.wants.ops = true;
-  made.wants.warnings = false;
-  made.see = [see = std::move(see),
-              steps = std::make_shared<step_collector>()](const event& what) {
+  monitor result;
+  result.name = std::move(name);
+  result.wants.ops = true;
+  result.wants.warnings = false;
+  result.see = [see = std::move(see),
+                steps = std::make_shared<step_collector>()](const event& what) {
     if (const auto* ops = steps->add(what))
       see(std::get<step_event>(what), *ops);
   };
-  return made;
+  return result;
 }
 
 /// Throws `invalid_argument` unless a setting, as "gap: interval", is a number

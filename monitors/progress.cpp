@@ -115,10 +115,10 @@ monitor progress_monitor(const progress_options& options) {
 }
 
 monitor warning_monitor() {
-  monitor made;
-  made.name = "warnings";
-  made.wants.steps = false;
-  made.see = [](const event& what) {
+  monitor result;
+  result.name = "warnings";
+  result.wants.steps = false;
+  result.see = [](const event& what) {
     if (const auto* slow = std::get_if<slow_load_event>(&what))
       log_finding(
         fmt::format("step {}: loading microbatch {} of replica {} took {:.3f} "
@@ -126,7 +126,7 @@ monitor warning_monitor() {
                     slow->source.step, slow->source.microbatch,
                     slow->source.data_rank, slow->seconds));
   };
-  return made;
+  return result;
 }
 
 }  // namespace troupe

@@ -42,7 +42,7 @@ class settings {
     }
   }
 
-  /// Leaves `target` as it is where the key is not given.
+  /// Leaves `target` as it is where the key is missing.
   template <class T>
   void operator()(const char* key, T& target) {
     if (const auto* text = find(key))
@@ -74,14 +74,14 @@ class settings {
   /// Throws for the first setting that nobody has read.
   void require_all_read() const {
     for (const auto& [key, value] : values_)
-      if (std::ranges::find(known_, key) == known_.end())
+      if (std::ranges::find(keys_, key) == keys_.end())
         fail(error_code::invalid_argument, "{} has no setting '{}'; it has {}",
-             owner_, key, fmt::join(known_, ", "));
+             owner_, key, fmt::join(keys_, ", "));
   }
 
  private:
   const std::string* find(const char* key) {
-    known_.emplace_back(key);
+    keys_.emplace_back(key);
     const auto found = values_.find(key);
     return found == values_.end() ? nullptr : &found->second;
   }
@@ -134,7 +134,7 @@ class settings {
 
   std::string owner_;
   std::map<std::string, std::string> values_;
-  std::vector<std::string> known_;
+  std::vector<std::string> keys_;
 };
 
 }  // namespace troupe

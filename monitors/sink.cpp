@@ -27,16 +27,16 @@ class calling_sink final : public sink {
 
 }  // namespace
 
-required_sink::required_sink(sink_pointer given) : given_(std::move(given)) {
-  if (!given_)
+required_sink::required_sink(sink_pointer pointer) : sink_(std::move(pointer)) {
+  if (!sink_)
     throw error(error_code::invalid_argument,
                 "the sink is null; give one, as make_sink or callback_sink "
                 "does");
 }
 
-sink_pointer join(std::vector<sink_pointer> given) {
+sink_pointer join(std::vector<sink_pointer> targets) {
   const auto write = [sinks = std::vector<required_sink>(
-                        given.begin(), given.end())](const auto& what) {
+                        targets.begin(), targets.end())](const auto& what) {
     for (const auto& each : sinks)
       each->write(what);
   };

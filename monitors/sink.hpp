@@ -56,12 +56,12 @@ using sink_pointer = std::shared_ptr<sink>;
 /// A sink that is never null. Throws `invalid_argument` for null.
 class required_sink {
  public:
-  required_sink(sink_pointer given);  // NOLINT: converts
+  required_sink(sink_pointer pointer);  // NOLINT: converts
 
-  sink* operator->() const { return given_.get(); }
+  sink* operator->() const { return sink_.get(); }
 
  private:
-  sink_pointer given_;
+  sink_pointer sink_;
 };
 
 /// Hands everything to several.

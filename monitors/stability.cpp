@@ -120,10 +120,10 @@ monitor stability_monitor(const stability_options& options, sink_pointer sink) {
     throw error(error_code::invalid_argument,
                 "stability: use a window of 2 or more, a rolling of 1 or more "
                 "steps, and more than 0 sigmas");
-  auto made = monitor_of(
+  auto result = monitor_of(
     "stability", std::make_shared<stability_state>(options, std::move(sink)));
-  made.wants.warnings = false;
-  return made;
+  result.wants.warnings = false;
+  return result;
 }
 
 }  // namespace troupe

@@ -34,10 +34,10 @@ namespace {
 monitor_context context_of(trainer& run, const train_setup& setup,
                            sink_pointer sink) {
   monitor_context context;
-  context.plan = run.shared_plan();
+  context.run_plan = run.shared_plan();
   context.sink = std::move(sink);
   context.parameters = run.parameter_count();
-  context.lanes = context.plan->ranks() * setup.trainer.data_parallel;
+  context.lanes = context.run_plan->ranks() * setup.trainer.data_parallel;
   context.observe_every = [&run](std::int64_t steps) {
     run.observe_every(steps);
   };

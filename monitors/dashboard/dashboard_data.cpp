@@ -25,10 +25,10 @@ using nlohmann::json;
 
 template <class List, class Row>
 json rows(const List& list, Row row) {
-  auto made = json::array();
+  auto result = json::array();
   for (const auto& each : list)
-    made.push_back(row(each));
-  return made;
+    result.push_back(row(each));
+  return result;
 }
 
 std::int64_t microseconds(double ms) {
@@ -333,7 +333,7 @@ json dashboard_data::since(std::int64_t revision) const {
     now.health = subject_.health();
   if (now.failure.empty())
     now.failure = now.health.failure;
-  json made = {{"run", run_},
+  json news = {{"run", run_},
                {"revision", now.revision},
                {"step", now.last_step ? now.last_step->source.step : 0},
                {"steps", subject_.steps},
@@ -348,39 +348,39 @@ json dashboard_data::since(std::int64_t revision) const {
                {"curves", json::object()},
                {"alerts", json::array()},
                {"metrics", json::array()}};
-  made["actors"]["slow_loads"] = now.slow_loads;
+  news["actors"]["slow_loads"] = now.slow_loads;
   if (!now.failed_op.empty())
-    made["culprit"] = {{"replica", now.failed_at.data_rank},
+    news["culprit"] = {{"replica", now.failed_at.data_rank},
                        {"rank", now.failed_at.rank},
                        {"op", now.failed_op}};
   if (now.last_step && now.last_step->end > 0)
-    made["age"] = static_cast<double>(now_ns() - now.last_step->end) * 1e-9;
+    news["age"] = static_cast<double>(now_ns() - now.last_step->end) * 1e-9;
   if (now.stepped > revision) {
-    made["summary"] = summary_json(
+    news["summary"] = summary_json(
       *now.plan, *now.last_step,
       now.steps.empty() ? std::vector<ops_event>{} : *now.steps.back());
     if (!now.steps.empty())
-      made["timeline"] = rows(now.steps, [&](const kept_step& step) {
+      news["timeline"] = rows(now.steps, [&](const kept_step& step) {
         return step_json(*now.plan, *step, extent_of(*now.steps.front()).begin);
       });
   }
   for (const auto& [name, each] : now.curves)
     if (const auto part = each.since(revision); !part.points.empty())
-      made["curves"][name] = json_of(part);
+      news["curves"][name] = json_of(part);
   if (now.heated > revision)
-    made["heat"] = json_of(*now.heat);
+    news["heat"] = json_of(*now.heat);
   for (const auto& each : now.alerts)
     if (each.revision > revision)
-      made["alerts"].push_back({{"step", each.source.step},
+      news["alerts"].push_back({{"step", each.source.step},
                                 {"phase", to_text(each.source.phase)},
                                 {"kind", each.kind},
                                 {"from", each.origin},
                                 {"text", each.text}});
   for (const auto& [name, each] : now.metrics)
     if (each.revision > revision)
-      made["metrics"].push_back({name, json_number(each.value), each.step});
-  made["unkept_metrics"] = now.unkept_metrics;
-  return made;
+      news["metrics"].push_back({name, json_number(each.value), each.step});
+  news["unkept_metrics"] = now.unkept_metrics;
+  return news;
 }
 
 }  // namespace troupe

@@ -53,13 +53,13 @@ std::string spec_in(const json& body) {
 
 json subscription_in_query(const std::string& query) {
   const auto usual = json_of(subscription{});
-  auto made = json::object();
+  auto document = json::object();
   for (const auto& [name, value] : parse_query(query)) {
     const bool is_text = usual.contains(name) && usual[name].is_string();
     auto parsed = is_text ? json(value) : parsed_json(value, 1);
-    made[name] = parsed.is_discarded() ? json(value) : std::move(parsed);
+    document[name] = parsed.is_discarded() ? json(value) : std::move(parsed);
   }
-  return made;
+  return document;
 }
 
 attached_monitors::attached_monitors(job_operations operations,

@@ -79,18 +79,18 @@ json bins_of(const log2_histogram& histogram) {
 }
 
 log2_histogram histogram_of(const json& list) {
-  log2_histogram made{};
+  log2_histogram histogram{};
   if (!list.is_array())
     fail(error_code::malformed_text, "'histogram' is not a list");
   for (const auto& each : list) {
     if (!each.is_array() || each.size() != 2)
       fail(error_code::malformed_text, "'histogram' is not a list of bins");
     const auto bin = value_of<std::size_t>(each[0], "histogram");
-    if (bin >= made.size())
+    if (bin >= histogram.size())
       fail(error_code::malformed_text, "'histogram' has no bin {}", bin);
-    made[bin] = value_of<std::int64_t>(each[1], "histogram");
+    histogram[bin] = value_of<std::int64_t>(each[1], "histogram");
   }
-  return made;
+  return histogram;
 }
 
 template <class T>
@@ -145,10 +145,10 @@ json to_json(const T& value) {
       list.push_back(to_json(each));
     return list;
   } else {
-    auto made = travels_as_row<T> ? json::array() : json::object();
-    json_output other(made);
+    auto document = travels_as_row<T> ? json::array() : json::object();
+    json_output other(document);
     fields(other, const_cast<T&>(value));  // fields only reads it
-    return made;
+    return document;
   }
 }
 
@@ -243,17 +243,17 @@ void read_json(const json& source, const char* name, T& target) {
 
 template <class T>
 T read(const json& value, const char* name) {
-  T made;
-  read_json(value, name, made);
-  return made;
+  T result;
+  read_json(value, name, result);
+  return result;
 }
 
 template <class... Kinds>
-bool read_kind(std::variant<Kinds...>& made, const std::string& name,
+bool read_kind(std::variant<Kinds...>& target, const std::string& name,
                const json& value) {
   return (
     (name == Kinds::kind
-     && (read_json(value, Kinds::kind, made.template emplace<Kinds>()), true))
+     && (read_json(value, Kinds::kind, target.template emplace<Kinds>()), true))
     || ...);
 }
 
@@ -262,18 +262,18 @@ bool read_kind(std::variant<Kinds...>& made, const std::string& name,
 json json_of(const event& what) {
   return std::visit(
     [](const auto& held) {
-      auto made = to_json(held);
-      made["event"] = held.kind;
-      return made;
+      auto document = to_json(held);
+      document["event"] = held.kind;
+      return document;
     },
     what);
 }
 
 event event_of(const json& value) {
-  event made;
-  if (!read_kind(made, field<std::string>(value, "event"), value))
+  event result;
+  if (!read_kind(result, field<std::string>(value, "event"), value))
     refuse_kind("event");
-  return made;
+  return result;
 }
 
 json json_of(const alert& what) {
@@ -294,14 +294,14 @@ json json_of(const subscription& wants) {
   return to_json(wants);
 }
 subscription subscription_of(const json& value) {
-  const auto made = read<subscription>(value, "subscription");
-  if (made.every < 1 || made.first < 0)
+  const auto result = read<subscription>(value, "subscription");
+  if (result.every < 1 || result.first < 0)
     fail(error_code::invalid_argument,
          "a subscription's 'every' is at least 1, and its 'first' at least 0");
-  if (made.names.size() > 1024)
+  if (result.names.size() > 1024)
     fail(error_code::invalid_argument,
          "a subscription's 'names' have at most 1024 bytes");
-  return made;
+  return result;
 }
 
 tensor_kind tensor_kinds_of(const std::string& names) {

@@ -170,13 +170,13 @@ struct replanner::state {
     step_seen.wait_for(lock, longest_trial, [&] {
       return over || (of_itself() && ran_ms.size() >= least_steps);
     });
-    auto known = costs_of_steps();
+    auto figures = costs_of_steps();
     auto last = ran_ms;
     while (last.size() > usual_trial_steps)
       last.pop_front();
-    if (known && of_itself())
-      known->step = estimate_of(last);
-    return known;
+    if (figures && of_itself())
+      figures->step = estimate_of(last);
+    return figures;
   }
   std::optional<measurement> costs_of_steps() const {
     cost_samples costs;
@@ -248,48 +248,48 @@ struct replanner::state {
 
   /// The step of an order that takes this long on paper.
   static outcome predicted(schedule order, double on_paper, const plan& usual,
-                           const measurement& known) {
-    outcome made{.order = std::move(order)};
-    const auto paper = simulate(usual, known.costs).makespan;
-    made.now = known.step.ms > 0 ? known.step.ms : paper;
-    const auto factor = paper > 0 ? made.now / paper : 1;
-    made.then = made.predicted = on_paper * factor;
-    made.uncertainty =
-      std::hypot(factor - 1, known.step.uncertainty,
-                 known.covers(made.order) ? order_error : guess_error);
-    return made;
+                           const measurement& figures) {
+    outcome result{.order = std::move(order)};
+    const auto paper = simulate(usual, figures.costs).makespan;
+    result.now = figures.step.ms > 0 ? figures.step.ms : paper;
+    const auto factor = paper > 0 ? result.now / paper : 1;
+    result.then = result.predicted = on_paper * factor;
+    result.uncertainty =
+      std::hypot(factor - 1, figures.step.uncertainty,
+                 figures.covers(result.order) ? order_error : guess_error);
+    return result;
   }
 
   /// Takes an order if a trial shows it to be faster, or `force`.
-  void decide(outcome& made, const std::shared_ptr<const plan>& usual,
+  void decide(outcome& result, const std::shared_ptr<const plan>& usual,
               bool force) {
-    const auto steps = run_trial(made.order, true);
+    const auto steps = run_trial(result.order, true);
     if (!steps.empty()) {
       const auto tried = estimate_of(steps);
-      made.then = tried.ms;
-      made.uncertainty = tried.uncertainty;
-      made.trial_steps = static_cast<int>(steps.size());
+      result.then = tried.ms;
+      result.uncertainty = tried.uncertainty;
+      result.trial_steps = static_cast<int>(steps.size());
     }
-    made.taken = force || made.then < share_of_now * made.now;
+    result.taken = force || result.then < share_of_now * result.now;
     refused.clear();
-    if (made.taken)
+    if (result.taken)
       return;
-    refused = made.order.lanes;
+    refused = result.order.lanes;
     leave_trial(usual);
   }
 
   /// The same, with the costs of I and W.
   measurement measured_split(const std::shared_ptr<const plan>& usual) {
-    auto known = measured();
-    if (!known)
+    auto figures = measured();
+    if (!figures)
       throw error(error_code::invalid_argument,
                   "no step has been measured yet; ask again later");
-    if (known->covers_split)
-      return *known;
+    if (figures->covers_split)
+      return *figures;
     auto trial = schedule_of(*usual);
     trial.name += " with split backwards";
     split_backwards(trial);
-    auto tried = known;
+    auto tried = figures;
     try {
       run_trial(trial, false);
       const std::scoped_lock lock(mutex);
@@ -299,7 +299,7 @@ struct replanner::state {
       throw;
     }
     leave_trial(usual);
-    tried->step = known->step;
+    tried->step = figures->step;
     return *tried;
   }
 
@@ -308,45 +308,46 @@ struct replanner::state {
   outcome search(const memory_bound& bound, bool again = true) {
     const std::scoped_lock one_by_one(deciding);
     const auto usual = current();
-    const auto known = measured_split(usual);
+    const auto figures = measured_split(usual);
     auto found = troupe::search({.placement = usual->placement,
                                  .microbatches = usual->microbatches,
                                  .slices = usual->slices,
-                                 .costs = known.costs,
+                                 .costs = figures.costs,
                                  .compiling = options_like(*usual),
                                  .barrier = true,
                                  .sizes = bound.sizes,
                                  .memory_limit = bound.bytes,
                                  .stopped = [this] { return over.load(); }});
-    auto made =
-      predicted(std::move(found.found), found.makespan, *usual, known);
-    if (made.then < share_of_now * made.now
-        && (again || made.order.lanes != refused))
-      decide(made, usual, false);
-    return made;
+    auto result =
+      predicted(std::move(found.found), found.makespan, *usual, figures);
+    if (result.then < share_of_now * result.now
+        && (again || result.order.lanes != refused))
+      decide(result, usual, false);
+    return result;
   }
 
   outcome take(const schedule& order, bool force) {
     const std::scoped_lock one_by_one(deciding);
     const auto usual = current();
-    const auto known = measured();
+    const auto figures = measured();
     // Others are refused by the run.
     const bool same_shape = order.placement == usual->placement
                             && order.microbatches == usual->microbatches
                             && order.slices == usual->slices;
-    if (!known || !same_shape) {
+    if (!figures || !same_shape) {
       replan(order);
       return {.order = order, .taken = true};
     }
     const auto paper =
-      simulate(compile(order, options_like(*usual)), known->costs).makespan;
-    auto made = predicted(order, paper, *usual, *known);
+      simulate(compile(order, options_like(*usual)), figures->costs).makespan;
+    auto result = predicted(order, paper, *usual, *figures);
     const bool same = order.lanes == schedule_of(*usual).lanes;
     if (force
         || (!same
-            && made.then * (1 - made.uncertainty) < share_of_now * made.now))
-      decide(made, usual, force);
-    return made;
+            && result.then * (1 - result.uncertainty)
+                 < share_of_now * result.now))
+      decide(result, usual, force);
+    return result;
   }
 };
 
@@ -359,13 +360,13 @@ replanner::~replanner() {
 }
 
 monitor replanner::watch() const {
-  monitor made;
-  made.name = "replanner";
-  made.wants.ops = true;
-  made.wants.warnings = false;
-  made.see = [kept = state_](const event& what) { kept->see(what); };
-  made.finish = [kept = state_] { kept->end(); };
-  return made;
+  monitor result;
+  result.name = "replanner";
+  result.wants.ops = true;
+  result.wants.warnings = false;
+  result.see = [kept = state_](const event& what) { kept->see(what); };
+  result.finish = [kept = state_] { kept->end(); };
+  return result;
 }
 
 void replanner::end() {

@@ -14,14 +14,14 @@ using nlohmann::json;
 using last_step = std::atomic<std::int64_t>;
 
 monitor step_watch(std::shared_ptr<last_step> seen) {
-  monitor made;
-  made.name = "endpoint";
-  made.wants.warnings = false;
-  made.see = [seen = std::move(seen)](const event& what) {
+  monitor result;
+  result.name = "endpoint";
+  result.wants.warnings = false;
+  result.see = [seen = std::move(seen)](const event& what) {
     if (const auto* step = std::get_if<step_event>(&what))
       *seen = step->source.step;
   };
-  return made;
+  return result;
 }
 
 }  // namespace

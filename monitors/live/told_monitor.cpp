@@ -128,9 +128,9 @@ struct last_word {
 }  // namespace
 
 monitor event_stream(const monitor_client& to, const subscription& wants) {
-  auto made = monitor_of("events", std::make_shared<stream_state>(to.stream));
-  made.wants = wants;
-  return made;
+  auto result = monitor_of("events", std::make_shared<stream_state>(to.stream));
+  result.wants = wants;
+  return result;
 }
 
 monitor told_monitor(const monitor_client& to, monitor what, ended_flag ended,

@@ -63,11 +63,11 @@ using snapshot = std::vector<std::pair<const prometheus_series*, double>>;
 
 template <class Values>
 snapshot snapshot_of(const Values& values) {
-  snapshot made;
-  made.reserve(values.size());
+  snapshot result;
+  result.reserve(values.size());
   for (const auto& [series, value] : values)
-    made.emplace_back(&series, value);
-  return made;
+    result.emplace_back(&series, value);
+  return result;
 }
 
 void put(std::string& text, const snapshot& values, const char* type,

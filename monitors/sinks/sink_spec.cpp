@@ -46,10 +46,10 @@ struct prometheus_spec {
 prometheus_spec prometheus_spec_of(const std::string& text) {
   const auto comma = std::min(text.find(','), text.size());
   prometheus_spec spec{text.substr(0, comma), {}};
-  settings given("sink prometheus",
-                 text.substr(std::min(comma + 1, text.size())));
-  given("token_file", spec.token_file);
-  given.require_all_read();
+  settings arguments("sink prometheus",
+                     text.substr(std::min(comma + 1, text.size())));
+  arguments("token_file", spec.token_file);
+  arguments.require_all_read();
   return spec;
 }
 

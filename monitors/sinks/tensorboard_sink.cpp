@@ -80,7 +80,7 @@ struct buckets {
 };
 
 buckets buckets_of(const tensor_statistics& statistics) {
-  buckets made;
+  buckets result;
   const auto& bins = *statistics.histogram;
   const auto is_filled = [](std::int64_t count) { return count > 0; };
   const auto first = std::ranges::find_if(bins, is_filled);
@@ -89,15 +89,15 @@ buckets buckets_of(const tensor_statistics& statistics) {
     return std::ldexp(1.0, static_cast<int>(bin - bins.begin()) - 150);
   };
   if (statistics.zeros > 0)
-    made.add(first == bins.end() ? 0 : lower_limit(first), statistics.zeros);
+    result.add(first == bins.end() ? 0 : lower_limit(first), statistics.zeros);
   for (auto bin = first; bin < end; ++bin)
-    made.add(lower_limit(bin + 1), *bin);
-  return made;
+    result.add(lower_limit(bin + 1), *bin);
+  return result;
 }
 
 std::string histogram_of(const tensor_statistics& statistics) {
   const auto count = static_cast<double>(statistics.finite());
-  const auto made = buckets_of(statistics);
+  const auto bars = buckets_of(statistics);
   std::string histogram;
   put_double(histogram, 1, statistics.min_abs);
   put_double(histogram, 2, statistics.max_abs);
@@ -105,8 +105,8 @@ std::string histogram_of(const tensor_statistics& statistics) {
   put_double(histogram, 4, statistics.mean * count);
   put_double(histogram, 5,
              statistics.squares + count * statistics.mean * statistics.mean);
-  put_bytes(histogram, 6, made.limits);
-  put_bytes(histogram, 7, made.counts);
+  put_bytes(histogram, 6, bars.limits);
+  put_bytes(histogram, 7, bars.counts);
   return histogram;
 }
 
@@ -167,10 +167,10 @@ namespace {
 
 std::string new_file(const std::string& folder) {
   make_folder(folder);
-  static std::atomic<int> made = 0;
+  static std::atomic<int> file_count = 0;
   return fmt::format("{}/events.out.tfevents.{:010}.{}.{}.{}", folder,
                      static_cast<std::int64_t>(wall_seconds()), host_name(),
-                     ::getpid(), made++);
+                     ::getpid(), file_count++);
 }
 
 }  // namespace

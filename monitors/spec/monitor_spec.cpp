@@ -36,25 +36,26 @@ TROUPE_FIELDS(budget_options, share, longest)
 
 namespace {
 
-monitor make_gap(settings& given, const monitor_context& context) {
-  return gap_monitor(given.all<gap_options>(), context.sink);
+monitor make_gap(settings& arguments, const monitor_context& context) {
+  return gap_monitor(arguments.all<gap_options>(), context.sink);
 }
 
 /// Two steps' gradients: one's wait while the other's are written.
 std::int64_t bytes_of_gradients(const monitor_context& context) {
   const auto replicas =
-    context.plan ? context.lanes / context.plan->ranks() : 1;
+    context.run_plan ? context.lanes / context.run_plan->ranks() : 1;
   return 2 * std::int64_t{sizeof(float)} * context.parameters * replicas;
 }
 
-monitor make_gradient_dump(settings& given, const monitor_context& context) {
+monitor make_gradient_dump(settings& arguments,
+                           const monitor_context& context) {
   constexpr double gib = 1 << 30;
   gradient_dump_options options;
   options.held_bytes =
     std::max(options.held_bytes, bytes_of_gradients(context));
   auto held_gib = static_cast<double>(options.held_bytes) / gib;
-  given("held_gib", held_gib);
-  options = given.all(options);
+  arguments("held_gib", held_gib);
+  options = arguments.all(options);
   if (!(held_gib > 0 && held_gib < 1e6))
     fail(error_code::invalid_argument,
          "gradient_dump: held_gib is {}; use a size above 0", held_gib);
@@ -63,24 +64,24 @@ monitor make_gradient_dump(settings& given, const monitor_context& context) {
   return gradient_dump_monitor(options);
 }
 
-monitor make_overflow(settings& given, const monitor_context& context) {
+monitor make_overflow(settings& arguments, const monitor_context& context) {
   overflow_options options;
   options.print = context.print;
-  return overflow_monitor(given.all(options), context.sink);
+  return overflow_monitor(arguments.all(options), context.sink);
 }
 
-monitor make_stability(settings& given, const monitor_context& context) {
-  return stability_monitor(given.all<stability_options>(), context.sink);
+monitor make_stability(settings& arguments, const monitor_context& context) {
+  return stability_monitor(arguments.all<stability_options>(), context.sink);
 }
 
-monitor make_throughput(settings& given, const monitor_context& context) {
+monitor make_throughput(settings& arguments, const monitor_context& context) {
   throughput_options options;
   options.parameters = context.parameters;
-  return throughput_monitor(given.all(options), context.sink);
+  return throughput_monitor(arguments.all(options), context.sink);
 }
 
-monitor make_timeline(settings& given, const monitor_context& context) {
-  const auto files = given.all<timeline_files>();
+monitor make_timeline(settings& arguments, const monitor_context& context) {
+  const auto files = arguments.all<timeline_files>();
   if (files.svg.empty() && files.trace.empty())
     fail(error_code::invalid_argument,
          "monitor timeline: nothing to write; give svg={0} or trace={0}",
@@ -91,14 +92,14 @@ monitor make_timeline(settings& given, const monitor_context& context) {
   return timeline_monitor(files);
 }
 
-monitor make_retro(settings& given, const monitor_context& context) {
-  const auto options = given.all<retro_options>();
+monitor make_retro(settings& arguments, const monitor_context& context) {
+  const auto options = arguments.all<retro_options>();
   require_writable_folder(options.folder);
   return retro_monitor(options, context.sink);
 }
 
-monitor make_budget(settings& given, const monitor_context& context) {
-  return budget_monitor(given.all<budget_options>(), context.lanes,
+monitor make_budget(settings& arguments, const monitor_context& context) {
+  return budget_monitor(arguments.all<budget_options>(), context.lanes,
                         context.observe_every, context.sink);
 }
 
@@ -169,37 +170,37 @@ chosen_monitor chosen(const std::string& spec) {
 }
 
 /// Has a monitor of somebody else's write in a new folder, if it writes.
-void write_elsewhere(const entry& kind, settings& given,
+void write_elsewhere(const entry& kind, settings& arguments,
                      const std::function<std::string()>& new_folder) {
   for (const auto& each : kind.outputs)
     if (each.key)
-      given.require_no_place(each.key);
+      arguments.require_no_place(each.key);
   std::string folder;
   for (const auto& [key, below, file] : kind.outputs) {
-    if (!key || (*file && !given.has(key)))
+    if (!key || (*file && !arguments.has(key)))
       continue;
     if (folder.empty())
       folder = new_folder();
-    given.set(key, folder + file);
+    arguments.set(key, folder + file);
   }
 }
 
 }  // namespace
 
 monitor make_monitor(const std::string& spec, const monitor_context& context) {
-  auto [kind, given] = chosen(spec);
+  auto [kind, arguments] = chosen(spec);
   if (context.folder)
-    write_elsewhere(*kind, given, context.folder);
-  return kind->make(given, context);
+    write_elsewhere(*kind, arguments, context.folder);
+  return kind->make(arguments, context);
 }
 
 std::vector<std::string> monitor_outputs(const std::string& spec) {
-  auto [kind, given] = chosen(spec);
+  auto [kind, arguments] = chosen(spec);
   std::vector<std::string> paths;
   for (const auto& [key, below, file] : kind->outputs) {
     std::string path = *below ? "." : "";
     if (key)
-      given(key, path);
+      arguments(key, path);
     if (!path.empty())
       paths.push_back(path + below);
   }

@@ -198,16 +198,16 @@ class gap_state {
 
 monitor gap_monitor(const gap_options& options, sink_pointer sink) {
   require_steps("gap: interval", options.interval);
-  auto made = monitor_of(
+  auto result = monitor_of(
     "gap", std::make_shared<gap_state>(options.histogram, std::move(sink)));
-  made.wants.warnings = false;
-  made.wants.tensors =
+  result.wants.warnings = false;
+  result.wants.tensors =
     per_instance | tensor_kind::parameter | tensor_kind::gradient;
-  made.wants.needs =
+  result.wants.needs =
     options.histogram ? tensor_needs::histogram : tensor_needs::statistics;
-  made.wants.names = options.match;
-  made.wants.every = options.interval;
-  return made;
+  result.wants.names = options.match;
+  result.wants.every = options.interval;
+  return result;
 }
 
 }  // namespace troupe

@@ -37,8 +37,8 @@ at::Tensor first_of_each_dimension(at::Tensor gradient, std::int64_t n) {
   return gradient.contiguous();
 }
 
-std::string made_folder(const gradient_dump_options& options, std::int64_t step,
-                        const char* kind) {
+std::string new_folder(const gradient_dump_options& options, std::int64_t step,
+                       const char* kind) {
   const auto path = std::filesystem::path(options.folder) / "gradients"
                     / fmt::format("step{}", step) / kind;
   require_writable_folder(path.string());
@@ -55,13 +55,13 @@ void dump(const tensors_event& op, const gradient_dump_options& options) {
   // Sharded parameters arrive in another order.
   std::ranges::sort(gradients, {}, &parameter_list::value_type::first);
   if (!options.save_first_n) {
-    const auto folder = made_folder(options, op.source.step, "full_gradients");
+    const auto folder = new_folder(options, op.source.step, "full_gradients");
     write_safetensors(
       fmt::format("{}/stage{}.safetensors", folder, op.source.stage),
       gradients);
     return;
   }
-  const auto folder = made_folder(options, op.source.step, "sampled_gradients");
+  const auto folder = new_folder(options, op.source.step, "sampled_gradients");
   for (const auto& [name, gradient] : gradients)
     write_safetensors(
       fmt::format("{}/{}.safetensors", folder, name),
@@ -72,24 +72,24 @@ void dump(const tensors_event& op, const gradient_dump_options& options) {
 
 monitor gradient_dump_monitor(const gradient_dump_options& options) {
   require_legal(options);
-  monitor made;
-  made.name = "gradient_dump";
-  made.limits.held_bytes = options.held_bytes;
-  made.wants.steps = made.wants.warnings = false;
-  made.wants.tensors = tensor_kind::gradient;
-  made.wants.needs = tensor_needs::handle;
-  made.wants.names = options.match;
-  made.wants.first = options.start;
-  made.wants.last = options.end;
-  made.wants.every = options.every;
-  made.wants.exempt = true;
-  made.see = [options](const event& what) {
+  monitor result;
+  result.name = "gradient_dump";
+  result.limits.held_bytes = options.held_bytes;
+  result.wants.steps = result.wants.warnings = false;
+  result.wants.tensors = tensor_kind::gradient;
+  result.wants.needs = tensor_needs::handle;
+  result.wants.names = options.match;
+  result.wants.first = options.start;
+  result.wants.last = options.end;
+  result.wants.every = options.every;
+  result.wants.exempt = true;
+  result.see = [options](const event& what) {
     const auto* op = std::get_if<tensors_event>(&what);
     // Replicas hold the same gradients by now.
     if (op && op->source.data_rank == 0)
       dump(*op, options);
   };
-  return made;
+  return result;
 }
 
 }  // namespace troupe

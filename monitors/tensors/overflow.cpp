@@ -248,15 +248,16 @@ void require_legal(const overflow_options& options) {
 
 monitor overflow_monitor(const overflow_options& options, sink_pointer sink) {
   require_legal(options);
-  auto made = monitor_of(
+  auto result = monitor_of(
     "overflow", std::make_shared<overflow_state>(options, std::move(sink)));
-  made.wants.tensors = module_kinds | tensor_kind::gradient | tensor_kind::loss;
-  made.wants.needs = options.underflow_share > 0 ? tensor_needs::statistics
-                                                 : tensor_needs::extremes;
-  made.wants.names = options.match;
-  made.wants.every = options.every;
-  made.wants.exempt = true;
-  return made;
+  result.wants.tensors =
+    module_kinds | tensor_kind::gradient | tensor_kind::loss;
+  result.wants.needs = options.underflow_share > 0 ? tensor_needs::statistics
+                                                   : tensor_needs::extremes;
+  result.wants.names = options.match;
+  result.wants.every = options.every;
+  result.wants.exempt = true;
+  return result;
 }
 
 }  // namespace troupe

@@ -199,17 +199,17 @@ monitor retro_monitor(const retro_options& options, sink_pointer sink) {
     fail(error_code::invalid_argument,
          "retro: max_abs is {} and loss_factor {}; use 0 (off) or more",
          options.max_abs, options.loss_factor);
-  auto made = monitor_of(
+  auto result = monitor_of(
     "retro", std::make_shared<retro_state>(options, std::move(sink)));
-  made.wants.tensors =
+  result.wants.tensors =
     tensor_kind::activation | tensor_kind::activation_gradient
     | tensor_kind::parameter | tensor_kind::gradient | tensor_kind::loss;
-  made.wants.needs = options.tensors
-                       ? tensor_needs::statistics | tensor_needs::handle
-                       : tensor_needs::statistics;
-  made.wants.names = options.match;
-  made.wants.exempt = true;
-  return made;
+  result.wants.needs = options.tensors
+                         ? tensor_needs::statistics | tensor_needs::handle
+                         : tensor_needs::statistics;
+  result.wants.names = options.match;
+  result.wants.exempt = true;
+  return result;
 }
 
 }  // namespace troupe

@@ -124,16 +124,16 @@ std::string cost_samples::text() const {
 
 monitor cost_monitor(std::string path) {
   const auto costs = std::make_shared<cost_samples>();
-  auto made = monitor_of_steps(
+  auto result = monitor_of_steps(
     "costs", [costs](const step_event&, const std::vector<ops_event>& step) {
       if (!step.empty())
         costs->add(step);
     });
-  made.finish = [costs, path = std::move(path)] {
+  result.finish = [costs, path = std::move(path)] {
     if (const auto text = costs->text(); !text.empty())
       write_file_atomically(path, text);
   };
-  return made;
+  return result;
 }
 
 }  // namespace troupe

@@ -53,16 +53,16 @@ class pace {
     const auto fast = std::ranges::count_if(
       since, [this](double each) { return each <= told_level_ / 2; });
     if (fast >= fast_steps_to_forget)
-      known_for_ = 0;
+      told_slowness_ = 0;
     const auto latest = last(steps_looked_at);
     const auto slow = std::ranges::count_if(
-      latest, [=, this](double each) { return each > known_for_ + level; });
+      latest, [=, this](double each) { return each > told_slowness_ + level; });
     if (slow < steps_to_tell)
       return {};
-    known_for_ = median_of(latest);
+    told_slowness_ = median_of(latest);
     told_level_ = level;
     steps_since_told_ = 0;
-    return std::exp(known_for_);
+    return std::exp(told_slowness_);
   }
 
  private:
@@ -94,7 +94,7 @@ class pace {
 
   double least_;              // the factor, as a logarithm, as all are
   std::deque<double> steps_;  // the latest, with the last one at the end
-  double known_for_ = 0;
+  double told_slowness_ = 0;
   double told_level_ = 0;  // what counted as slow then
   std::size_t steps_since_told_ = 0;
 };
@@ -217,7 +217,7 @@ class throughput_state {
     }
   }
 
-  /// Empty: it is not, or is known for it.
+  /// Empty: it is not, or was told of already.
   std::string slowness_of(const event_source& source, std::size_t rank,
                           const std::vector<seconds_by_kind>& usual) {
     std::string slow;
@@ -230,10 +230,10 @@ class throughput_state {
       if (others.empty())
         continue;
       const auto median = median_of(std::move(others));
-      auto& known =
+      auto& own_pace =
         paces_.try_emplace({name_of(source), kind}, options_.straggler)
           .first->second;
-      if (const auto times = known.add(seconds / median))
+      if (const auto times = own_pace.add(seconds / median))
         slow += fmt::format(
           "; {} ops take {:.2f} times what they take on other ranks (now "
           "{:.3g} "
@@ -271,12 +271,12 @@ monitor throughput_monitor(const throughput_options& options,
     throw error(error_code::invalid_argument,
                 "throughput: use a straggler factor above 1, and a peak_flops "
                 "and parameters of 0 or more");
-  auto made = monitor_of(
+  auto result = monitor_of(
     "throughput", std::make_shared<throughput_state>(options, std::move(sink)));
-  made.wants.ops = made.wants.messages = made.wants.memory = true;
-  made.wants.warnings = false;
-  made.wants.every = options.interval;
-  return made;
+  result.wants.ops = result.wants.messages = result.wants.memory = true;
+  result.wants.warnings = false;
+  result.wants.every = options.interval;
+  return result;
 }
 
 }  // namespace troupe

@@ -43,14 +43,14 @@ class timeline_builder {
  public:
   timeline_builder(const plan& plan, std::int64_t origin)
     : plan_(plan), origin_(origin) {
-    made_.unit = "ms";
+    picture_.unit = "ms";
   }
 
   void add(const std::vector<ops_event>& step) {
     std::int32_t replicas = 1;
     for (const auto& rank : step)
       replicas = std::max(replicas, rank.source.data_rank + 1);
-    made_.ranks = replicas * plan_.ranks();
+    picture_.ranks = replicas * plan_.ranks();
     for (std::int32_t d = 0; d < replicas; ++d)
       add_replica(step, d);
   }
@@ -58,17 +58,17 @@ class timeline_builder {
   /// At the end of the op that showed the tensor.
   void add(const anomaly& found) {
     const auto row = found.source.data_rank * plan_.ranks() + found.source.rank;
-    for (const auto& span : made_.spans)
+    for (const auto& span : picture_.spans)
       if (span.rank == row && span.step == found.source.step
           && span.stage == found.source.stage
           && span.microbatch == found.source.microbatch
           && (span.kind != plan_op_kind::forward) == found.backward) {
-        made_.marks.push_back({row, span.end, found.text});
+        picture_.marks.push_back({row, span.end, found.text});
         return;
       }
   }
 
-  timeline take() { return std::move(made_); }
+  timeline take() { return std::move(picture_); }
 
  private:
   void add_replica(const std::vector<ops_event>& step, std::int32_t data_rank) {
@@ -95,7 +95,7 @@ class timeline_builder {
       const auto target = span_of[message.consumer];
       const auto channel = static_cast<std::size_t>(message.channel);
       if (source != missing && target != missing)
-        made_.flows.push_back(
+        picture_.flows.push_back(
           {source, target, plan_.channels[channel].backward});
     }
   }
@@ -130,7 +130,7 @@ class timeline_builder {
       const auto add = [&](const char* type, stream_kind stream,
                            std::string name, std::int64_t begin,
                            std::int64_t end, std::int64_t launched) {
-        made_.transfers.push_back(
+        picture_.transfers.push_back(
           {data_rank * plan_.ranks() + plan_.rank_of(i), stream, type,
            std::move(name), what.stage, what.microbatch, milliseconds(begin),
            milliseconds(end), step, milliseconds(launched)});
@@ -184,7 +184,7 @@ class timeline_builder {
                 std::int64_t end) {
     constexpr std::int64_t shortest = 1000;  // ns
     if (end - begin >= shortest)
-      made_.waits.push_back(
+      picture_.waits.push_back(
         {row, kind, milliseconds(begin), milliseconds(end)});
   }
 
@@ -193,17 +193,17 @@ class timeline_builder {
     const auto& what = plan_.ops[op.op];
     if (!takes_time(what.kind))
       return;
-    span_of[op.op] = made_.spans.size();
-    made_.spans.push_back({row, what.kind, what.stage, what.microbatch,
-                           milliseconds(op.begin), milliseconds(op.end), step,
-                           milliseconds(host_begin_of(op))});
+    span_of[op.op] = picture_.spans.size();
+    picture_.spans.push_back({row, what.kind, what.stage, what.microbatch,
+                              milliseconds(op.begin), milliseconds(op.end),
+                              step, milliseconds(host_begin_of(op))});
   }
 
   static constexpr auto missing = std::numeric_limits<std::size_t>::max();
 
   const plan& plan_;
   std::int64_t origin_;
-  timeline made_;
+  timeline picture_;
 };
 
 struct timeline_state {
@@ -273,9 +273,9 @@ struct timeline_state {
       for (const auto& found : step.anomalies)
         builder.add(found);
     }
-    auto made = builder.take();
-    made.title = std::move(title);
-    return made;
+    auto picture = builder.take();
+    picture.title = std::move(title);
+    return picture;
   }
 };
 
@@ -292,15 +292,15 @@ monitor timeline_monitor(const timeline_files& files) {
   if (files.steps < 1)
     throw error(error_code::invalid_argument,
                 "timeline: steps is 0; use 1 or more");
-  auto made = monitor_of(
+  auto result = monitor_of(
     "timeline", std::make_shared<timeline_state>(timeline_state{files}));
-  made.wants.ops = true;
-  made.wants.warnings = false;
+  result.wants.ops = true;
+  result.wants.warnings = false;
   if (files.anomalies)
-    made.wants.tensors = tensor_kind::activation
-                         | tensor_kind::activation_gradient
-                         | tensor_kind::gradient | tensor_kind::loss;
-  return made;
+    result.wants.tensors = tensor_kind::activation
+                           | tensor_kind::activation_gradient
+                           | tensor_kind::gradient | tensor_kind::loss;
+  return result;
 }
 
 }  // namespace troupe

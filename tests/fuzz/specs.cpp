@@ -26,7 +26,7 @@ void enter_own_folder() {
 const monitor_context& context() {
   static const auto made = [] {
     monitor_context one;
-    one.plan = std::make_shared<const plan>(
+    one.run_plan = std::make_shared<const plan>(
       compile(make_schedule("1f1b", {.ranks = 2, .microbatches = 2}), {}));
     one.sink = callback_sink({});
     one.observe_every = [](std::int64_t) {};
