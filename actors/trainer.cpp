@@ -293,4 +293,12 @@ double trainer::loss_scale() const {
   return impl_->scale.value();
 }
 
+const trainer_options& trainer::options() const {
+  return impl_->options;
+}
+
+const std::map<std::string, std::string>& trainer::aliases() const {
+  return impl_->aliases;
+}
+
 }  // namespace troupe

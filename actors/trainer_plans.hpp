@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "troupe/actors/trainer.hpp"
+#include "troupe/engine/transport/mesh.hpp"
 
 namespace troupe {
 

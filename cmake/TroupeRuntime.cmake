@@ -73,6 +73,8 @@ troupe_component(sinks DIRECTORY monitors/sinks
 
 troupe_component(dashboard DIRECTORY monitors/dashboard
   DEPENDS troupe::monitors troupe::http nlohmann_json::nlohmann_json PCH actors)
+troupe_component(training DIRECTORY training
+  DEPENDS troupe::actors troupe::models PCH actors)
 troupe_page(dashboard FOLDER monitors/dashboard/page TITLE troupe
   HEADER troupe/monitors/dashboard/dashboard.hpp FUNCTION troupe::dashboard_page
   PARTS body.html style.css draw.js curves.js timeline.js heat_map.js actors.js
@@ -82,17 +84,27 @@ troupe_page(dashboard FOLDER monitors/dashboard/page TITLE troupe
 troupe_precompiled_header(runtime_commands
   DEPENDS torch::cpu fmt::fmt CAF::core spdlog::spdlog CLI11::CLI11
   HEADERS ${of_actors} <CLI/CLI.hpp>)
+# All of it, with the umbrella headers: what nearly every program links.
+add_library(troupe_all INTERFACE)
+add_library(troupe::troupe ALIAS troupe_all)
+set_target_properties(troupe_all PROPERTIES EXPORT_NAME troupe)
+target_link_libraries(troupe_all INTERFACE troupe::training troupe::launch
+  troupe::sinks troupe::dashboard troupe::live troupe::models)
+target_include_directories(troupe_all INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
+install(TARGETS troupe_all EXPORT troupe-runtime)
+
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/*.cpp
   ${PROJECT_SOURCE_DIR}/cli/train/*.cpp ${PROJECT_SOURCE_DIR}/cli/generate/*.cpp
   ${PROJECT_SOURCE_DIR}/cli/checkpoint/*.cpp
   ${PROJECT_SOURCE_DIR}/cli/model/*.cpp ${PROJECT_SOURCE_DIR}/cli/live/*.cpp)
 troupe_program(troupe-runtime SOURCES ${sources} PCH runtime_commands
-  DEPENDS troupe::plan_commands troupe::lab troupe::dashboard troupe::sinks
-    troupe::live troupe::launch troupe::models tomlplusplus::tomlplusplus)
+  DEPENDS troupe::plan_commands troupe::lab troupe::troupe
+    tomlplusplus::tomlplusplus)
 add_dependencies(troupe troupe-runtime)
 
 if(TROUPE_EXAMPLES)
-  troupe_programs(examples DEPENDS troupe::monitors troupe::models PCH actors)
+  troupe_programs(examples DEPENDS troupe::troupe PCH actors)
 endif()
 if(TROUPE_BENCH)
   include(CheckCXXCompilerFlag)
@@ -165,13 +177,14 @@ troupe_tests(live DIRECTORY tests/monitors/live
   DEPENDS troupe::live troupe::models PCH trainings)
 troupe_tests(dashboard DIRECTORY tests/monitors/dashboard
   DEPENDS troupe::dashboard troupe::models PCH trainings)
-troupe_tests(cli DIRECTORY tests/cli DEPENDS troupe::sinks troupe::live
-  troupe::launch troupe::models troupe::plan_commands tomlplusplus::tomlplusplus
+troupe_tests(training DIRECTORY tests/training
+  DEPENDS troupe::training PCH trainings)
+troupe_tests(cli DIRECTORY tests/cli
+  DEPENDS troupe::troupe troupe::plan_commands tomlplusplus::tomlplusplus
   PCH actors NEEDS troupe
   SOURCES cli/config_file.cpp cli/model_flags.cpp cli/optimizer_flags.cpp
     cli/signal_policy.cpp cli/live/top_view.cpp
-    cli/train/checkpoint_saver.cpp cli/train/resumed_settings.cpp
-    cli/train/train_checkpoints.cpp
+    cli/train/resumed_settings.cpp cli/train/train_checkpoints.cpp
     cli/train/train_files.cpp cli/train/train_memory.cpp)
 if(TROUPE_TESTS)
   include(TroupeSnippets)
