@@ -294,4 +294,12 @@ double trainer::loss_scale() const {
   return impl_->scale.value();
 }
 
+const trainer_options& trainer::options() const {
+  return impl_->setup.options;
+}
+
+const std::map<std::string, std::string>& trainer::aliases() const {
+  return impl_->setup.aliases;
+}
+
 }  // namespace troupe

@@ -9,17 +9,29 @@
 #include <string>
 #include <vector>
 
-#include "troupe/actors/pipeline/pipeline.hpp"
+#include "troupe/actors/step/execution_options.hpp"
+#include "troupe/actors/step/run_end.hpp"
+#include "troupe/actors/step/step_report.hpp"
 #include "troupe/engine/checkpoint/manifest.hpp"
+#include "troupe/engine/data/microbatch_source.hpp"
+#include "troupe/engine/device/overlap_options.hpp"
 #include "troupe/engine/generation/generation.hpp"
 #include "troupe/engine/plan/compile/offload.hpp"
 #include "troupe/engine/stage/model.hpp"
+#include "troupe/engine/stage/numerics.hpp"
+#include "troupe/engine/stage/parameters/sharding.hpp"
 #include "troupe/schedules/schedule.hpp"
 
 namespace troupe {
 
+class accelerator;
+class mesh;
+class stored_checkpoint;
+struct monitor;
+struct run_health;
+
 struct trainer_options {
-  troupe::schedule schedule;
+  troupe::schedule schedule{};
   /// A plan to run as it is, whose compute ops take the place of `schedule`:
   /// with reductions where there are replicas, and a global norm where
   /// gradients are clipped or the loss scale is dynamic. Null: the schedule is
@@ -57,7 +69,6 @@ struct trainer_options {
 };
 
 class step_range;
-class stored_checkpoint;
 
 /// Trains a model cut into stages by a schedule: compiles the plan, makes the
 /// stages and their actors, and runs steps. One thread may use it at a time
@@ -137,7 +148,8 @@ class trainer {
   std::optional<run_end> ended() const;
   /// Ends the running step with `interrupted`, halfway; any thread.
   void interrupt(std::string reason);
-  /// How the actors are now; any thread, and no step waits for it.
+  /// How the actors are now (actors/step/run_health.hpp); any thread, and no
+  /// step waits for it.
   run_health health() const;
 
   /// Parameters of the first replica under their unsplit names, in model
@@ -198,6 +210,10 @@ class trainer {
   const troupe::plan& plan() const;
   plan_pointer shared_plan() const;
   double loss_scale() const;
+  /// What the trainer was made with.
+  const trainer_options& options() const;
+  /// Names of tied parameters: the name that is stored by that of each alias.
+  const std::map<std::string, std::string>& aliases() const;
 
  private:
   struct impl;

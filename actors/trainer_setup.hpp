@@ -4,6 +4,7 @@
 #include "troupe/actors/trainer.hpp"
 #include "troupe/engine/stage/model.hpp"
 #include "troupe/engine/stage/ties.hpp"
+#include "troupe/engine/transport/mesh.hpp"
 
 namespace troupe {
 

@@ -157,17 +157,6 @@ parameter_groups groups_for(const optimizer_flags& flags, const model& layers) {
   return without_decay(std::move(groups), vectors);
 }
 
-const std::map<std::string, learning_rate_schedule::shape>& decays() {
-  using enum learning_rate_schedule::shape;
-  static const std::map<std::string, learning_rate_schedule::shape> all{
-    {"constant", constant},
-    {"cosine", cosine},
-    {"linear", linear},
-    {"wsd", wsd},
-    {"wsd-sqrt", wsd_sqrt}};
-  return all;
-}
-
 std::optional<at::ScalarType> dtype_of(const std::string& word) {
   static const std::map<std::string, at::ScalarType> known{
     {"fp32", at::kFloat}, {"bf16", at::kBFloat16}, {"fp16", at::kHalf}};

@@ -2,7 +2,6 @@
 
 #include <c10/core/ScalarType.h>
 
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,9 +38,6 @@ optimizer_options optimizer_for(const optimizer_flags& flags);
 
 /// Throws `invalid_argument`.
 parameter_groups groups_for(const optimizer_flags& flags, const model& layers);
-
-/// The values of --decay.
-const std::map<std::string, learning_rate_schedule::shape>& decays();
 
 /// "bf16"; none for "same" and "none".
 std::optional<at::ScalarType> dtype_of(const std::string& word);

@@ -1,5 +1,5 @@
-# cmake --install makes a package: headers in include/troupe, libraries, the
-# program, and the files for find_package(troupe). Components that need neither
+# cmake --install makes a package: the public headers in include/troupe, the
+# libraries, the program, and the files for find_package(troupe). Components that need neither
 # LibTorch nor CAF are exported separately, so that they can be used alone.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -14,12 +14,32 @@ function(troupe_install_component target folder)
   set_property(GLOBAL APPEND PROPERTY troupe_components ${name})
   install(TARGETS ${target} EXPORT ${export}
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${folder}/
-    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/troupe/${folder}
-    FILES_MATCHING PATTERN *.hpp)
+  set_property(GLOBAL APPEND PROPERTY troupe_folders ${folder})
+endfunction()
+
+# The headers of include/public_headers.txt that are of installed components,
+# and the umbrella headers.
+function(troupe_install_headers)
+  set(list ${PROJECT_SOURCE_DIR}/include/public_headers.txt)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${list})
+  file(STRINGS ${list} headers REGEX "^[^#]")
+  get_property(folders GLOBAL PROPERTY troupe_folders)
+  list(JOIN folders "|" folders)
+  set(umbrellas "include/troupe/")
+  if(TROUPE_PLAN_ONLY)
+    set(umbrellas "include/troupe/plan[.]hpp$")
+  endif()
+  list(FILTER headers INCLUDE REGEX "^((${folders})/|${umbrellas})")
+  foreach(header ${headers})
+    string(REGEX REPLACE "^include/troupe/" "" target ${header})
+    cmake_path(GET target PARENT_PATH folder)
+    install(FILES ${PROJECT_SOURCE_DIR}/${header}
+      DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/troupe/${folder})
+  endforeach()
 endfunction()
 
 function(troupe_install_package)
+  troupe_install_headers()
   get_property(components GLOBAL PROPERTY troupe_components)
   list(JOIN components ", " components)
   configure_package_config_file(

@@ -75,6 +75,8 @@ troupe_component(sinks DIRECTORY monitors/sinks
 troupe_component(dashboard DIRECTORY monitors/dashboard
   DEPENDS troupe::actors troupe::monitors troupe::http
     nlohmann_json::nlohmann_json PCH actors)
+troupe_component(training DIRECTORY training
+  DEPENDS troupe::actors troupe::models PCH actors)
 troupe_page(dashboard FOLDER monitors/dashboard/page TITLE troupe
   HEADER troupe/monitors/dashboard/dashboard.hpp FUNCTION troupe::dashboard_page
   PARTS body.html style.css draw.js curves.js timeline.js heat_map.js actors.js
@@ -84,18 +86,28 @@ troupe_page(dashboard FOLDER monitors/dashboard/page TITLE troupe
 troupe_precompiled_header(runtime_commands
   DEPENDS torch::cpu fmt::fmt CAF::core spdlog::spdlog CLI11::CLI11
   HEADERS ${of_actors} <CLI/CLI.hpp>)
+# All of it, with the umbrella headers: what nearly every program links.
+add_library(troupe_all INTERFACE)
+add_library(troupe::troupe ALIAS troupe_all)
+set_target_properties(troupe_all PROPERTIES EXPORT_NAME troupe)
+target_link_libraries(troupe_all INTERFACE troupe::training troupe::launch
+  troupe::sinks troupe::dashboard troupe::live troupe::models)
+target_include_directories(troupe_all INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
+install(TARGETS troupe_all EXPORT troupe-runtime)
+
 troupe_component(runtime_commands DIRECTORY cli
   SUBFOLDERS train generate checkpoint model live INTERNAL
-  DEPENDS troupe::plan_commands troupe::lab troupe::dashboard troupe::sinks
-    troupe::live troupe::launch troupe::models tomlplusplus::tomlplusplus
+  DEPENDS troupe::plan_commands troupe::lab troupe::training troupe::dashboard
+    troupe::sinks troupe::live troupe::launch troupe::models
+    tomlplusplus::tomlplusplus
   PRIVATE Boost::headers PCH runtime_commands)
 troupe_program(troupe-runtime SOURCES cli/main.cpp
   DEPENDS troupe::runtime_commands PCH runtime_commands)
 add_dependencies(troupe troupe-runtime)
 
 if(TROUPE_EXAMPLES)
-  troupe_programs(examples DEPENDS troupe::actors troupe::monitors troupe::models
-    PCH actors)
+  troupe_programs(examples DEPENDS troupe::troupe PCH actors)
 endif()
 if(TROUPE_BENCH)
   include(CheckCXXCompilerFlag)
@@ -168,6 +180,8 @@ troupe_tests(live DIRECTORY tests/monitors/live
   DEPENDS troupe::live troupe::models PCH trainings)
 troupe_tests(dashboard DIRECTORY tests/monitors/dashboard
   DEPENDS troupe::dashboard troupe::models PCH trainings)
+troupe_tests(training DIRECTORY tests/training
+  DEPENDS troupe::training PCH trainings)
 troupe_tests(cli DIRECTORY tests/cli DEPENDS troupe::runtime_commands
   PCH actors NEEDS troupe)
 if(TROUPE_TESTS)

@@ -12,8 +12,7 @@ string(STRIP "${sources}" sources)
 string(REPLACE "\n" ";" sources "${sources}")
 
 add_library(tests_docs OBJECT ${sources})
-target_link_libraries(tests_docs PRIVATE troupe_flags troupe::live
-  troupe::launch troupe::models)
+target_link_libraries(tests_docs PRIVATE troupe_flags troupe::troupe)
 target_compile_options(tests_docs PRIVATE -Wno-shadow
   -Wno-unused-variable)
 troupe_precompile(tests_docs actors)

@@ -8,10 +8,8 @@
 #include <map>
 #include <string_view>
 
-#include "troupe/actors/trainer.hpp"
-#include "troupe/engine/models/gpt.hpp"
-#include "troupe/engine/stage/random.hpp"
-#include "troupe/schedules/builtin.hpp"
+#include "troupe/monitor.hpp"
+#include "troupe/train.hpp"
 
 using namespace troupe;
 

@@ -2,36 +2,19 @@
 // rank but the last, to hide slow messages. Its plan is verified, simulated and
 // drawn beside 1F1B's, then used to train a custom model.
 
-#include <ATen/ops/linear.h>
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/rand.h>
-#include <ATen/ops/relu.h>
 #include <fmt/format.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
 
 #include <string_view>
 
-#include "troupe/actors/trainer.hpp"
-#include "troupe/engine/plan/check/verify.hpp"
-#include "troupe/engine/plan/compile/compile.hpp"
-#include "troupe/engine/plan/cost/simulate.hpp"
-#include "troupe/engine/plan/draw/draw.hpp"
-#include "troupe/engine/stage/random.hpp"
-#include "troupe/engine/stage/stage_module.hpp"
-#include "troupe/schedules/builtin.hpp"
-#include "troupe/schedules/lane_builder.hpp"
+#include "troupe/plan.hpp"
+#include "troupe/train.hpp"
 
 using namespace troupe;
-
-struct dense_layer final : stage_module {
-  dense_layer() {
-    weight = register_parameter("weight",
-                                at::rand({16, 16}, generator_at(2, 0)) * 0.2);
-  }
-  tensor_list forward(const tensor_list& inputs) override {
-    return {at::relu(at::linear(inputs[0], weight))};
-  }
-  at::Tensor weight;
-};
 
 void show(const schedule& order, const op_costs& costs) {
   const auto plan = compile(order);
@@ -62,17 +45,18 @@ int main(int argc, char** argv) {
   show(make_schedule("1f1b", shape), slow_messages);
   show(deeper, slow_messages);
 
-  model layers(8, {"", [] { return std::make_shared<dense_layer>(); }});
-  for (std::size_t i = 0; i < layers.size(); ++i)
-    layers[i].name = fmt::format("dense.{}", i);
+  model layers;
+  for (int i = 0; i < 8; ++i)
+    layers.push_back(as_layer(fmt::format("dense.{}", i), [] {
+      return torch::nn::Sequential(torch::nn::Linear(16, 16),
+                                   torch::nn::ReLU());
+    }));
   trainer_options options;
   options.schedule = deeper;
   options.numerics.optimizer = sgd{.learning_rate = 0.1};
-  options.numerics.loss = [](const tensor_list& outputs,
-                             const microbatch_data& data) {
-    return std::vector<loss_term>{
-      {"mse", at::mse_loss(outputs[0], data.targets[0])}};
-  };
+  options.numerics.loss = mean_loss("mse", [](auto& output, auto& target) {
+    return at::mse_loss(output, target);
+  });
   const auto source = make_source([](std::int64_t index) {
     const auto x = at::rand({4, 16}, generator_at(1, index));
     return microbatch_data{{x}, {x}, {}, 4};

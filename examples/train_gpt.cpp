@@ -6,10 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "troupe/actors/trainer.hpp"
-#include "troupe/base/error.hpp"
-#include "troupe/engine/models/gpt.hpp"
-#include "troupe/schedules/builtin.hpp"
+#include "troupe/train.hpp"
 
 using namespace troupe;
 

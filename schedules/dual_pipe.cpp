@@ -13,11 +13,11 @@ void repeat(std::int32_t times, const auto& run) {
 // DeepSeek's order of two streams of microbatches, which come from both sides
 // of a rank: `early` is the chunk of the stream that reaches it first, `late`
 // of the other. They meet after `ranks` ranks, `distance` ranks from this one.
-void run_both(lane_builder& rank, std::int32_t early, std::int32_t late,
+void run_both(lane_builder& rank, chunk early, chunk late,
               std::int32_t distance, std::int32_t ranks) {
   const auto passed = ranks - distance;
-  const auto backward_split = [&](std::int32_t chunk) {
-    rank.input_backward(chunk);
+  const auto backward_split = [&](chunk which) {
+    rank.input_backward(which);
     rank.weight_backward(first(1));
   };
   rank.forward(early, first(2 * distance));
@@ -45,8 +45,8 @@ void run_both(lane_builder& rank, std::int32_t early, std::int32_t late,
   });
   // The second half of these leave their weight gradients for later.
   for (std::int32_t i = 0; i < 2 * passed; ++i) {
-    const auto chunk = i % 2 == 0 ? late : early;
-    i < passed ? rank.backward(chunk) : rank.input_backward(chunk);
+    const auto which = i % 2 == 0 ? late : early;
+    i < passed ? rank.backward(which) : rank.input_backward(which);
   }
   repeat(distance, [&] {
     rank.weight_backward(first(1));
@@ -62,8 +62,8 @@ void run_both(lane_builder& rank, std::int32_t early, std::int32_t late,
 schedule dualpipe_v(const schedule_shape& shape) {
   return schedule::build(placement::v_shaped(shape.ranks), shape.microbatches,
                          [](lane_builder& rank) {
-                           run_both(rank, 0, 1, rank.distance_to_last(),
-                                    rank.ranks());
+                           run_both(rank, chunk(0), chunk(1),
+                                    rank.distance_to_last(), rank.ranks());
                          });
 }
 
@@ -76,8 +76,8 @@ schedule dualpipe(const schedule_shape& shape) {
                            const bool first_half = rank.rank() < half;
                            const auto distance_to_end =
                              first_half ? rank.rank() : rank.distance_to_last();
-                           run_both(rank, first_half ? 0 : 1,
-                                    first_half ? 1 : 0,
+                           run_both(rank, chunk(first_half ? 0 : 1),
+                                    chunk(first_half ? 1 : 0),
                                     half - 1 - distance_to_end, half);
                          });
 }

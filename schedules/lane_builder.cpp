@@ -113,62 +113,61 @@ void lane_builder::repeat_one_forward_one_backward() {
   }
 }
 
-void lane_builder::forward(std::int32_t chunk) {
-  lane_.push_back(next_of(chunk, op_kind::forward));
+void lane_builder::forward(chunk which) {
+  lane_.push_back(next_of(which, op_kind::forward));
 }
 
-void lane_builder::backward(std::int32_t chunk) {
-  append_backward(next_of(chunk, op_kind::backward));
+void lane_builder::backward(chunk which) {
+  append_backward(next_of(which, op_kind::backward));
 }
 
-void lane_builder::forward(std::int32_t chunk, op_count count) {
-  for (; count.limit > 0 && forwards_left(chunk) > 0; --count.limit)
-    forward(chunk);
+void lane_builder::forward(chunk which, op_count count) {
+  for (; count.limit > 0 && forwards_left(which) > 0; --count.limit)
+    forward(which);
 }
 
-void lane_builder::backward(std::int32_t chunk, op_count count) {
-  const auto& state = chunks_[index_of(chunk)];
+void lane_builder::backward(chunk which, op_count count) {
+  const auto& state = chunks_[index_of(which)];
   for (; count.limit > 0 && state.next_backward < state.end; --count.limit)
-    backward(chunk);
+    backward(which);
 }
 
-void lane_builder::input_backward(std::int32_t chunk) {
-  auto what = next_of(chunk, op_kind::input_backward);
+void lane_builder::input_backward(chunk which) {
+  auto what = next_of(which, op_kind::input_backward);
   lane_.push_back(what);
   what.kind = op_kind::weight_backward;
   due_.push_back(what);
 }
 
-void lane_builder::overlap(std::int32_t forward_chunk,
-                           std::int32_t backward_chunk) {
-  auto what = next_of(forward_chunk, op_kind::forward);
+void lane_builder::overlap(chunk of_forward, chunk of_backward) {
+  auto what = next_of(of_forward, op_kind::forward);
   what.overlaps_next = true;
   lane_.push_back(what);
-  lane_.push_back(next_of(backward_chunk, op_kind::backward));
+  lane_.push_back(next_of(of_backward, op_kind::backward));
 }
 
-std::int32_t lane_builder::forwards_left(std::int32_t chunk) const {
-  const auto& state = chunks_[index_of(chunk)];
+std::int32_t lane_builder::forwards_left(chunk which) const {
+  const auto& state = chunks_[index_of(which)];
   return state.end - state.next_forward;
 }
 
-std::size_t lane_builder::index_of(std::int32_t chunk) const {
-  if (chunk < 0 || chunk >= stages_here())
+std::size_t lane_builder::index_of(chunk which) const {
+  if (which.number < 0 || which.number >= stages_here())
     fail(error_code::invalid_argument,
-         "rank {} has no chunk {}: it has {}, counted from 0", rank_, chunk,
-         stages_here());
-  return slot(chunk);
+         "rank {} has no chunk {}: it has {}, counted from 0", rank_,
+         which.number, stages_here());
+  return slot(which.number);
 }
 
-op lane_builder::next_of(std::int32_t chunk, op_kind kind) {
-  auto& state = chunks_[index_of(chunk)];
+op lane_builder::next_of(chunk which, op_kind kind) {
+  auto& state = chunks_[index_of(which)];
   auto& next = is_backward(kind) ? state.next_backward : state.next_forward;
   if (next >= state.end)
     fail(error_code::invalid_argument,
          "rank {}: chunk {} (stage {}) has no {} left: that of its last "
          "microbatch, {}, is in the lane",
-         rank_, chunk, state.stage, is_backward(kind) ? "backward" : "forward",
-         state.end - 1);
+         rank_, which.number, state.stage,
+         is_backward(kind) ? "backward" : "forward", state.end - 1);
   return {.stage = state.stage,
           .microbatch = next++,
           .copy = state.copy,

@@ -21,6 +21,13 @@ constexpr op_count rest() {
   return {INT32_MAX};
 }
 
+/// One of a rank's stages, counted from 0 (ascending, copy by copy):
+/// `forward(chunk(1))` is the next forward of its second one.
+struct chunk {
+  constexpr explicit chunk(std::int32_t which) : number(which) {}
+  std::int32_t number;
+};
+
 /// Sizes of `groups` groups of `total` microbatches; they differ by at most
 /// one, larger ones first.
 std::vector<std::int32_t> even_groups(std::int32_t total, std::int32_t groups);
@@ -80,17 +87,17 @@ class lane_builder {
   void repeat_one_forward_one_backward();
 
   /// The next op of a chunk; throws if none is left.
-  void forward(std::int32_t chunk);
-  void backward(std::int32_t chunk);
+  void forward(chunk which);
+  void backward(chunk which);
   /// As many of a chunk's as are left.
-  void forward(std::int32_t chunk, op_count count);
-  void backward(std::int32_t chunk, op_count count);
+  void forward(chunk which, op_count count);
+  void backward(chunk which, op_count count);
   /// I; its W is due from then on.
-  void input_backward(std::int32_t chunk);
+  void input_backward(chunk which);
   /// An overlapped pair: a forward and a full backward.
-  void overlap(std::int32_t forward_chunk, std::int32_t backward_chunk);
+  void overlap(chunk of_forward, chunk of_backward);
   /// Forwards of a chunk that are left.
-  std::int32_t forwards_left(std::int32_t chunk) const;
+  std::int32_t forwards_left(chunk which) const;
 
   /// Appends an op that the calls above can't express. Write a lane either with
   /// them or op by op.
@@ -107,8 +114,8 @@ class lane_builder {
     std::int32_t end = 0;  // of its microbatches
   };
 
-  std::size_t index_of(std::int32_t chunk) const;
-  op next_of(std::int32_t chunk, op_kind kind);
+  std::size_t index_of(chunk which) const;
+  op next_of(chunk which, op_kind kind);
   void append_backward(op what);
 
   std::int32_t rank_;

@@ -76,27 +76,27 @@ schedule zb_v(const schedule_shape& shape) {
     placement::v_shaped(shape.ranks), fill, [](lane_builder& rank) {
       const auto ranks_left = rank.distance_to_last() + 1;
       rank.split_backwards(0);
-      rank.forward(0, first(2 * ranks_left - 1));
+      rank.forward(chunk(0), first(2 * ranks_left - 1));
       for (std::int32_t i = 0; i < rank.rank(); ++i) {
-        rank.forward(1, first(1));
-        rank.forward(0, first(1));
+        rank.forward(chunk(1), first(1));
+        rank.forward(chunk(0), first(1));
       }
       for (std::int32_t i = 0; i < ranks_left; ++i) {
-        rank.forward(1, first(1));
-        rank.backward(1, first(1));
+        rank.forward(chunk(1), first(1));
+        rank.backward(chunk(1), first(1));
       }
-      while (rank.forwards_left(1) > 0) {
-        rank.forward(0, first(1));
-        rank.backward(0, first(1));
-        rank.forward(1, first(1));
-        rank.backward(1, first(1));
+      while (rank.forwards_left(chunk(1)) > 0) {
+        rank.forward(chunk(0), first(1));
+        rank.backward(chunk(0), first(1));
+        rank.forward(chunk(1), first(1));
+        rank.backward(chunk(1), first(1));
       }
       for (std::int32_t i = 0; i < rank.rank(); ++i) {
-        rank.input_backward(0);
-        rank.input_backward(1);
+        rank.input_backward(chunk(0));
+        rank.input_backward(chunk(1));
       }
       for (std::int32_t i = 0; i < ranks_left; ++i) {
-        rank.input_backward(0);
+        rank.input_backward(chunk(0));
         rank.weight_backward(first(1));
       }
       rank.weight_backward(rest());

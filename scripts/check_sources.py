@@ -14,6 +14,7 @@ LIBRARIES = {
     "nccl.h": "cuda",
 }
 SOURCES = (".hpp", ".cpp", ".cu", ".cuh")
+UMBRELLAS = "include/troupe"
 HOSTS = {"www.apache.org", "www.w3.org", "github.com", "arxiv.org"}
 HOST = re.compile(r"\b[a-z0-9][a-z0-9-]*(?:\.[a-z0-9-]+)*"
                   r"\.(?:org|com|net|io|dev)\b(?![\w(/.]*\()")
@@ -78,7 +79,8 @@ def needed(rows, layer, include):
     """The folder and the library, or None, that an include needs."""
     folder = library = None
     if include.startswith("troupe/"):
-        folder = layer_of(rows, Path(include[len("troupe/"):]).parent)
+        parent = Path(include[len("troupe/"):]).parent
+        folder = layer_of(rows, parent if parent.name else Path(UMBRELLAS))
         folder = None if folder == layer else folder
     if re.search(r"/|\.h$", include):
         library = LIBRARIES.get(include.split("/")[0])
@@ -205,6 +207,27 @@ def check_links():
                      if what not in own
                      and (what in components or what in TARGETS.values())]
     return report(sorted(set(problems)))
+
+
+# ---------------------------------------------------------------- public
+
+def check_public():
+    """Public headers include public ones only; each in the list is there."""
+    path = Path("include/public_headers.txt")
+    public = [line for line in path.read_text().splitlines()
+              if line and not line.startswith("#")]
+    problems = [f"{path}: there is no {header}"
+                for header in public if not Path(header).is_file()]
+    problems += [f"include/troupe/{umbrella.name} is not in {path}"
+                 for umbrella in Path("include/troupe").glob("*.hpp")
+                 if str(umbrella) not in public]
+    for header in filter(lambda each: Path(each).is_file(), public):
+        problems += [f"{header}:{number}: is public and includes {include}, "
+                     f"which is not in {path}"
+                     for number, include in includes(Path(header))
+                     if include.startswith("troupe/")
+                     and include.removeprefix("troupe/") not in public]
+    return report(problems)
 
 
 # -------------------------------------------------------------- directions
@@ -446,7 +469,9 @@ def check_docs():
 
 if __name__ == "__main__":
     checks = {"layers": lambda: (check_layers() | check_links()
-                                | check_directions() | check_neighbours()),
+                                | check_directions() | check_neighbours()
+                                | check_public()),
+              "public": check_public,
               "names": check_names,
               "sizes": check_sizes, "docs": check_docs}
     sys.exit(checks[sys.argv[1]]())

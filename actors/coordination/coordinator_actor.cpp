@@ -11,6 +11,7 @@
 #include "troupe/actors/coordination/step_supervisor.hpp"
 #include "troupe/actors/job/remote_links.hpp"
 #include "troupe/actors/step/step_gate.hpp"
+#include "troupe/actors/step/step_report.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/memory.hpp"

@@ -186,9 +186,9 @@ void pipeline::require_not_ended() {
     const std::scoped_lock lock(impl_->mutex);
     impl_->told_end = true;
   }
-  throw error(end->why == run_end::kind::asked ? error_code::interrupted
-                                               : error_code::op_failed,
-              end->reason);
+  if (end->why == run_end::kind::failed)
+    throw stopped_by_monitor(end->reason);
+  throw error(error_code::interrupted, end->reason);
 }
 
 void pipeline::interrupt(std::string reason) {

@@ -14,6 +14,7 @@
 #include "troupe/actors/step/execution_options.hpp"
 #include "troupe/actors/step/run_end.hpp"
 #include "troupe/actors/step/run_health.hpp"
+#include "troupe/actors/step/step_report.hpp"
 #include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/events/monitor.hpp"
 #include "troupe/engine/events/observer.hpp"
@@ -53,19 +54,6 @@ struct pipeline_options {
   execution_options execution;
 
   job_layout layout() const;
-};
-
-/// The result of `pipeline::run`: the step's summary and each rank's ops.
-struct step_report {
-  step_event summary;
-  std::vector<ops_event> ops;  // by data rank, then rank; in executed order
-  /// For steps of gradients alone: when those of replicas are averaged.
-  std::vector<event_handle> reduced = {};
-  /// The leading process has announced another plan, in time for all processes
-  /// to take it up before the next training step.
-  bool replans = false;
-  /// All processes are to save a checkpoint now.
-  bool saves = false;
 };
 
 /// The actors of one run that live in this process, on a pool of threads of

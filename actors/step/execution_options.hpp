@@ -5,10 +5,10 @@
 #include <memory>
 #include <vector>
 
-#include "troupe/engine/plan/check/order_log.hpp"
-#include "troupe/engine/plan/lane_executor.hpp"
-
 namespace troupe {
+
+class order_log;
+enum class lane_order : std::uint8_t;  // engine/plan/lane_executor.hpp
 
 struct loading_options {
   std::int32_t prefetch = 2;  // microbatches made ahead; 0: when asked for
@@ -30,8 +30,9 @@ struct time_limits {
 
 /// How actors execute a plan: the trained parameters are the same.
 struct execution_options {
-  /// Which ops that can run overtake others of their rank.
-  lane_order order = lane_order::strict;
+  /// Which ops that can run overtake others of their rank; by default none
+  /// (lane_order::strict).
+  lane_order order{};
   /// Training steps start their ops as this log says; null: by `order`.
   std::shared_ptr<const order_log> replay{};
   /// What a straggler does (tests): by rank, by how much its compute ops take

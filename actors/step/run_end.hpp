@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "troupe/base/error.hpp"
 #include "troupe/base/fields.hpp"
 
 namespace troupe {
@@ -21,5 +22,13 @@ struct run_end {
 template <>
 inline constexpr auto largest_value<run_end::kind> = run_end::kind::success;
 TROUPE_FIELDS(run_end, why, reason)
+
+/// Thrown by the step after which a monitor stopped the run (it threw
+/// `stop_training`), and by all further ones; its text is the monitor's reason.
+class stopped_by_monitor : public error {
+ public:
+  explicit stopped_by_monitor(const std::string& reason)
+    : error(error_code::op_failed, reason) {}
+};
 
 }  // namespace troupe

@@ -21,8 +21,6 @@ namespace troupe::cli {
 namespace {
 
 constexpr std::string_view metadata_prefix = "troupe.";
-/// In place of a model's name, and the text that then describes it.
-constexpr auto from_folder = "transformers", config_name = "config.json";
 
 std::string text_of(const option_value& value) {
   return std::visit([](auto held) { return fmt::format("{}", held); }, value);
@@ -35,7 +33,7 @@ void require_no_model_flags(const std::string& path,
     if (name == "model" || wanted.flags.values.contains(name))
       fail(error_code::invalid_argument,
            "--{}: {} describes its model in {}; omit the flag", name,
-           printable(path), config_name);
+           printable(path), config_json_text);
 }
 
 /// Finds out a model's settings, and refuses flags that contradict.
@@ -80,7 +78,7 @@ class model_finder {
     if (const auto alpha = text("lora-alpha"))
       lora.alpha = read<double>("lora-alpha", *alpha);
     lora.modules = text("lora-modules").value_or(lora.modules);
-    const auto config = text(config_name).value_or("");
+    const auto config = text(config_json_text).value_or("");
     made.model = model_of_config(config, path_,
                                  {.lora = lora, .length = made.data.length});
     made.text_ends = stored_text_ends(config);
@@ -222,27 +220,12 @@ parameter_list stored_tensors(const std::string& path, bool optimizer) {
 std::map<std::string, std::string> model_texts(const model_flags& flags,
                                                const text_batch_options& data,
                                                const built_model& model) {
+  if (model.folder)
+    return texts_of_folder(*model.folder, flags.choices.lora, data);
   std::map<std::string, std::string> texts{
-    {"model", model.folder ? from_folder : flags.name},
+    {"model", flags.name},
     {"seq", std::to_string(data.length)},
     {"vocabulary", std::to_string(data.vocabulary)}};
-  if (model.folder) {
-    texts.emplace(config_name, model.folder->config());
-    texts.emplace(
-      ends_text,
-      fmt::format("{}", fmt::join(text_ends_in(model.folder->path()), " ")));
-    if (flags.choices.lora.rank > 0) {
-      texts.emplace("lora-rank", std::to_string(flags.choices.lora.rank));
-      texts.emplace("lora-alpha", fmt::format("{}", flags.choices.lora.alpha));
-      texts.emplace("lora-modules", flags.choices.lora.modules);
-      std::string weights;
-      for (const auto& path : model.folder->files())
-        if (path.ends_with(".safetensors"))
-          weights += content_text(path) + "\n";
-      texts.emplace(base_text, std::move(weights));
-    }
-    return texts;
-  }
   for (const auto& option : find_model(flags.name).options)
     if (!option.of_training)
       texts.emplace(option.name, text_of(flags.values.at(option.name)));

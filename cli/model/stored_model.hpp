@@ -6,6 +6,7 @@
 
 #include "troupe/cli/model_flags.hpp"
 #include "troupe/engine/checkpoint/stored_checkpoint.hpp"
+#include "troupe/engine/models/model_texts.hpp"
 
 namespace troupe::cli {
 
@@ -22,12 +23,6 @@ bool is_tensor_file(const std::string& path);
 /// Throws `io` and `invalid_checkpoint`.
 parameter_list stored_tensors(const std::string& path, bool optimizer = false);
 
-/// The text for the frozen weights below adapters: sizes and hashes of the
-/// files that hold them, as `content_text` gives.
-constexpr auto base_text = "base-weights";
-/// The text for the tokens that end a text: ids with spaces between them. A
-/// model's folder may name them in generation_config.json.
-constexpr auto ends_text = "text-ends";
 /// A model's name and options as texts, for manifests and files' metadata.
 std::map<std::string, std::string> model_texts(const model_flags& flags,
                                                const text_batch_options& data,

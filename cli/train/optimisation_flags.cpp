@@ -9,6 +9,7 @@
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/plan/checks.hpp"
+#include "troupe/training/run_settings.hpp"
 
 namespace troupe::cli {
 

@@ -107,7 +107,7 @@ void end_failed_run(trainer& run, const train_options& options,
   else
     saver.settle();
   if (by_signal && leads(setup.trainer.job))
-    print_error_line(saver.summary(run.progress().step));
+    print_error_line(summary_of(options, saver, run.progress().step));
   end_soon(code, std::min<std::chrono::milliseconds>(
                    std::chrono::seconds(2), rest_of_grace(options, signals)));
   throw process_end({}, code);
@@ -124,7 +124,7 @@ void conclude_early(trainer& run, const train_options& options,
     text += fmt::format("; its parameters are saved in {}",
                         options.output.save_parameters);
   if (leads(setup.trainer.job))
-    text += "; " + saver.summary(run.progress().step);
+    text += "; " + summary_of(options, saver, run.progress().step);
   if (end->why == run_end::kind::success) {
     if (leads(setup.trainer.job))
       spdlog::warn("the run has ended early: {}", text);
@@ -138,7 +138,7 @@ void conclude_early(trainer& run, const train_options& options,
     throw process_end({}, exit_code(error_code::op_failed));  // 0 has said why
   if (end->why == run_end::kind::asked)  // by a signal to another process
     throw process_end(text, exit_code(error_code::op_failed));
-  throw error(error_code::op_failed, text);
+  throw stopped_by_monitor(text);
 }
 
 }  // namespace troupe::cli

@@ -6,7 +6,7 @@
 #include "troupe/actors/trainer.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/cli/signals.hpp"
-#include "troupe/cli/train/checkpoint_saver.hpp"
+#include "troupe/cli/train/train_checkpoints.hpp"
 #include "troupe/cli/train/train_setup.hpp"
 
 namespace troupe::cli {

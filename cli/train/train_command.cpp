@@ -16,7 +16,6 @@
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/cli/signals.hpp"
-#include "troupe/cli/train/checkpoint_saver.hpp"
 #include "troupe/cli/train/resumed_settings.hpp"
 #include "troupe/cli/train/run_endings.hpp"
 #include "troupe/cli/train/train_checkpoints.hpp"
@@ -24,6 +23,8 @@
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/device/libtorch_settings.hpp"
+#include "troupe/engine/plan/check/order_log.hpp"
+#include "troupe/monitors/live/serve.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 namespace troupe::cli {
@@ -43,9 +44,9 @@ a checkpoint, and the run goes on.)";
 
 void run_steps(trainer& run, const train_options& options,
                const train_setup& setup, loss_watch& losses,
-               checkpoint_saver& saver) {
+               run_checkpoints& saved) {
   const auto done = run.progress().step;
-  const auto left = std::max<std::int64_t>(0, options.steps - done);
+  const auto left = saved.steps_left(options.steps);
   // Sharded parameters are gathered for it, by all processes or none.
   const bool logs = logs_tensors(setup.trainer.job);
   if (logs)
@@ -54,9 +55,7 @@ void run_steps(trainer& run, const train_options& options,
     losses.see(step);
     if (logs)
       log_tensors(step.source.step, run.parameters());
-    const bool asked = run.take_save_request();
-    saver.after_step(
-      run.progress(), [&] { return run.snapshot(); }, asked);
+    saved.after_step();
     if (!run.ended() && validates_at(options, setup, step.source.step))
       run.evaluate(setup.validation, setup.validation_microbatches);
   }
@@ -76,15 +75,13 @@ class shown_run {
         [page = page_.get()](const char* kind, const std::string& text) {
           page->add_warning(kind, text);
         });
-    attach_monitors(run, options, setup, page_.get(), site);
-    // A recorded step, or one that is replayed, has its order for good.
-    if (!options.devices.cuda_graphs && options.order.replay.empty()
-        && setup.trainer.schedule.update.every == 0) {
+    attach_monitors(run, options, page_.get(), site);
+    if (can_replan(run)) {
       orders_.emplace(run, options.order.replan_every);
       run.attach(orders_->watch());
     }
     endpoint_ =
-      open_endpoint(run, options, setup, orders_ ? &*orders_ : nullptr, site);
+      open_endpoint(run, options, orders_ ? &*orders_ : nullptr, site);
   }
   shown_run(const shown_run&) = delete;
   shown_run& operator=(const shown_run&) = delete;
@@ -110,7 +107,7 @@ class shown_run {
 /// Runs all steps, or until a signal or a monitor asks for an end.
 void run_to_end(trainer& run, const train_options& options,
                 const train_setup& setup, signal_watch& signals,
-                loss_watch& losses, checkpoint_saver& saver) {
+                loss_watch& losses, run_checkpoints& saved) {
   const auto limit =
     std::chrono::duration<double>(step_time_after_signal(options)).count();
   signals.on_end([&run, limit](const signal_request& request) {
@@ -126,13 +123,13 @@ void run_to_end(trainer& run, const train_options& options,
   if (signals.exit_code() != 0)  // before the handler was set
     run.stop(signals.name(), limit);
   try {
-    run_steps(run, options, setup, losses, saver);
+    run_steps(run, options, setup, losses, saved);
   } catch (const error& reason) {
     signals.finish_first();
     const auto end = run.ended();
     if (end && end->reason == reason.what())  // after its last step
       return;
-    end_failed_run(run, options, setup, reason, signals, saver);
+    end_failed_run(run, options, setup, reason, signals, saved.saver());
   } catch (...) {
     signals.finish_first();
     finish_after_failure(run);
@@ -153,19 +150,18 @@ void require_replay(const trainer& run, const train_options& options,
 /// success.
 void save_and_finish(trainer& run, const train_options& options,
                      const train_setup& setup, const signal_watch& signals,
-                     const loss_watch& losses, checkpoint_saver& saver) {
-  saver.after_step(
-    run.progress(), [&] { return run.snapshot(); }, true);
+                     const loss_watch& losses, run_checkpoints& saved) {
+  saved.after_step(true);
   // Saves the trained parameters first: a failing picture must not lose them.
   save_all(options.output.save_parameters, run, setup);
   if (!options.output.save_model.empty()
       || !options.output.save_adapter.empty())
     save_model(options, run.gather_parameters(), setup);
-  saver.finish();
+  saved.saver().finish();
   const bool shows = leads(setup.trainer.job);
   if (shows)
     losses.conclude(options.output.save_parameters);
-  conclude_early(run, options, setup, signals, saver);
+  conclude_early(run, options, setup, signals, saved.saver());
   if (const auto parameter = run.not_finite(); shows)
     losses.require_finite(parameter);
   else if (!parameter.empty())
@@ -184,30 +180,27 @@ void train_pipeline(const train_options& options, const train_setup& setup,
   save_all(options.output.save_initial, run, setup);
   signals.require_none("the start; nothing is saved");
   require_replay(run, options, setup);
-  const auto lock = lock_checkpoints(options, setup);
-  auto resumed = resume(options, setup, [&](const stored_checkpoint& from) {
-    run.restore(from);
-    run.set_position(position_after(from.about(), setup));
-  });
+  const auto last_silence = milliseconds_of(options.checkpoints.grace * 5 / 6);
+  run_checkpoints saved(
+    run, checkpoints_of(options, setup,
+                        {.last_silence = last_silence, .is_stopping = [&] {
+                           return signals.exit_code() != 0;
+                         }}));
   const bool shows = leads(setup.trainer.job);
   if (const auto parameter = run.not_finite(); shows)
     warn_unless_finite(parameter);
-  checkpoint_saver saver(
-    options, setup, std::move(resumed), lock.get(),
-    {.last_silence = milliseconds_of(options.checkpoints.grace * 5 / 6),
-     .is_stopping = [&] { return signals.exit_code() != 0; }});
   const shown_run shown(run, options, setup);
   loss_watch losses(setup.trainer.numerics);
-  run_to_end(run, options, setup, signals, losses, saver);
+  run_to_end(run, options, setup, signals, losses, saved);
   try {
-    save_and_finish(run, options, setup, signals, losses, saver);
+    save_and_finish(run, options, setup, signals, losses, saved);
   } catch (const error& reason) {
     shown.add_error(reason.what());
     finish_after_failure(run);
     if (signals.exit_code() == 0 || !shows)
       throw;
     print_error_line(fmt::format("error: {}", reason.what()));
-    throw process_end(saver.summary(run.progress().step),
+    throw process_end(summary_of(options, saved.saver(), run.progress().step),
                       exit_code(reason.code()));
   }
   print_sample(options, shows, [&](const wanted_sample& what) {

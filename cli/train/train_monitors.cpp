@@ -4,17 +4,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "troupe/base/error.hpp"
-#include "troupe/base/printable.hpp"
 #include "troupe/cli/live/live_options.hpp"
 #include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/address/own_folder.hpp"
-#include "troupe/engine/transport/own_sockets.hpp"
 #include "troupe/monitors/http/endpoint_trust.hpp"
 #include "troupe/monitors/http/http_address.hpp"
-#include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/monitors/live/serve.hpp"
 #include "troupe/monitors/metrics.hpp"
 #include "troupe/monitors/monitor_log.hpp"
@@ -22,27 +18,10 @@
 #include "troupe/monitors/sinks/sink_spec.hpp"
 #include "troupe/monitors/timing/cost_samples.hpp"
 #include "troupe/monitors/timing/timeline.hpp"
-#include "troupe/schedules/builtin.hpp"
-#include "troupe/schedules/csv.hpp"
-#include "troupe/schedules/text_form.hpp"
 
 namespace troupe::cli {
 
 namespace {
-
-/// The context of this run's monitors; reports go to the sink.
-monitor_context context_of(trainer& run, const train_setup& setup,
-                           sink_pointer sink) {
-  monitor_context context;
-  context.run_plan = run.shared_plan();
-  context.sink = std::move(sink);
-  context.parameters = run.parameter_count();
-  context.lanes = context.run_plan->ranks() * setup.trainer.data_parallel;
-  context.observe_every = [&run](std::int64_t steps) {
-    run.observe_every(steps);
-  };
-  return context;
-}
 
 bool is_called(const std::string& spec, std::string_view name) {
   return std::string_view(spec).substr(0, spec.find(':')) == name;
@@ -117,8 +96,7 @@ void require_monitors(const train_options& options) {
 }
 
 void attach_monitors(trainer& run, const train_options& options,
-                     const train_setup& setup, const dashboard* page,
-                     const http_site_pointer& site) {
+                     const dashboard* page, const http_site_pointer& site) {
   const auto resumed = run.progress().step;
   run.attach(warning_monitor());
   run.attach(of_each_step(progress_monitor(progress_to(options)), options));
@@ -133,7 +111,7 @@ void attach_monitors(trainer& run, const train_options& options,
   if (!options.order.log.empty())
     run.attach(order_log_monitor(options.order.log, resumed));
   const auto context =
-    context_of(run, setup, make_sinks(options, page, resumed, site));
+    context_of(run, make_sinks(options, page, resumed, site));
   for (const auto& spec : options.output.monitor)
     run.attach(make_monitor(spec, context));
   if (!options.output.sink.empty())
@@ -164,13 +142,8 @@ std::unique_ptr<dashboard> open_dashboard(const trainer& run,
                                           const http_site_pointer& site) {
   if (options.access.dashboard.empty())
     return nullptr;
-  dashboard_subject subject;
-  subject.plan = run.shared_plan();
-  subject.data_parallel = options.partition.data_parallel;
-  subject.steps = options.steps;
-  subject.health = [&run] { return run.health(); };
   auto made = std::make_unique<dashboard>(
-    std::move(subject),
+    subject_of(run, options.steps),
     dashboard_options{.address = options.access.dashboard,
                       .token = read_token(options.access.dashboard_token_file),
                       .site = site,
@@ -181,85 +154,16 @@ std::unique_ptr<dashboard> open_dashboard(const trainer& run,
 
 namespace {
 
-using nlohmann::json;
-
-memory_bound bound_of(const json& request) {
-  memory_bound bound;
-  if (request.contains("memory_limit"))
-    bound.bytes = field<double>(request, "memory_limit");
-  if (request.contains("sizes"))
-    bound.sizes = parse_sizes(field<std::string>(request, "sizes"));
-  if (bound.bytes > 0 && !bound.sizes)
-    throw error(error_code::invalid_argument,
-                "a memory limit needs the sizes of the stages' values");
-  return bound;
-}
-
-schedule order_of(const json& request, const plan& current) {
-  if (!request.contains("text"))
-    return make_schedule(field<std::string>(request, "schedule"),
-                         {.ranks = current.ranks(),
-                          .stages_per_rank = current.stages() / current.ranks(),
-                          .microbatches = current.microbatches,
-                          .slices = current.slices});
-  const auto text = field<std::string>(request, "text");
-  const auto source = printable(field<std::string>(request, "source"));
-  return is_text_form(text) ? from_text_form(text, source)
-                            : from_csv(text, source);
-}
-
-/// Answers `troupe replan`: `{"schedule": NAME}`, `{"text": FORM, "source":
-/// NAME}` or `{"search": true}`, with `{"sizes": ENTRIES, "memory_limit":
-/// BYTES}` for a search -> `{"schedule", "taken", "now", "then",
-/// "uncertainty", "predicted", "trial_steps"}`: times of a step in ms, null
-/// before the first step. `current`: the plan that the run executes. Throws
-/// `error`.
-json replan(const replanner& orders, const plan& current, const json& request) {
-  const auto asks = [&](const char* flag) { return has_flag(request, flag); };
-  const auto found = asks("search")
-                       ? orders.search(bound_of(request))
-                       : orders.take(order_of(request, current), asks("force"));
-  const auto ms = [](double value) { return value > 0 ? json(value) : json(); };
-  return {{"schedule", found.order.name},
-          {"taken", found.taken},
-          {"now", ms(found.now)},
-          {"then", ms(found.then)},
-          {"uncertainty", found.uncertainty},
-          {"predicted", ms(found.predicted)},
-          {"trial_steps", found.trial_steps}};
-}
-
-/// Makes monitors of specs, for clients; the run must outlive them.
-decltype(job_operations::make) factory_for(trainer& run,
-                                           const train_setup& setup) {
-  return
-    [context = context_of(run, setup, nullptr)](const wanted_monitor& wanted) {
-      auto of_client = context;
-      of_client.sink = wanted.sink;
-      of_client.print = wanted.print;
-      of_client.folder = wanted.folder;
-      if (is_called(wanted.spec, "budget"))
-        require_right(wanted.right, access_right::control,
-                      "to limit what other monitors see");
-      return make_monitor(wanted.spec, of_client);
-    };
-}
-
 std::unique_ptr<endpoint_server> serve(trainer& run, const std::string& address,
                                        const train_options& options,
-                                       const train_setup& setup,
                                        const replanner* orders,
                                        const http_site_pointer& site) {
-  endpoint_options serving;
-  serving.site = site;
-  serving.attach_folder = options.access.attach_folder;
-  serving.operations =
-    operations_of(run, factory_for(run, setup), options.steps);
-  if (orders)
-    serving.operations.replan = [&run, orders](const nlohmann::json& what) {
-      return replan(*orders, *run.shared_plan(), what);
-    };
-  auto server = std::make_unique<endpoint_server>(address, std::move(serving));
+  auto server = std::make_unique<endpoint_server>(
+    run, run_endpoint_options{.address = address,
+                              .attach_folder = options.access.attach_folder,
+                              .site = site,
+                              .steps = options.steps,
+                              .orders = orders});
   const auto& file = options.access.endpoint_token_file.empty()
                        ? options.access.endpoint_control_token_file
                        : options.access.endpoint_token_file;
@@ -288,17 +192,16 @@ void require_endpoint(const access_options& options) {
 
 std::unique_ptr<endpoint_server> open_endpoint(trainer& run,
                                                const train_options& options,
-                                               const train_setup& setup,
                                                const replanner* orders,
                                                const http_site_pointer& site) {
   if (options.access.endpoint == "none")
     return nullptr;
   if (!options.access.endpoint.empty())
-    return serve(run, options.access.endpoint, options, setup, orders, site);
+    return serve(run, options.access.endpoint, options, orders, site);
   try {
     if (const auto own = find_own_folder(); !own.trouble.empty())
       spdlog::warn("the endpoint is in {}, as {}", own.path, own.trouble);
-    return serve(run, own_endpoint(), options, setup, orders, site);
+    return serve(run, {}, options, orders, site);
   } catch (const error& reason) {
     spdlog::warn("clients cannot attach to this run: {}", reason.what());
     return nullptr;

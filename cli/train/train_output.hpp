@@ -90,8 +90,7 @@ http_site_pointer make_site(const access_options& options);
 /// Attaches progress, warnings, output files, --monitor, and the page's
 /// monitors; the page may be null.
 void attach_monitors(trainer& run, const train_options& options,
-                     const train_setup& setup, const dashboard* page,
-                     const http_site_pointer& site);
+                     const dashboard* page, const http_site_pointer& site);
 
 /// Throws `invalid_argument` for a --dashboard that can't be served.
 void require_dashboard(const access_options& options);
@@ -112,7 +111,6 @@ void require_endpoint(const access_options& options);
 /// where the run keeps its order.
 std::unique_ptr<endpoint_server> open_endpoint(trainer& run,
                                                const train_options& options,
-                                               const train_setup& setup,
                                                const replanner* orders,
                                                const http_site_pointer& site);
 

@@ -8,7 +8,6 @@
 #include "troupe/actors/stored_state.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/cli/signals.hpp"
-#include "troupe/cli/train/checkpoint_saver.hpp"
 #include "troupe/cli/train/train_checkpoints.hpp"
 #include "troupe/cli/train/train_output.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
@@ -129,11 +128,14 @@ class plain_run {
   plain_loop& loop() { return loop_; }
 
   void start(const train_options& options) {
-    lock_ = lock_checkpoints(options, setup_);
+    lock_ = lock_checkpoints(options.checkpoints.folder, nullptr);
+    const saved_run described{about_run(options, setup_)};
     saver_.emplace(
-      options, setup_,
-      resume(options, setup_,
-             [this](const stored_checkpoint& from) { restore(from); }),
+      saving(options), described,
+      resume(resuming(options), described, rates_of(setup_.trainer.numerics),
+             [&](const stored_checkpoint& from) {
+               restore(from, words_of(options));
+             }),
       lock_.get());
   }
   step_event step(const std::function<void()>& before) {
@@ -159,10 +161,10 @@ class plain_run {
       now);
   }
   void finish() { saver_->finish(); }
-  std::string summary() const { return saver_->summary(loop_.steps()); }
+  const checkpoint_saver& saver() const { return *saver_; }
 
  private:
-  void restore(const stored_checkpoint& from) {
+  void restore(const stored_checkpoint& from, const checkpoint_words& words) {
     const auto own = loop_.state_dict();
     require_elements(from, elements_of(own, loop_.aliases()));
     restore_model(from, own, loop_.aliases());
@@ -171,7 +173,7 @@ class plain_run {
     const auto& progress = from.about().progress;
     loop_.go_on_from(progress.step, {progress.loss_scale, progress.good_steps,
                                      progress.skipped});
-    position_ = position_after(from.about(), setup_);
+    position_ = position_after(from.about(), setup_.data_settings, words);
   }
 
   const train_setup& setup_;
@@ -277,7 +279,7 @@ void train_plain(const train_options& options, const train_setup& setup,
     const auto& saved = options.output.save_parameters;
     fail(error_code::interrupted, "{}{}; {}", ended,
          saved.empty() ? "" : "; its parameters are saved in " + saved,
-         run.summary());
+         summary_of(options, run.saver(), loop.steps()));
   }
   losses.require_finite(first_not_finite(loop.parameters()));
   print_sample(options, true, [&](const wanted_sample& what) {

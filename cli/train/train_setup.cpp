@@ -19,6 +19,7 @@
 #include "troupe/engine/data/token_file.hpp"
 #include "troupe/engine/launch/environment.hpp"
 #include "troupe/engine/models/model_folder.hpp"
+#include "troupe/engine/plan/check/order_log.hpp"
 #include "troupe/engine/plan/compile/part.hpp"
 #include "troupe/engine/plan/cost/costs.hpp"
 #include "troupe/engine/plan/cost/entries.hpp"

@@ -14,6 +14,7 @@
 #include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/launch/job.hpp"
 #include "troupe/engine/models/registry.hpp"
+#include "troupe/engine/transport/mesh.hpp"
 
 namespace troupe::cli {
 

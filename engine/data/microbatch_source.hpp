@@ -68,7 +68,7 @@ std::int64_t rows_of_epoch(const token_pointer& tokens,
 /// A text of a mixture, and how many of the rows are its own, relative to the
 /// others.
 struct weighted_text {
-  token_pointer tokens;
+  token_pointer tokens{};
   double weight = 1;
 };
 

@@ -4,21 +4,9 @@
 #include <memory>
 
 #include "troupe/engine/device/accelerator.hpp"
+#include "troupe/engine/device/overlap_options.hpp"
 
 namespace troupe {
-
-/// Which work runs beside the compute ops of a rank, or beside each other.
-/// Other work delays them; results are the same.
-struct overlap_options {
-  bool data = true;       // batches on their way to a device
-  bool reduce = true;     // gradients of replicas
-  bool transfers = true;  // tensors between devices
-  bool pairs = true;      // the two ops of a pair
-  bool copies = true;     // activations to the host's memory and back
-
-  friend bool operator==(const overlap_options&,
-                         const overlap_options&) = default;
-};
 
 /// A rank's non-CPU device: an accelerator, which other ranks of the process
 /// may share, and streams of the rank's own. The actors of the rank give them

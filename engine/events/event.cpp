@@ -1,5 +1,7 @@
 #include "troupe/engine/events/event.hpp"
 
+#include <fmt/format.h>
+
 namespace troupe {
 
 std::string source_text(const event_source& source) {
@@ -13,6 +15,52 @@ std::string source_text(const event_source& source) {
   if (source.microbatch >= 0)
     text += fmt::format(" microbatch {}", source.microbatch);
   return text;
+}
+
+std::string ops_event::text() const {
+  std::int64_t busy = 0;
+  for (const auto& op : ops)
+    busy += op.end - op.begin;
+  return fmt::format("{}: {} ops in {:.3f} ms\n", source_text(source),
+                     ops.size(), static_cast<double>(busy) * 1e-6);
+}
+
+std::string messages_event::text() const {
+  std::int64_t bytes = 0, wait = 0;
+  for (const auto& each : messages) {
+    bytes += each.bytes;
+    wait += each.wait;
+  }
+  return fmt::format("{}: received {} messages, {:.3f} MiB; waited {:.3f} ms\n",
+                     source_text(source), messages.size(),
+                     static_cast<double>(bytes) / 0x1p20,
+                     static_cast<double>(wait) * 1e-6);
+}
+
+std::string memory_event::text() const {
+  const auto mib = [](std::int64_t bytes) {
+    return static_cast<double>(bytes) / 0x1p20;
+  };
+  return fmt::format(
+    "{}: its process holds {:.0f} MiB, at most {:.0f} MiB; "
+    "it can use {:.0f} MiB\n",
+    source_text(source), mib(resident_bytes), mib(peak_resident_bytes),
+    mib(usable_bytes));
+}
+
+std::string slow_load_event::text() const {
+  return fmt::format("{}: loading took {:.3f} s\n", source_text(source),
+                     seconds);
+}
+
+std::string failure_event::text() const {
+  return fmt::format("{}: {} failed: {}\n", source_text(source), op, reason);
+}
+
+std::string dropped_event::text() const {
+  return fmt::format(
+    "{}: {} events were dropped here: the receiver is too slow\n",
+    source_text(source), count);
 }
 
 std::string tensors_event::text() const {

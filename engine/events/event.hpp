@@ -1,7 +1,5 @@
 #pragma once
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -49,13 +47,7 @@ struct ops_event {
   bool wanted_by(const subscription& wants) const {
     return wants.ops && wants.covers_step(source.step);
   }
-  std::string text() const {
-    std::int64_t busy = 0;
-    for (const auto& op : ops)
-      busy += op.end - op.begin;
-    return fmt::format("{}: {} ops in {:.3f} ms\n", source_text(source),
-                       ops.size(), static_cast<double>(busy) * 1e-6);
-  }
+  std::string text() const;
 };
 TROUPE_FIELDS(ops_event, source, ops)
 
@@ -84,17 +76,7 @@ struct messages_event {
   bool wanted_by(const subscription& wants) const {
     return wants.messages && wants.covers_step(source.step);
   }
-  std::string text() const {
-    std::int64_t bytes = 0, wait = 0;
-    for (const auto& each : messages) {
-      bytes += each.bytes;
-      wait += each.wait;
-    }
-    return fmt::format(
-      "{}: received {} messages, {:.3f} MiB; waited {:.3f} ms\n",
-      source_text(source), messages.size(), static_cast<double>(bytes) / 0x1p20,
-      static_cast<double>(wait) * 1e-6);
-  }
+  std::string text() const;
 };
 TROUPE_FIELDS(messages_event, source, messages)
 
@@ -113,16 +95,7 @@ struct memory_event {
   bool wanted_by(const subscription& wants) const {
     return wants.memory && wants.covers_step(source.step);
   }
-  std::string text() const {
-    const auto mib = [](std::int64_t bytes) {
-      return static_cast<double>(bytes) / 0x1p20;
-    };
-    return fmt::format(
-      "{}: its process holds {:.0f} MiB, at most {:.0f} MiB; "
-      "it can use {:.0f} MiB\n",
-      source_text(source), mib(resident_bytes), mib(peak_resident_bytes),
-      mib(usable_bytes));
-  }
+  std::string text() const;
 };
 TROUPE_FIELDS(memory_event, source, resident_bytes, peak_resident_bytes,
               usable_bytes)
@@ -226,10 +199,7 @@ struct slow_load_event {
   double seconds = 0;
 
   bool wanted_by(const subscription& wants) const { return wants.warnings; }
-  std::string text() const {
-    return fmt::format("{}: loading took {:.3f} s\n", source_text(source),
-                       seconds);
-  }
+  std::string text() const;
 };
 TROUPE_FIELDS(slow_load_event, source, seconds)
 
@@ -242,9 +212,7 @@ struct failure_event {
   std::string reason;
 
   bool wanted_by(const subscription& wants) const { return wants.warnings; }
-  std::string text() const {
-    return fmt::format("{}: {} failed: {}\n", source_text(source), op, reason);
-  }
+  std::string text() const;
 };
 TROUPE_FIELDS(failure_event, source, op, reason)
 
@@ -257,11 +225,7 @@ struct dropped_event {
   std::int64_t count = 0;
 
   bool wanted_by(const subscription&) const { return true; }
-  std::string text() const {
-    return fmt::format(
-      "{}: {} events were dropped here: the receiver is too slow\n",
-      source_text(source), count);
-  }
+  std::string text() const;
 };
 TROUPE_FIELDS(dropped_event, source, count)
 

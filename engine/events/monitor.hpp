@@ -44,9 +44,9 @@ struct monitor_limits {
 /// (except `stop_training` and `end_training`), the monitor is detached with a
 /// warning and the run goes on.
 struct monitor {
-  std::string name;
-  subscription wants;
-  std::function<void(const event&)> see;
+  std::string name{};
+  subscription wants{};
+  std::function<void(const event&)> see{};
   /// Called when it is detached or the run ends; writes files, for example.
   std::function<void()> finish = {};
   /// Called when it has exceeded its limits, or has not returned from a call,

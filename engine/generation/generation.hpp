@@ -14,8 +14,8 @@ namespace troupe {
 
 /// A sequence of tokens to continue.
 struct generation_request {
-  std::vector<std::int64_t> ids;  // the prompt: at least one
-  std::int64_t tokens = 200;      // at most so many more
+  std::vector<std::int64_t> ids{};  // the prompt: at least one
+  std::int64_t tokens = 200;        // at most so many more
   sampling_options sampling{};
 };
 

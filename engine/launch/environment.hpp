@@ -10,30 +10,31 @@ namespace troupe {
 
 /// A process's place in a job, read from its launcher's environment.
 struct launch_environment {
-  std::string launcher;  // "torchrun", "Slurm", "Open MPI", "MPI"; empty: none
+  std::string
+    launcher{};  // "torchrun", "Slurm", "Open MPI", "MPI"; empty: none
   std::int32_t process = 0;
   std::int32_t processes = 1;
-  std::string counted_by;  // "SLURM_STEP_NUM_TASKS=2", which gave `processes`
+  std::string counted_by{};  // "SLURM_STEP_NUM_TASKS=2", which gave `processes`
   std::int32_t local_process = 0;    // among those on this machine
   std::int32_t local_processes = 1;  // on this machine
   /// Address of process 0; empty if the launcher doesn't give one.
-  std::string host;
+  std::string host{};
   std::uint16_t port = 0;  // 0: not given
-  std::string said_by;     // names of the variables that gave it
+  std::string said_by{};   // names of the variables that gave it
   /// torchrun's agent uses that port for its own store.
   bool agent_store = false;
   /// Equal in all processes of the job on one machine, but unique among
   /// concurrent jobs and torchrun's attempts. If the launcher names none and
   /// gives no address: the parent process.
-  std::string job;
-  std::string named_by;  // names of the variables that gave it
+  std::string job{};
+  std::string named_by{};  // names of the variables that gave it
   /// torchrun's name of the job, in all its attempts; empty elsewhere.
-  std::string elastic_run;
+  std::string elastic_run{};
   /// What to do if others are waited for that nobody started; may be empty.
-  std::string if_alone;
+  std::string if_alone{};
   /// A sentence about variables of a launcher that don't suffice: the process
   /// is alone, though it may not be. Empty: there are none.
-  std::string doubt;
+  std::string doubt{};
 
   bool is_alone() const { return processes == 1; }
   bool is_one_machine() const { return local_processes == processes; }

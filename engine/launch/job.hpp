@@ -7,17 +7,18 @@
 
 #include "troupe/engine/launch/environment.hpp"
 #include "troupe/engine/launch/rendezvous_messages.hpp"
-#include "troupe/engine/transport/mesh.hpp"
 #include "troupe/engine/transport/trust/trust.hpp"
 
 namespace troupe {
+
+class mesh;
 
 /// How tensors travel within a machine. Processes of one machine that were
 /// given a TCP rendezvous use TCP.
 enum class line_kind : std::uint8_t { socket, shared_memory };
 
 struct job_options {
-  launch_environment place;
+  launch_environment place{};
   line_kind lines = line_kind::socket;
   /// Address of process 0, `tcp:HOST:PORT` or `unix:PATH`; empty: from the
   /// launcher, or on one machine in a folder of the user's own.

@@ -63,6 +63,23 @@ loss_function cross_entropy_loss() {
   return loss;
 }
 
+loss_function mean_loss(
+  std::string name,
+  std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target)>
+    mean) {
+  return {[name = std::move(name), mean = std::move(mean)](
+            const tensor_list& outputs, const microbatch_data& data) {
+    if (outputs.empty() || data.targets.empty())
+      fail(error_code::invalid_argument,
+           "the loss '{}' needs an output and a target; the last stage "
+           "returned {}, the loader {}",
+           name, describe(outputs), describe(data.targets));
+    const auto& target = data.targets[0];
+    return std::vector<loss_term>{
+      {name, mean(outputs[0], target), static_cast<double>(target.numel())}};
+  }};
+}
+
 std::vector<loss_term> losses_of(const loss_function& loss,
                                  const tensor_list& outputs,
                                  const microbatch_data& data) {

@@ -20,8 +20,8 @@ class rank_device;
 /// loss function counts them beforehand, else the mean over microbatches and
 /// slices, whose counts must then be equal.
 struct loss_term {
-  std::string name;
-  at::Tensor value;
+  std::string name{};
+  at::Tensor value{};
   double count = 1;
   /// Factor in the optimised sum; 0: reported only.
   double weight = 1;
@@ -79,6 +79,21 @@ class loss_function {
   counts_function counts_;
   bool is_cross_entropy_ = false;
 };
+
+/// A loss in one line, of a model's first output and a microbatch's first
+/// target:
+///
+///     options.numerics.loss = mean_loss("mse", [](auto& output, auto& target)
+///     {
+///       return at::mse_loss(output, target);
+///     });
+///
+/// `mean` returns a scalar, the mean over the target's elements, which are what
+/// it counts. Their number has to be the same in all microbatches of an update.
+loss_function mean_loss(
+  std::string name,
+  std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target)>
+    mean);
 
 /// Calls the function; LibTorch's errors name the loss function.
 std::vector<loss_term> losses_of(const loss_function& loss,

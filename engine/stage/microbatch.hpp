@@ -21,9 +21,9 @@ struct loss_items {
 /// The loader's data for one microbatch: `inputs` for the first stage,
 /// `targets` for the last, `arguments` for any stage that reads them.
 struct microbatch_data {
-  tensor_list inputs;
-  tensor_list targets;
-  tensor_arguments arguments;
+  tensor_list inputs{};
+  tensor_list targets{};
+  tensor_arguments arguments{};
   std::int64_t tokens = 0;  // counted for tokens per second
   /// By name of a loss, in training (loss_items.hpp, which adds them); a loss
   /// that has none weighs all microbatches equally.

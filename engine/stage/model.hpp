@@ -17,7 +17,7 @@ class stage_module;
 /// A tensor that a layer reads: one of an earlier layer's outputs, or one of
 /// the model's inputs (no layer).
 struct layer_output {
-  std::string layer;
+  std::string layer{};
   std::int32_t index = 0;
 };
 inline layer_output model_input(std::int32_t index = 0) {
@@ -29,17 +29,17 @@ inline layer_output model_input(std::int32_t index = 0) {
 /// equal, as the sum of all their gradients updates each (ties.hpp). Names are
 /// those of the unsplit model.
 struct tied_parameter {
-  std::string name;
-  std::string owner;  // of the same layer or an earlier one
+  std::string name{};
+  std::string owner{};  // of the same layer or an earlier one
 };
 
 /// One layer of an unsplit model: the smallest part that a stage can hold.
 struct layer {
   /// Dotted prefix of its parameters' names; empty: no prefix.
-  std::string name;
+  std::string name{};
   /// Makes the layer with its initial parameters: the same bits at each call,
   /// whatever else was made before (seed it separately).
-  std::function<std::shared_ptr<stage_module>()> make;
+  std::function<std::shared_ptr<stage_module>()> make{};
   /// The inputs of its `forward`, in that order. None: all outputs of the layer
   /// before, or all of the model's inputs for the first layer.
   std::vector<layer_output> reads{};

@@ -7,6 +7,8 @@
 #include <thread>
 #include <utility>
 
+#include "troupe/actors/step/run_health.hpp"
+#include "troupe/actors/trainer.hpp"
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/json.hpp"
@@ -70,6 +72,22 @@ dashboard::dashboard(dashboard_subject subject,
              .page_token = options.token,
              .for_browsers = true},
             site_) {}
+
+dashboard::dashboard(trainer& run, const dashboard_options& options,
+                     std::int64_t steps)
+  : dashboard(subject_of(run, steps), options) {
+  for (const auto& part : monitors())
+    run.attach(part);
+}
+
+dashboard_subject subject_of(const trainer& run, std::int64_t steps) {
+  dashboard_subject subject;
+  subject.plan = run.shared_plan();
+  subject.data_parallel = run.options().data_parallel;
+  subject.steps = steps;
+  subject.health = [&run] { return run.health(); };
+  return subject;
+}
 
 std::vector<http_resource> dashboard::resources() {
   const auto answers = at_once(

@@ -16,6 +16,12 @@
 
 namespace troupe {
 
+class trainer;
+
+/// What a page shows of a trainer, which must outlive it. `steps`: of the whole
+/// run; 0: unknown.
+dashboard_subject subject_of(const trainer& run, std::int64_t steps = 0);
+
 struct dashboard_options {
   std::string address = "127.0.0.1:0";  // see http_options
   /// If not empty, asked for; a browser takes it as a password, of any user.
@@ -33,16 +39,20 @@ struct dashboard_options {
 /// that tells open pages apart (`/state`: for all). It has a thread of its own,
 /// and no request delays a monitor, let alone a step.
 ///
-///     dashboard shown({.plan = run.shared_plan(),
-///                      .health = [&] { return run.health(); }}, {});
+///     dashboard shown(subject_of(run), {});
 ///     for (const auto& part : shown.monitors())
 ///       run.attach(part);
+///
+/// or `dashboard shown(run)`, which does both.
 ///
 /// Is to be destroyed before what `subject.health` reaches; monitors and sink
 /// may outlive it. Throws `invalid_argument` (address) and `io` (can't listen).
 class dashboard {
  public:
   dashboard(dashboard_subject subject, const dashboard_options& options);
+  /// The same with its monitors attached. The run must outlive it.
+  explicit dashboard(trainer& run, const dashboard_options& options = {},
+                     std::int64_t steps = 0);
   /// Saves the page, if wanted; an error is logged. Lets all open pages learn
   /// that the run is over, for 3 s at most.
   ~dashboard();

@@ -22,7 +22,7 @@ namespace troupe {
 
 /// The run that a dashboard shows.
 struct dashboard_subject {
-  std::shared_ptr<const troupe::plan> plan;  // of the first step
+  std::shared_ptr<const troupe::plan> plan{};  // of the first step
   std::int32_t data_parallel = 1;
   std::int64_t steps = 0;                // that will be trained; 0: unknown
   std::int64_t statistics_every = 10;    // steps between heat maps

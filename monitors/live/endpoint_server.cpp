@@ -12,6 +12,9 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/events/log.hpp"
+#include "troupe/engine/transport/own_sockets.hpp"
+#include "troupe/monitors/live/replanner.hpp"
+#include "troupe/monitors/live/serve.hpp"
 
 namespace troupe {
 
@@ -192,22 +195,47 @@ class endpoint_server::impl : public std::enable_shared_from_this<impl> {
   bool is_closed_ = false;
 };
 
-endpoint_server::endpoint_server(const std::string& address,
-                                 endpoint_options options) {
-  impl_ = std::make_shared<impl>(options);
+std::shared_ptr<endpoint_server::impl> endpoint_server::opened(
+  const std::string& address, endpoint_options options) {
+  auto made = std::make_shared<impl>(options);
   try {
-    impl_->open(address, std::move(options));
+    made->open(address, std::move(options));
   } catch (...) {
-    impl_->close();
+    made->close();
     throw;
   }
+  return made;
+}
+
+endpoint_server::endpoint_server(const std::string& address,
+                                 endpoint_options options)
+  : impl_(opened(address, std::move(options))) {}
+
+endpoint_server::endpoint_server(trainer& run,
+                                 const run_endpoint_options& options) {
+  if (options.orders == nullptr && can_replan(run)) {
+    orders_ = std::make_shared<replanner>(run, 0);
+    run.attach(orders_->watch());
+  }
+  endpoint_options serving;
+  serving.operations =
+    operations_of(run, options.steps, orders_ ? orders_.get() : options.orders);
+  serving.tokens = options.tokens;
+  serving.attach_folder = options.attach_folder;
+  serving.site = options.site;
+  serving.limits = options.limits;
+  const auto address =
+    options.address.empty() ? own_endpoint() : options.address;
+  impl_ = opened(address, std::move(serving));
 }
 
 endpoint_server::~endpoint_server() {
-  impl_->close();
+  close();
 }
 
 void endpoint_server::close() {
+  if (orders_)  // a replan that waits for steps gives up
+    orders_->end();
   impl_->close();
 }
 

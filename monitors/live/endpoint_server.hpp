@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -23,6 +24,22 @@ struct endpoint_options {
   http_options limits{};  // but the address
 };
 
+class replanner;
+class trainer;
+
+/// How a trainer is served.
+struct run_endpoint_options {
+  std::string address{};        // empty: a socket of the user's own, by process
+  access_tokens tokens{};       // as in endpoint_options
+  std::string attach_folder{};  // as in endpoint_options
+  http_site_pointer site{};     // as in endpoint_options
+  http_options limits{};        // but the address
+  std::int64_t steps = 0;       // of the whole run; 0: unknown
+  /// Changes the run's order of ops, and outlives the server; null: one of the
+  /// server's own, where the order can be changed at all.
+  const replanner* orders = nullptr;
+};
+
 /// Lets other processes watch a job and attach monitors to it, at `unix:/path`
 /// or `tcp:HOST:PORT` (port 0: any), by the requests of docs/endpoint.md. It
 /// has threads of its own: one talks to clients, one attaches, and some wait
@@ -32,6 +49,11 @@ class endpoint_server {
  public:
   /// Throws as `http_server`, `http_site` and `attach_folder` do.
   endpoint_server(const std::string& address, endpoint_options options);
+  /// Serves a trainer, which must outlive the server:
+  ///
+  ///     endpoint_server server(run);
+  explicit endpoint_server(trainer& run,
+                           const run_endpoint_options& options = {});
   /// Closes.
   ~endpoint_server();
   endpoint_server(const endpoint_server&) = delete;
@@ -48,6 +70,10 @@ class endpoint_server {
 
  private:
   class impl;
+  static std::shared_ptr<impl> opened(const std::string& address,
+                                      endpoint_options options);
+
+  std::shared_ptr<replanner> orders_;  // its own, if any
   std::shared_ptr<impl> impl_;
 };
 

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "troupe/actors/trainer.hpp"
+#include "troupe/engine/events/monitor.hpp"
 #include "troupe/engine/plan/cost/peak_bytes.hpp"
 
 namespace troupe {

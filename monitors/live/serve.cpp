@@ -4,7 +4,16 @@
 
 #include <atomic>
 
+#include "troupe/actors/step/run_health.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/base/printable.hpp"
+#include "troupe/engine/plan/cost/entries.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
+#include "troupe/monitors/live/json_fields.hpp"
+#include "troupe/monitors/live/replanner.hpp"
+#include "troupe/schedules/builtin.hpp"
+#include "troupe/schedules/csv.hpp"
+#include "troupe/schedules/text_form.hpp"
 
 namespace troupe {
 
@@ -24,10 +33,86 @@ monitor step_watch(std::shared_ptr<last_step> seen) {
   return result;
 }
 
+memory_bound bound_of(const json& request) {
+  memory_bound bound;
+  if (request.contains("memory_limit"))
+    bound.bytes = field<double>(request, "memory_limit");
+  if (request.contains("sizes"))
+    bound.sizes = parse_sizes(field<std::string>(request, "sizes"));
+  if (bound.bytes > 0 && !bound.sizes)
+    throw error(error_code::invalid_argument,
+                "a memory limit needs the sizes of the stages' values");
+  return bound;
+}
+
+schedule order_of(const json& request, const plan& current) {
+  if (!request.contains("text"))
+    return make_schedule(field<std::string>(request, "schedule"),
+                         {.ranks = current.ranks(),
+                          .stages_per_rank = current.stages() / current.ranks(),
+                          .microbatches = current.microbatches,
+                          .slices = current.slices});
+  const auto text = field<std::string>(request, "text");
+  const auto source = printable(field<std::string>(request, "source"));
+  return is_text_form(text) ? from_text_form(text, source)
+                            : from_csv(text, source);
+}
+
+/// Answers `troupe replan`: `{"schedule": NAME}`, `{"text": FORM, "source":
+/// NAME}` or `{"search": true}`, with `{"sizes": ENTRIES, "memory_limit":
+/// BYTES}` for a search -> `{"schedule", "taken", "now", "then",
+/// "uncertainty", "predicted", "trial_steps"}`: times of a step in ms, null
+/// before the first step. `current`: the plan that the run executes. Throws
+/// `error`.
+json replan(const replanner& orders, const plan& current, const json& request) {
+  const auto asks = [&](const char* flag) { return has_flag(request, flag); };
+  const auto found = asks("search")
+                       ? orders.search(bound_of(request))
+                       : orders.take(order_of(request, current), asks("force"));
+  const auto ms = [](double value) { return value > 0 ? json(value) : json(); };
+  return {{"schedule", found.order.name},
+          {"taken", found.taken},
+          {"now", ms(found.now)},
+          {"then", ms(found.then)},
+          {"uncertainty", found.uncertainty},
+          {"predicted", ms(found.predicted)},
+          {"trial_steps", found.trial_steps}};
+}
+
+monitor make_for_client(const monitor_context& context,
+                        const wanted_monitor& wanted) {
+  auto of_client = context;
+  of_client.sink = wanted.sink;
+  of_client.print = wanted.print;
+  of_client.folder = wanted.folder;
+  if (wanted.spec.substr(0, wanted.spec.find(':')) == "budget")
+    require_right(wanted.right, access_right::control,
+                  "to limit what other monitors see");
+  return make_monitor(wanted.spec, of_client);
+}
+
 }  // namespace
 
-job_operations operations_of(trainer& run, decltype(job_operations::make) make,
-                             std::int64_t steps) {
+monitor_context context_of(trainer& run, sink_pointer sink) {
+  monitor_context context;
+  context.run_plan = run.shared_plan();
+  context.sink = std::move(sink);
+  context.parameters = run.parameter_count();
+  context.lanes = context.run_plan->ranks() * run.options().data_parallel;
+  context.observe_every = [&run](std::int64_t steps) {
+    run.observe_every(steps);
+  };
+  return context;
+}
+
+bool can_replan(const trainer& run) {
+  const auto& options = run.options();
+  return !options.cuda_graphs && !options.execution.replay
+         && run.plan().update.every == 0;
+}
+
+job_operations operations_of(trainer& run, std::int64_t steps,
+                             const replanner* orders) {
   const auto seen = std::make_shared<last_step>(0);
   run.attach(step_watch(seen));
   job_operations operations;
@@ -35,7 +120,14 @@ job_operations operations_of(trainer& run, decltype(job_operations::make) make,
     return run.attach(std::move(watcher));
   };
   operations.detach = [&run](std::int64_t id) { run.detach(id); };
-  operations.make = std::move(make);
+  operations.make = [context =
+                       context_of(run, nullptr)](const wanted_monitor& wanted) {
+    return make_for_client(context, wanted);
+  };
+  if (orders != nullptr)
+    operations.replan = [&run, orders](const json& what) {
+      return replan(*orders, *run.shared_plan(), what);
+    };
   operations.plan = [&run] { return to_text(*run.shared_plan()); };
   operations.info = [&run, seen, steps]() -> json {
     const auto plan = run.shared_plan();

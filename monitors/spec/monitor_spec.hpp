@@ -13,8 +13,8 @@ namespace troupe {
 
 /// Facts of the watched run that a monitor may need.
 struct monitor_context {
-  std::shared_ptr<const plan> run_plan;
-  sink_pointer sink;
+  std::shared_ptr<const plan> run_plan{};
+  sink_pointer sink{};
   std::int64_t parameters = 0;  // of the whole model
   std::int32_t lanes = 1;       // ranks of all replicas
   /// Observe tensors in every n-th step only.

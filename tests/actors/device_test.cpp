@@ -9,6 +9,7 @@
 
 #include "device_trainings.hpp"
 #include "faked_accelerator.hpp"
+#include "troupe/engine/events/monitor.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

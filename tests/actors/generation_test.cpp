@@ -12,6 +12,7 @@
 #include "../random_delays.hpp"
 #include "small_model.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/engine/events/monitor.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
 using namespace troupe;

@@ -12,6 +12,7 @@
 #include "../says.hpp"
 #include "small_model.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/engine/events/monitor.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/engine/stage/split.hpp"
 #include "troupe/engine/stage/stage_module.hpp"

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "small_model.hpp"
+#include "troupe/engine/events/monitor.hpp"
 
 namespace troupe::testing {
 

@@ -207,9 +207,9 @@ schedule deferring(std::int32_t stages) {
     [=](lane_builder& rank) {
       for (std::int32_t m = 0; m < rank.microbatches(); ++m) {
         for (std::int32_t c = 0; c < stages; ++c)
-          rank.forward(c);
+          rank.forward(chunk(c));
         for (auto c = stages; c-- > 0;)
-          rank.input_backward(c);
+          rank.input_backward(chunk(c));
       }
       rank.weight_backward(rest());
     });

@@ -19,6 +19,7 @@
 #include "small_model.hpp"
 #include "troupe/actors/job/wire_messages.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/engine/events/monitor.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

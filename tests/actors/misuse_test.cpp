@@ -11,7 +11,9 @@
 #include "../engine/transport/joined_meshes.hpp"
 #include "captured_log.hpp"
 #include "small_model.hpp"
+#include "troupe/actors/step/run_health.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/engine/events/monitor.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
 using namespace troupe;

@@ -11,6 +11,7 @@
 #include "../engine/transport/joined_meshes.hpp"
 #include "small_model.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/engine/events/monitor.hpp"
 #include "troupe/schedules/forward_part.hpp"
 
 using namespace troupe;

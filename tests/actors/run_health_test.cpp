@@ -9,6 +9,7 @@
 
 #include "small_model.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/engine/events/monitor.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

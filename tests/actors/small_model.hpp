@@ -3,7 +3,9 @@
 #include "troupe/actors/trainer.hpp"
 #include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/models/gpt.hpp"
+#include "troupe/engine/plan/lane_executor.hpp"
 #include "troupe/engine/stage/plain/plain_loop.hpp"
+#include "troupe/engine/transport/mesh.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 namespace troupe::testing {

@@ -11,6 +11,7 @@
 #include "small_model.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/data/token_file.hpp"
+#include "troupe/engine/events/monitor.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
 using namespace troupe;

@@ -10,8 +10,8 @@
 
 #include "../engine/transport/joined_meshes.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/cli/train/checkpoint_saver.hpp"
 #include "troupe/engine/transport/mesh.hpp"
+#include "troupe/training/checkpoint_saver.hpp"
 #include "troupe_program.hpp"
 
 using Catch::Matchers::ContainsSubstring;
@@ -23,25 +23,20 @@ namespace {
 /// Process 0 saves its part of step 4; `follow` is what process 1 does with its
 /// saver before it leaves. Returns the error that process 0 ends with.
 std::string error_of_leader(
-  const std::function<void(cli::checkpoint_saver&)>& follow) {
+  const std::function<void(checkpoint_saver&)>& follow) {
   const temporary_folder folder;
   joined_meshes meshes(2);
-  cli::train_options options;
-  options.checkpoints.folder = folder / "run";
-  options.checkpoints.every = 2;
   return in_all(meshes, [&](const std::shared_ptr<mesh>& job) {
     job->start({});
-    cli::train_setup setup;
-    setup.trainer.job = job;
-    setup.trainer.schedule.placement.ranks = 2;
-    cli::checkpoint_saver saver(options, setup, {"name"}, nullptr);
+    checkpoint_saver saver({.folder = folder / "run", .every = 2},
+                           {.parts = 2, .job = job}, {"name"}, nullptr);
     if (!job->place().leads()) {
       follow(saver);
       meshes.all[1].reset();
       return;
     }
     saver.after_step({.step = 4}, [] {
-      return cli::checkpoint_saver::snapshot{{0, {{"a", at::zeros({1})}}}};
+      return checkpoint_saver::snapshot{{0, {{"a", at::zeros({1})}}}};
     });
     saver.finish();
   })[0];
@@ -52,7 +47,7 @@ std::string error_of_leader(
 TEST_CASE("a part that can't be written ends the wait for it") {
   const auto failure = error_of_leader([](auto& saver) {
     saver.after_step({.step = 4}, [] {
-      return cli::checkpoint_saver::snapshot{
+      return checkpoint_saver::snapshot{
         {1, {{"b", at::zeros({1}, at::kComplexDouble)}}}};
     });
     try {

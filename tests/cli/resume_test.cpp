@@ -9,7 +9,7 @@
 #include "../files.hpp"
 #include "tiny_training.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/cli/train/train_checkpoints.hpp"
+#include "troupe/training/resume.hpp"
 
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::MessageMatches;
@@ -92,15 +92,14 @@ TEST_CASE("more slices than tokens are refused before any work") {
 }
 
 TEST_CASE("a checkpoint whose rows can't be is refused") {
-  cli::train_setup setup;
-  setup.data_settings = {{"microbatch-size", "2"}, {"seed", "7"}};
+  const setting_texts settings{{"microbatch-size", "2"}, {"seed", "7"}};
   manifest about;
-  about.settings = setup.data_settings;
+  about.settings = settings;
   about.progress.microbatches = 8;
-  CHECK(cli::position_after(about, setup) == 8);
+  CHECK(position_after(about, settings) == 8);
   for (const std::string rows : {"-4", "0", "two", ""}) {
     about.settings["microbatch-size"] = rows;
-    CHECK_THROWS_MATCHES(cli::position_after(about, setup), error,
+    CHECK_THROWS_MATCHES(position_after(about, settings), error,
                          MessageMatches(ContainsSubstring(fmt::format(
                            "settings.microbatch-size is '{}'", rows))));
   }

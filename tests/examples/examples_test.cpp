@@ -2,6 +2,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "../run_program.hpp"
 #include "../temporary_folder.hpp"
@@ -74,4 +75,40 @@ TEST_CASE("example: a monitor of one's own") {
   CHECK(result.exit_code == 0);
   CHECK_THAT(result.output,
              ContainsSubstring("blocks.0.mlp gradient of output: at most"));
+}
+
+TEST_CASE("example: a fine-tuned model is saved, and goes on") {
+  const temporary_folder at;
+  std::filesystem::create_directory(at / "config");
+  at.write("config/config.json", R"({
+    "model_type": "llama", "vocab_size": 256, "hidden_size": 16,
+    "intermediate_size": 24, "num_hidden_layers": 4,
+    "num_attention_heads": 2, "num_key_value_heads": 1,
+    "max_position_embeddings": 64, "torch_dtype": "float32"})");
+  const auto book = at.write("book", std::string(2000, 'a'));
+  const auto made = run_program(TROUPE_PROGRAM
+                                " train --from-scratch --steps 0 --seq 8 "
+                                "--endpoint none --model "
+                                + (at / "config") + " --text " + book
+                                + " --save-model " + (at / "model"));
+  INFO(made.output);
+  REQUIRE(made.exit_code == 0);
+  const auto tune = [&](const std::string& steps) {
+    return run_program(TROUPE_EXAMPLES "/fine_tune " + (at / "model") + " "
+                       + book + " " + (at / "run") + " " + steps);
+  };
+  const auto first = tune("6");
+  INFO(first.output);
+  CHECK(first.exit_code == 0);
+  CHECK_THAT(first.output, ContainsSubstring("troupe top unix:")
+                             && ContainsSubstring("http://127.0.0.1:")
+                             && ContainsSubstring("step 6/6 loss "));
+  CHECK(std::filesystem::exists(at / "run/adapter-6/adapter_config.json"));
+  const auto second = tune("8");
+  INFO(second.output);
+  CHECK(second.exit_code == 0);
+  CHECK_THAT(second.output, ContainsSubstring("resuming from ")
+                              && ContainsSubstring("step 7/8 loss ")
+                              && !ContainsSubstring("step 6/8 loss "));
+  CHECK(std::filesystem::exists(at / "run/checkpoints/step-00000008"));
 }

@@ -65,19 +65,20 @@ TEST_CASE("an op of a chunk that has none left is refused") {
   const auto refuses = [](const auto& twice, const std::string& why) {
     CHECK_THROWS_MATCHES(schedule::build({.microbatches = 2},
                                          [&](lane_builder& rank) {
-                                           rank.forward(0, rest());
+                                           rank.forward(chunk(0), rest());
                                            twice(rank);
                                          }),
                          error, MessageMatches(ContainsSubstring(why)));
   };
-  refuses([](auto& rank) { rank.forward(0); },
+  refuses([](auto& rank) { rank.forward(chunk(0)); },
           "rank 0: chunk 0 (stage 0) has no forward left");
-  refuses([](auto& rank) { rank.overlap(0, 0); }, "has no forward left");
+  refuses([](auto& rank) { rank.overlap(chunk(0), chunk(0)); },
+          "has no forward left");
   for (const bool splits : {false, true})
     refuses(
       [&](auto& rank) {
         for (int i = 0; i < 3; ++i)
-          splits ? rank.input_backward(0) : rank.backward(0);
+          splits ? rank.input_backward(chunk(0)) : rank.backward(chunk(0));
       },
       "rank 0: chunk 0 (stage 0) has no backward left: that of its last "
       "microbatch, 1, is in the lane");
@@ -113,21 +114,21 @@ TEST_CASE("groups are set before the first op") {
 
 TEST_CASE("chunks that a rank does not have are refused") {
   using call = std::function<void(lane_builder&)>;
-  for (const auto chunk : {-1, 2, 7, INT32_MAX, INT32_MIN})
+  for (const auto which : {-1, 2, 7, INT32_MAX, INT32_MIN})
     for (const call& write :
-         {call{[=](auto& rank) { rank.forward(chunk); }},
-          call{[=](auto& rank) { rank.forward(chunk, rest()); }},
-          call{[=](auto& rank) { rank.backward(chunk); }},
-          call{[=](auto& rank) { rank.input_backward(chunk); }},
-          call{[=](auto& rank) { rank.overlap(chunk, 0); }},
-          call{[=](auto& rank) { rank.overlap(0, chunk); }},
-          call{[=](auto& rank) { rank.forwards_left(chunk); }}})
+         {call{[=](auto& rank) { rank.forward(chunk(which)); }},
+          call{[=](auto& rank) { rank.forward(chunk(which), rest()); }},
+          call{[=](auto& rank) { rank.backward(chunk(which)); }},
+          call{[=](auto& rank) { rank.input_backward(chunk(which)); }},
+          call{[=](auto& rank) { rank.overlap(chunk(which), chunk(0)); }},
+          call{[=](auto& rank) { rank.overlap(chunk(0), chunk(which)); }},
+          call{[=](auto& rank) { rank.forwards_left(chunk(which)); }}})
       CHECK_THROWS_MATCHES(
         schedule::build({.ranks = 2, .stages_per_rank = 2, .microbatches = 2},
                         write),
         error,
         Catch::Matchers::Message(fmt::format(
-          "rank 0 has no chunk {}: it has 2, counted from 0", chunk)));
+          "rank 0 has no chunk {}: it has 2, counted from 0", which)));
 }
 
 TEST_CASE("sizes out of range are refused") {
@@ -202,13 +203,13 @@ TEST_CASE(
   "lanes are written by chunks, each in the order of its microbatches") {
   const auto v =
     schedule::build(placement::v_shaped(1), 2, [](lane_builder& rank) {
-      CHECK(rank.forwards_left(1) == 2);
-      rank.forward(0, rest());
-      rank.forward(1);
-      rank.overlap(1, 0);
-      rank.input_backward(1);
-      rank.backward(1, first(5));
-      rank.backward(0);
+      CHECK(rank.forwards_left(chunk(1)) == 2);
+      rank.forward(chunk(0), rest());
+      rank.forward(chunk(1));
+      rank.overlap(chunk(1), chunk(0));
+      rank.input_backward(chunk(1));
+      rank.backward(chunk(1), first(5));
+      rank.backward(chunk(0));
       rank.weight_backward(first(5));
     });
   CHECK(to_csv(v) == "0F0,0F1,1F0,(1F1;0B0)OVERLAP_F_B,1I0,1B1,0B1,1W0\r\n");

@@ -42,9 +42,9 @@ struct plain_options {
   /// backwards last slice first, as in a pipeline.
   std::int32_t slices = 1;
   plain_updates updates{};
-  troupe::numerics numerics;  // but for what a stage keeps and halts on
+  troupe::numerics numerics{};  // but for what a stage keeps and halts on
   /// The device, on whose compute stream it runs; null: the CPU.
-  std::shared_ptr<rank_device> device;
+  std::shared_ptr<rank_device> device{};
   int intra_op_threads = 1;  // of LibTorch, within the loop's functions
 };
 

@@ -18,21 +18,21 @@ plan three_stages(bool last_pair) {
   return compile(
     schedule::build({.ranks = 1, .stages_per_rank = 3, .microbatches = 3},
                     [&](lane_builder& rank) {
-                      for (const auto chunk : {0, 1, 2})
-                        rank.forward(chunk);
-                      rank.overlap(0, 2);
-                      rank.forward(1);
-                      rank.overlap(2, 1);
-                      rank.forward(0);
+                      for (const auto which : {0, 1, 2})
+                        rank.forward(chunk(which));
+                      rank.overlap(chunk(0), chunk(2));
+                      rank.forward(chunk(1));
+                      rank.overlap(chunk(2), chunk(1));
+                      rank.forward(chunk(0));
                       if (last_pair) {
-                        rank.overlap(1, 0);
+                        rank.overlap(chunk(1), chunk(0));
                       } else {
-                        rank.forward(1);
-                        rank.backward(0);
+                        rank.forward(chunk(1));
+                        rank.backward(chunk(0));
                       }
-                      rank.forward(2);
-                      for (const auto chunk : {2, 1, 0})
-                        rank.backward(chunk, first(2));
+                      rank.forward(chunk(2));
+                      for (const auto which : {2, 1, 0})
+                        rank.backward(chunk(which), first(2));
                     }));
 }
 

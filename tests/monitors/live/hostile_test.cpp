@@ -5,6 +5,7 @@
 
 #include "../attacked_run.hpp"
 #include "faked_job.hpp"
+#include "troupe/actors/step/run_health.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/monitors/live/attachment.hpp"
 #include "troupe/monitors/live/event_json.hpp"
@@ -27,7 +28,8 @@ struct served_run : attacked_run {
 
   static endpoint_options options(trainer& run) {
     endpoint_options made;
-    made.operations = operations_of(run, make_any);
+    made.operations = operations_of(run);
+    made.operations.make = make_any;
     return made;
   }
 
@@ -193,12 +195,13 @@ TEST_CASE("stop_training of a monitor attached by spec stops the run") {
   temporary_folder folder;
   attacked_run at;
   endpoint_options options;
-  options.operations = operations_of(at.run, [](const wanted_monitor&) {
+  options.operations = operations_of(at.run);
+  options.operations.make = [](const wanted_monitor&) {
     monitor made;
     made.name = "stopper";
     made.see = [](const event&) { throw stop_training("a bad tensor"); };
     return made;
-  });
+  };
   endpoint_server server("unix:" + (folder / "s"), std::move(options));
   live_client client(server.where());
   client.attach("any");

@@ -1,4 +1,4 @@
-#include "troupe/cli/train/checkpoint_saver.hpp"
+#include "troupe/training/checkpoint_saver.hpp"
 
 #include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
@@ -24,9 +24,9 @@ using namespace troupe::testing;
 namespace {
 
 /// `part`: 0 or 1; 2: none.
-void save_part(cli::checkpoint_saver& saver, std::int32_t part) {
+void save_part(checkpoint_saver& saver, std::int32_t part) {
   saver.after_step({.step = 4}, [part] {
-    cli::checkpoint_saver::snapshot parts;
+    checkpoint_saver::snapshot parts;
     if (part < 2)
       parts[part] = {{part == 0 ? "a" : "b", at::zeros({1})}};
     return parts;
@@ -36,13 +36,10 @@ void save_part(cli::checkpoint_saver& saver, std::int32_t part) {
 /// Processes that save step 4, which has two parts.
 class saving_job {
  public:
-  explicit saving_job(cli::saver_timeouts timeouts, std::int32_t processes = 2)
-    : timeouts_(std::move(timeouts)), processes_(processes) {
-    options_.checkpoints.folder = folder_ / "run";
-    options_.checkpoints.every = 2;
-  }
+  explicit saving_job(saver_timeouts timeouts, std::int32_t processes = 2)
+    : timeouts_(std::move(timeouts)), processes_(processes) {}
 
-  using work = std::function<void(mesh& job, cli::checkpoint_saver&)>;
+  using work = std::function<void(mesh& job, checkpoint_saver&)>;
   /// `lead` runs in this thread, once process 0 writes its part; `follow` in
   /// the others, which leave when it has ended, but the last when `lead` has.
   /// `own`: the lock of process 0.
@@ -50,12 +47,10 @@ class saving_job {
     joined_meshes meshes(processes_);
     const auto errors = in_all(meshes, [&](const std::shared_ptr<mesh>& job) {
       job->start({});
-      cli::train_setup setup;
-      setup.trainer.job = job;
-      setup.trainer.schedule.placement.ranks = 2;
       const auto place = job->place();
-      cli::checkpoint_saver saver(options_, setup, {"name"},
-                                  place.leads() ? own : nullptr, timeouts_);
+      checkpoint_saver saver(
+        {.folder = folder(), .every = 2, .timeouts = timeouts_},
+        {.parts = 2, .job = job}, {"name"}, place.leads() ? own : nullptr);
       if (place.leads()) {
         save_part(saver, 0);
         lead(*job, saver);
@@ -77,19 +72,18 @@ class saving_job {
 
  private:
   temporary_folder folder_;
-  cli::saver_timeouts timeouts_;
+  saver_timeouts timeouts_;
   std::int32_t processes_;
-  cli::train_options options_;
   std::promise<void> ended_;
 };
 
 /// What `finish` of process 0 fails with, which must be `io`.
-std::string failure_of(cli::saver_timeouts timeouts,
+std::string failure_of(saver_timeouts timeouts,
                        const saving_job::work& follow) {
   saving_job job(std::move(timeouts));
   std::string text;
   job.run(
-    [&](mesh&, cli::checkpoint_saver& saver) {
+    [&](mesh&, checkpoint_saver& saver) {
       try {
         saver.finish();
       } catch (const error& reason) {
@@ -117,9 +111,9 @@ bool holds_mark(const std::string& folder) {
     [](const auto& entry) { return entry.path().extension() == ".discarded"; });
 }
 
-void do_nothing(mesh&, cli::checkpoint_saver&) {}
+void do_nothing(mesh&, checkpoint_saver&) {}
 
-void write_part(mesh&, cli::checkpoint_saver& saver) {
+void write_part(mesh&, checkpoint_saver& saver) {
   save_part(saver, 1);
   saver.finish();
 }
@@ -150,17 +144,13 @@ TEST_CASE("parts that are reported and never appear end the checkpoint") {
 
 TEST_CASE("a checkpoint is not saved in a folder that another job has by now") {
   const temporary_folder at;
-  cli::train_options options;
-  options.checkpoints.folder = at / "run";
-  cli::train_setup setup;
-  setup.trainer.schedule.placement.ranks = 1;
   folder_lock own(at / "run");
-  cli::checkpoint_saver saver(options, setup, {"name"}, &own);
+  checkpoint_saver saver({.folder = at / "run"}, {}, {"name"}, &own);
   const auto save = [&](std::int64_t step) {
     saver.after_step(
       {.step = step},
       [] {
-        return cli::checkpoint_saver::snapshot{{0, {{"a", at::zeros({1})}}}};
+        return checkpoint_saver::snapshot{{0, {{"a", at::zeros({1})}}}};
       },
       true);
     saver.finish();

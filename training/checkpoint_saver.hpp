@@ -12,9 +12,12 @@
 #include <string>
 #include <thread>
 
-#include "troupe/cli/train/train_checkpoints.hpp"
+#include "troupe/engine/checkpoint/checkpoint_folder.hpp"
+#include "troupe/engine/checkpoint/folder_lock.hpp"
 
-namespace troupe::cli {
+namespace troupe {
+
+class mesh;
 
 /// How long a checkpoint_saver waits.
 struct saver_timeouts {
@@ -36,17 +39,36 @@ struct saver_timeouts {
   std::function<bool()> is_stopping = {};
 };
 
-/// Saves checkpoints of a run, if --checkpoints is given: copies of its tensors
-/// are made between two steps, and written by a thread of its own meanwhile.
-/// All processes of a job have one, and call the same members in the same
-/// order.
+/// Where checkpoints are saved, when, and which of them are kept.
+struct saving_options {
+  std::string folder{};    // empty: nothing is saved
+  std::int64_t every = 0;  // steps; 0: at the end alone
+  kept_checkpoints kept{};
+  saver_timeouts timeouts{};
+};
+
+/// A run as its checkpoints describe it, and who writes them.
+struct saved_run {
+  manifest about{};             // but for the progress and the files
+  std::int32_t parts = 1;       // that all processes write
+  std::shared_ptr<mesh> job{};  // null: this process is alone
+};
+
+/// What a run goes on from.
+struct resumed_run {
+  std::string name{};       // of the run that began
+  std::int64_t saved = -1;  // the step, if it is in the run's own folder
+};
+
+/// Saves checkpoints of a run, if a folder is given: copies of its tensors are
+/// made between two steps, and written by a thread of its own meanwhile. All
+/// processes of a job have one, and call the same members in the same order.
 class checkpoint_saver {
  public:
-  /// `own`: the lock of --checkpoints, in the process that leads; kept by the
+  /// `own`: the lock of the folder, in the process that leads; kept by the
   /// caller. Throws `io` if this process can't write to the folder.
-  checkpoint_saver(const train_options& options, const train_setup& setup,
-                   resumed_run from, folder_lock* own,
-                   saver_timeouts timeouts = {});
+  checkpoint_saver(saving_options options, saved_run run, resumed_run from,
+                   folder_lock* own);
   /// Settles, and waits for what this process writes.
   ~checkpoint_saver();
   checkpoint_saver(const checkpoint_saver&) = delete;
@@ -86,9 +108,8 @@ class checkpoint_saver {
              const std::stop_token& ended);
   void complete(const run_progress& progress, const std::stop_token& ended);
 
-  checkpoint_options options_;
+  saving_options options_;
   folder_lock* own_;
-  saver_timeouts timeouts_;
   checkpoint_folder folder_;
   manifest about_;
   std::int32_t parts_;                  // that all processes write
@@ -103,4 +124,4 @@ class checkpoint_saver {
   std::jthread writer_;
 };
 
-}  // namespace troupe::cli
+}  // namespace troupe

@@ -1,4 +1,4 @@
-#include "troupe/cli/train/checkpoint_saver.hpp"
+#include "troupe/training/checkpoint_saver.hpp"
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
@@ -10,13 +10,11 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
-#include "troupe/cli/train/resumed_settings.hpp"
-#include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/device/thrown.hpp"
-#include "troupe/engine/stage/ties.hpp"
 #include "troupe/engine/transport/mesh.hpp"
+#include "troupe/training/resume.hpp"
 
-namespace troupe::cli {
+namespace troupe {
 
 namespace {
 
@@ -64,27 +62,19 @@ struct checkpoint_saver::part_wait {
   }
 };
 
-checkpoint_saver::checkpoint_saver(const train_options& options,
-                                   const train_setup& setup, resumed_run from,
-                                   folder_lock* own, saver_timeouts timeouts)
-  : options_(options.checkpoints),
+checkpoint_saver::checkpoint_saver(saving_options options, saved_run run,
+                                   resumed_run from, folder_lock* own)
+  : options_(std::move(options)),
     own_(own),
-    timeouts_(std::move(timeouts)),
-    folder_(options_.folder, shared(setup.trainer.job, new_run_name())),
-    about_{.run = std::move(from.name),
-           .settings = setup.data_settings,
-           .flags = setup.flags,
-           .learning_rate = texts_of(rates_of(setup.trainer.numerics)),
-           .model = setup.model_texts,
-           .aliases = aliases_of(ties_of(setup.model.layers))},
-    parts_(options.plain ? 1 : setup.trainer.schedule.ranks()),
-    job_(setup.trainer.job),
+    folder_(options_.folder, shared_text(run.job, new_run_name())),
+    about_(std::move(run.about)),
+    parts_(run.parts),
+    job_(std::move(run.job)),
     saved_(from.saved),
     complete_(std::max<std::int64_t>(from.saved, 0)) {
-  if (options_.folder.empty())
-    return;
-  about_.settings[optimizer_setting] = options.optimisation.optimizer.optimizer;
-  require_writable_folder(options_.folder);
+  about_.run = std::move(from.name);
+  if (!options_.folder.empty())
+    require_writable_folder(options_.folder);
 }
 
 checkpoint_saver::~checkpoint_saver() {
@@ -131,15 +121,15 @@ void checkpoint_saver::write(const run_progress& progress,
         spdlog::warn(problem);
     for (const auto& [part, tensors] : parts)
       folder_.write_part(progress.step, part, tensors);
-    if (leads(job_))
+    if (leads_job(job_))
       complete(progress, ended);
     else
       report_to_leader(progress.step, {});
   } catch (...) {
-    if (!leads(job_))  // before the others meet the consequences
+    if (!leads_job(job_))  // before the others meet the consequences
       report_to_leader(progress.step, thrown_text());
     const auto reason = first_cause(progress.step);
-    if (leads(job_))  // first: space for the mark, if the disk is full
+    if (leads_job(job_))  // first: space for the mark, if the disk is full
       folder_.discard(progress.step);
     if (job_)
       folder_.refuse(progress.step);
@@ -170,7 +160,7 @@ std::exception_ptr checkpoint_saver::first_cause(std::int64_t step) {
   auto own = std::current_exception();
   try {
     for (const auto begun = clock::now();
-         job_ && leads(job_) && clock::now() < begun + longest_courtesy;
+         job_ && leads_job(job_) && clock::now() < begun + longest_courtesy;
          std::this_thread::sleep_for(std::chrono::milliseconds(10)))
       require_written(step);
   } catch (const error&) {
@@ -202,8 +192,10 @@ void checkpoint_saver::require_progress(std::int64_t step, part_wait& wait) {
   if (!job_)
     return;
   require_written(step);
-  const bool stopping = timeouts_.is_stopping && timeouts_.is_stopping();
-  const auto longest = stopping ? timeouts_.last_silence : timeouts_.silence;
+  const bool stopping =
+    options_.timeouts.is_stopping && options_.timeouts.is_stopping();
+  const auto longest =
+    stopping ? options_.timeouts.last_silence : options_.timeouts.silence;
   const auto others = job_->place().processes - 1;
   const auto& reports = notes_[step];
   wait.look();
@@ -224,7 +216,7 @@ void checkpoint_saver::require_progress(std::int64_t step, part_wait& wait) {
     return;
   }
   folder_.look_again(step);
-  if (wait.time > wait.incomplete + timeouts_.delay)
+  if (wait.time > wait.incomplete + options_.timeouts.delay)
     fail(error_code::io,
          "{}: all processes have written their parts, and some are not there; "
          "was it moved, or do the processes see different folders?",
@@ -234,7 +226,7 @@ void checkpoint_saver::require_progress(std::int64_t step, part_wait& wait) {
 /// Whether the writer ends within this time.
 bool checkpoint_saver::await_writer(std::chrono::milliseconds longest) {
   for (auto left = longest; left.count() > 0;) {
-    const auto pause = std::min(left, timeouts_.warning);
+    const auto pause = std::min(left, options_.timeouts.warning);
     if (written_.wait_for(pause) == std::future_status::ready)
       return true;
     left -= pause;
@@ -265,7 +257,7 @@ void checkpoint_saver::finish_or_log() {
 
 void checkpoint_saver::settle(
   std::optional<std::chrono::milliseconds> longest) {
-  const auto limit = longest.value_or(timeouts_.settling);
+  const auto limit = longest.value_or(options_.timeouts.settling);
   if (!written_.valid() || await_writer(limit))
     return finish_or_log();
   spdlog::error(
@@ -276,13 +268,13 @@ void checkpoint_saver::settle(
 }
 
 void checkpoint_saver::refuse(std::int64_t step, const std::string& why) {
-  if (!options_.folder.empty() && !leads(job_))
+  if (!options_.folder.empty() && !leads_job(job_))
     report_to_leader(step, why);
 }
 
 std::string checkpoint_saver::summary(std::int64_t step) const {
   if (options_.folder.empty())
-    return "no checkpoint is saved; --checkpoints DIR would save one";
+    return "no checkpoint is saved";
   const auto last = complete_.load();
   const auto path = printable(folder_.path_of(last));
   if (last == 0)
@@ -293,4 +285,4 @@ std::string checkpoint_saver::summary(std::int64_t step) const {
                      path);
 }
 
-}  // namespace troupe::cli
+}  // namespace troupe
