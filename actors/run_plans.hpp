@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "troupe/actors/job/admission.hpp"
 #include "troupe/actors/trainer_setup.hpp"
 
 namespace troupe {
