@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 #include <utility>
 
 #include "troupe/actors/trainer_checks.hpp"
 #include "troupe/actors/trainer_state.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/engine/checkpoint/stored_checkpoint.hpp"
 #include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/events/log.hpp"
-#include "troupe/engine/stage/module/on_device.hpp"
 
 namespace troupe {
 
@@ -22,7 +20,7 @@ trainer::~trainer() {
   if (!impl_)
     return;  // moved from
   try {
-    impl_->actors->finish_monitors();
+    impl_->actors.finish_monitors();
   } catch (const std::exception& reason) {
     log()->warn("when a trainer ended: {}", reason.what());
   }
@@ -32,31 +30,25 @@ trainer::trainer(trainer&&) noexcept = default;
 
 step_report trainer::step(const source_pointer& source, bool skip_update) {
   require_source(source);
-  impl_->actors->require_not_ended();
-  if (impl_->step == 0
-      && (impl_->options.data_parallel > 1 || impl_->places().copies() > 1))
+  auto& state = *impl_;
+  state.actors.require_not_ended();
+  const auto replicas = state.setup.options.data_parallel;
+  if (state.step == 0 && (replicas > 1 || state.setup.places().copies() > 1))
     check_replicas();
-  if (skip_update && impl_->training->update.every > 0)
+  if (skip_update && plan().update.every > 0)
     fail(error_code::invalid_argument,
          "schedule {} updates within a step, and its forwards read what the "
          "updates make: they can't be skipped",
-         impl_->training->schedule_name);
-  impl_->take_up_plan();
-  impl_->buffer_versions = versions_of(impl_->buffers);
-  auto settings = impl_->next_settings();
+         plan().schedule_name);
+  state.plans.take_up(state.step + 1);
+  state.stages.note_buffers();
+  auto settings = state.next_settings();
   settings.skip_update = skip_update;
-  // Recorded steps are launched from this thread.
-  const compute_scope computes(impl_->options.execution.intra_op_threads);
-  auto report = impl_->graphs
-                  ? impl_->graphs->run(settings, source)
-                  : impl_->actors->run(settings, impl_->training, source);
-  impl_->step = settings.step;
-  impl_->replans |= report.replans;
-  impl_->saves |= report.saves;
-  impl_->position +=
-    std::int64_t{impl_->options.data_parallel} * impl_->training->microbatches;
+  auto report = state.run(settings, source);
+  state.step = settings.step;
+  state.position += std::int64_t{replicas} * plan().microbatches;
   const auto& done = report.summary;
-  auto& scale = impl_->scale;
+  auto& scale = state.scale;
   scale.note(std::isfinite(done.gradient_norm), done.updated);
   if (scale.skipped_in_vain() > 0)
     fail_in_vain(scale, {.step = done.source.step,
@@ -112,17 +104,17 @@ step_event trainer::evaluate(const source_pointer& source,
   auto settings = impl_->next_settings();
   settings.step = impl_->step;
   settings.phase = phase::validation;
-  const auto at_once = std::int64_t{impl_->options.data_parallel}
-                       * impl_->evaluation->microbatches;
+  const auto& forwards = impl_->plans.evaluation();
+  const auto at_once =
+    std::int64_t{impl_->setup.options.data_parallel} * forwards->microbatches;
   const auto read =
     microbatches % at_once == 0 ? source : filled_up(source, microbatches);
   step_event total;
   for (std::int64_t done = 0; done < microbatches; done += at_once) {
     settings.first_microbatch = done;
     settings.counted = microbatches - done;
-    const auto report = impl_->actors->run(settings, impl_->evaluation, read);
-    impl_->replans |= report.replans;
-    impl_->saves |= report.saves;
+    const auto report = impl_->actors.run(settings, forwards, read);
+    impl_->note(report);
     const auto& part = report.summary;
     total.source = part.source;
     total.tokens += part.tokens;
@@ -136,72 +128,58 @@ step_event trainer::evaluate(const source_pointer& source,
       return total;
   }
   round_losses(total);
-  impl_->actors->publish(total);
+  impl_->actors.publish(total);
   return total;
 }
 
 tensor_list trainer::infer(const tensor_list& inputs) {
-  const compute_scope computes(impl_->options.execution.intra_op_threads);
-  const impl::whole_scope whole(*impl_);
-  const auto& state = *impl_;
-  auto* const job = state.options.job.get();
-  const auto& placement = state.options.schedule.placement;
-  const auto process_of = [&](std::int32_t stage) {
-    return state.layout.process_of(0, placement.rank_of(stage));
-  };
-  const auto& graph = state.training->graph;
-  tensor_lists travelling(graph.edges().size());  // where their giver lives
-  tensor_list outputs;
-  for (std::int32_t s = 0; s < placement.stages(); ++s) {
-    tensor_lists given;
-    for (const auto& [giver, edge] : graph.inputs(s, false))
-      given.push_back(
-        pass_on(job, std::move(travelling[static_cast<std::size_t>(edge)]),
-                process_of(giver), process_of(s)));
-    const auto& stage = state.replicas[0][static_cast<std::size_t>(s)];
-    if (!stage)
-      continue;
-    auto made =
-      run_on_host(*stage, inputs, given, state.options.numerics.autocast,
-                  state.devices.of(0, stage_instance{s}).get());
-    outputs = std::move(made.outputs);
-    std::size_t next = 0;
-    for (const auto& [reader, edge] : graph.outputs(s, false))
-      travelling[static_cast<std::size_t>(edge)] = std::move(made.sent[next++]);
-  }
-  return share(job, std::move(outputs), process_of(placement.stages() - 1));
+  const compute_scope computes(impl_->setup.options.execution.intra_op_threads);
+  return impl_->stages.infer(inputs);
+}
+
+std::vector<generated> trainer::generate(
+  const std::vector<generation_request>& requests,
+  const generation_options& options, const generation_listener& told) {
+  auto settings = impl_->next_settings();
+  settings.step = impl_->step;
+  return impl_->generator.generate(settings, requests, options, told);
+}
+
+void trainer::require_generation() const {
+  impl_->stages.require_generation();
 }
 
 std::int64_t trainer::attach(monitor watcher) {
   require_monitor(watcher);
   warn_of_unknown_names(watcher, impl_->names);
-  return impl_->actors->attach(std::move(watcher));
+  return impl_->actors.attach(std::move(watcher));
 }
 
 void trainer::detach(std::int64_t id) {
-  impl_->actors->detach(id);
+  impl_->actors.detach(id);
 }
 
 void trainer::finish_monitors() {
-  impl_->actors->finish_monitors();
+  impl_->actors.finish_monitors();
 }
 
 void trainer::observe_every(std::int64_t steps) {
   require_at_least(1, steps, "steps between two that are observed");
-  impl_->actors->board().observe_every(steps);
+  impl_->actors.board().observe_every(steps);
 }
 
 void trainer::stop(std::string reason, std::optional<double> within) {
-  const auto seconds = within.value_or(impl_->options.execution.limits.finish);
+  const auto seconds =
+    within.value_or(impl_->setup.options.execution.limits.finish);
   if (!(seconds >= 0))
     fail(error_code::invalid_argument,
          "a run can't stop within {} seconds; use 0 (no limit) or more",
          seconds);
-  impl_->actors->finish({run_end::kind::asked, std::move(reason)}, seconds);
+  impl_->actors.finish({run_end::kind::asked, std::move(reason)}, seconds);
 }
 
 void trainer::request_save() {
-  impl_->actors->request_save();
+  impl_->actors.request_save();
 }
 
 bool trainer::take_save_request() {
@@ -209,22 +187,19 @@ bool trainer::take_save_request() {
 }
 
 std::optional<run_end> trainer::ended() const {
-  return impl_->actors->ended();
+  return impl_->actors.ended();
 }
 
 void trainer::interrupt(std::string reason) {
-  impl_->actors->interrupt(std::move(reason));
+  impl_->actors.interrupt(std::move(reason));
 }
 
 run_health trainer::health() const {
-  return impl_->actors->health();
+  return impl_->actors.health();
 }
 
 parameter_list trainer::parameters() const {
-  const impl::whole_scope whole(*impl_);
-  return impl_->kept(
-    without_aliases(parameters_of(impl_->replicas[0], impl_->places().stages()),
-                    impl_->aliases));
+  return impl_->stages.parameters();
 }
 
 std::int64_t trainer::parameter_count() const {
@@ -233,7 +208,7 @@ std::int64_t trainer::parameter_count() const {
 
 std::string trainer::not_finite() const {
   const auto own = first_not_finite(parameters());
-  const auto& job = impl_->options.job;
+  auto* const job = impl_->setup.job();
   if (!job)
     return own;
   std::string found;
@@ -244,28 +219,49 @@ std::string trainer::not_finite() const {
 }
 
 parameter_list trainer::gather_parameters() const {
-  if (!impl_->options.job)
-    return parameters();
-  const impl::whole_scope whole(*impl_);
-  return impl_->kept(gather(*impl_->options.job, impl_->held()));
+  return impl_->stages.gather();
 }
 
 void trainer::load(const parameter_list& values, const std::string& origin) {
-  const auto& places = impl_->places();
-  const auto all = with_aliases(values, impl_->aliases, origin);
-  const impl::whole_scope whole(*impl_);
-  for (const auto& replica : impl_->replicas)
-    for (std::int8_t copy = 0; copy < places.copies(); ++copy) {
-      const auto own = parameters_of(replica, places.stages(), copy);
-      load_parameters(own, impl_->options.job ? only(own, all) : all, origin);
-    }
-  impl_->take_shards();
-  impl_->read_parameters();
+  impl_->stages.load(values, origin);
 }
 
 void trainer::check_replicas() const {
-  const impl::whole_scope whole(*impl_);
-  require_equal_replicas(impl_->options.job.get(), impl_->held());
+  impl_->stages.check_replicas();
+}
+
+std::string trainer::loses_last_step(std::chrono::milliseconds longest) const {
+  auto& actors = impl_->actors;
+  const auto& stages = impl_->stages;
+  if (!actors.abandon_step())
+    return "the step that was interrupted had begun to change the parameters";
+  if (stages.ops_write_state() && !actors.await_ops(longest))
+    return "an op of the step that was interrupted did not end in time";
+  if (stages.buffers_changed())
+    return "the step that was interrupted had begun to change buffers";
+  return {};
+}
+
+run_progress trainer::progress() const {
+  const auto& scale = impl_->scale.progress();
+  return {.step = impl_->step,
+          .microbatches = impl_->position,
+          .loss_scale = scale.value,
+          .good_steps = scale.good_steps,
+          .skipped = scale.skipped};
+}
+
+std::map<std::int32_t, parameter_list> trainer::snapshot() const {
+  return impl_->stages.snapshot();
+}
+
+void trainer::restore(const stored_checkpoint& from) {
+  impl_->stages.restore(from);
+  const auto& progress = from.about().progress;
+  impl_->step = progress.step;
+  impl_->position = progress.microbatches;
+  impl_->scale.restore(
+    {progress.loss_scale, progress.good_steps, progress.skipped});
 }
 
 std::int64_t trainer::position() const {
@@ -280,13 +276,18 @@ void trainer::set_position(std::int64_t microbatches) {
   impl_->position = microbatches;
 }
 
+void trainer::replan(const schedule& order) {
+  impl_->plans.replan(order);
+  if (impl_->setup.job())
+    impl_->actors.announce_plan();
+}
+
 const plan& trainer::plan() const {
-  return *impl_->training;
+  return *impl_->plans.training();
 }
 
 plan_pointer trainer::shared_plan() const {
-  const std::scoped_lock lock(impl_->planning);
-  return impl_->training;
+  return impl_->plans.training();
 }
 
 double trainer::loss_scale() const {
@@ -294,11 +295,11 @@ double trainer::loss_scale() const {
 }
 
 const trainer_options& trainer::options() const {
-  return impl_->options;
+  return impl_->setup.options;
 }
 
 const std::map<std::string, std::string>& trainer::aliases() const {
-  return impl_->aliases;
+  return impl_->setup.aliases;
 }
 
 }  // namespace troupe

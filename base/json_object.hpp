@@ -42,8 +42,8 @@ class json_object {
     read_if(name, value,
             fmt::format("a {}number in {:g}..{:g}",
                         std::integral<Number> ? "whole " : "", least, most),
-            [=](Number given) {
-              const auto number = static_cast<double>(given);
+            [=](Number read_value) {
+              const auto number = static_cast<double>(read_value);
               return number >= least && number <= most;
             });
   }
@@ -51,39 +51,39 @@ class json_object {
   template <class T, class Check>
   void read_if(const std::string& name, T& value, const std::string& wanted,
                const Check& is_legal) {
-    known_.push_back(name);
+    names_.push_back(name);
     if (!object_.contains(name))
       return;
-    const auto given = json_as<T>(object_[name]);
-    if (!given || !is_legal(*given))
+    const auto found = json_as<T>(object_[name]);
+    if (!found || !is_legal(*found))
       fail(code_, "{}{} must be {}, but is {}", prefix_, name, wanted,
            printable(json_text(object_[name])));
-    value = *given;
+    value = *found;
   }
   /// An object within; an empty one if it is missing.
   json_object inner(const std::string& name) {
     static const auto nothing = Json::object();
-    known_.push_back(name);
+    names_.push_back(name);
     return {object_.contains(name) ? object_[name] : nothing, name, name + "."};
   }
   /// Refuses an object that lacks a field that was read.
   void require_all() const {
-    for (const auto& name : known_)
+    for (const auto& name : names_)
       if (!object_.contains(name))
         fail(code_, "{} lacks the field '{}'", owner_, name);
   }
   void require_known() const {
     for (const auto& [name, value] : object_.items())
-      if (std::ranges::find(known_, name) == known_.end())
+      if (std::ranges::find(names_, name) == names_.end())
         fail(code_, "{} has no field '{}'; its fields are {}", owner_,
-             printable(name), fmt::join(known_, ", "));
+             printable(name), fmt::join(names_, ", "));
   }
 
  private:
   const Json& object_;
   std::string owner_, prefix_;
   error_code code_;
-  std::vector<std::string> known_;
+  std::vector<std::string> names_;
 };
 
 }  // namespace troupe

@@ -27,13 +27,13 @@ std::string host_name() {
 }
 
 std::size_t place_of_name(std::string_view name,
-                          std::span<const std::string_view> known,
+                          std::span<const std::string_view> names,
                           std::string_view what) {
-  const auto found = std::ranges::find(known, name);
-  if (found == known.end())
+  const auto found = std::ranges::find(names, name);
+  if (found == names.end())
     fail(error_code::invalid_argument, "unknown {} '{}': known {}s are {}",
-         what, printable(name), what, fmt::join(known, ", "));
-  return static_cast<std::size_t>(found - known.begin());
+         what, printable(name), what, fmt::join(names, ", "));
+  return static_cast<std::size_t>(found - names.begin());
 }
 
 }  // namespace troupe

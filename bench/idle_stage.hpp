@@ -16,7 +16,7 @@ class idle_stage : public stage_compute, public stage_parameters {
   stage_result end_step() override { return {}; }
   const tensor_list& parameters() const override { return none_; }
   tensor_list take_gradients() override { return {}; }
-  void put_gradients(tensor_list) override {}
+  void put_gradients(tensor_list, at::Tensor) override {}
   std::vector<double> norm_powers() override { return {}; }
   std::string name_of_power(std::size_t) const override { return {}; }
   void update(double) override {}

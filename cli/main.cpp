@@ -3,8 +3,11 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
+#include <string_view>
+#include <utility>
 
 #include "troupe/base/error.hpp"
 #include "troupe/cli/commands.hpp"
@@ -33,18 +36,42 @@ argument_list expanded(const argument_list& arguments, CLI::App& app) {
   return rest;
 }
 
+using command_adder = void (*)(CLI::App* command);
+
+constexpr std::array adders{
+  std::pair{std::string_view{"train"}, &add_train_command},
+  std::pair{std::string_view{"generate"}, &add_generate_command},
+  std::pair{std::string_view{"attach"}, &add_attach_command},
+  std::pair{std::string_view{"detach"}, &add_detach_command},
+  std::pair{std::string_view{"events"}, &add_events_command},
+  std::pair{std::string_view{"top"}, &add_top_command},
+  std::pair{std::string_view{"replan"}, &add_replan_command},
+  std::pair{std::string_view{"launch"}, &add_launch_command},
+  std::pair{std::string_view{"checkpoint"}, &add_checkpoint_command},
+  std::pair{std::string_view{"certificates"}, &add_certificates_command},
+  std::pair{std::string_view{"lab"}, &add_lab_command},
+};
+
+/// Null: there is no such command.
+constexpr command_adder adder_of(std::string_view name) {
+  for (const auto& [command, add] : adders)
+    if (command == name)
+      return add;
+  return nullptr;
+}
+
+static_assert(std::ranges::all_of(runtime_commands,
+                                  [](const auto& each) {
+                                    return adder_of(each.name) != nullptr;
+                                  })
+                && adders.size() == runtime_commands.size(),
+              "each command that `troupe` lists is one of troupe-runtime's");
+
 int run(const argument_list& arguments) {
   const auto app = make_app();
-  // In the order of `runtime_commands`.
-  const std::array add{
-    add_train_command,        add_generate_command, add_attach_command,
-    add_detach_command,       add_events_command,   add_top_command,
-    add_replan_command,       add_launch_command,   add_checkpoint_command,
-    add_certificates_command, add_lab_command};
-  static_assert(add.size() == runtime_commands.size());
-  for (std::size_t i = 0; i < add.size(); ++i)
-    add[i](app->add_subcommand(std::string{runtime_commands[i].name},
-                               std::string{runtime_commands[i].summary}));
+  for (const auto& each : runtime_commands)
+    adder_of(each.name)(
+      app->add_subcommand(std::string{each.name}, std::string{each.summary}));
   require_values(*app);
   return run_command(*app, expanded(arguments, *app));
 }

@@ -1,9 +1,8 @@
-# troupe_fuzz(DIRECTORY folder HARNESS files DEPENDS targets [SOURCES files]
-#             [PCH kind] [NEEDS targets])
+# troupe_fuzz(DIRECTORY folder HARNESS files DEPENDS targets [PCH kind]
+#             [NEEDS targets])
 # For every other .cpp file of the folder, with LLVMFuzzerTestOneInput, makes:
 #   - its part of the test program tests/fuzz, which replays its corpus;
 #   - with TROUPE_FUZZ a program bin/fuzz/NAME, driven by libFuzzer.
-# SOURCES are compiled with them: sources that are in no component.
 if(TROUPE_FUZZ)
   find_program(CLANG_PROGRAM NAMES clang clang-19 clang-16 clang-15 clang-14)
   if(NOT CLANG_PROGRAM)
@@ -15,7 +14,7 @@ endif()
 
 function(troupe_fuzz)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "DIRECTORY;PCH"
-    "HARNESS;DEPENDS;SOURCES;NEEDS")
+    "HARNESS;DEPENDS;NEEDS")
   set(folder ${PROJECT_SOURCE_DIR}/${arg_DIRECTORY})
   file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cpp)
   list(TRANSFORM arg_HARNESS PREPEND ${folder}/)
@@ -57,7 +56,7 @@ ${listed}};
     list(APPEND objects $<TARGET_OBJECTS:${target}>)
   endforeach()
   troupe_program(tests_fuzz OUTPUT tests/fuzz PCH "${arg_PCH}"
-    SOURCES ${arg_HARNESS} ${arg_SOURCES} ${objects}
+    SOURCES ${arg_HARNESS} ${objects}
     DEPENDS ${arg_DEPENDS} troupe_test_main)
   if(arg_NEEDS)
     add_dependencies(tests_fuzz ${arg_NEEDS})
@@ -71,10 +70,9 @@ endfunction()
 # definition of the first is ignored.
 function(troupe_fuzz_programs names)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "DIRECTORY;PCH"
-    "HARNESS;DEPENDS;SOURCES;NEEDS")
+    "HARNESS;DEPENDS;NEEDS")
   set(folder ${PROJECT_SOURCE_DIR}/${arg_DIRECTORY})
-  add_library(fuzz_shared STATIC EXCLUDE_FROM_ALL
-    ${arg_SOURCES} ${folder}/coverage.cpp)
+  add_library(fuzz_shared STATIC EXCLUDE_FROM_ALL ${folder}/coverage.cpp)
   target_link_libraries(fuzz_shared PRIVATE troupe_flags ${arg_DEPENDS})
   troupe_precompile(fuzz_shared "${arg_PCH}")
   foreach(name ${names})

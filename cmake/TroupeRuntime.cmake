@@ -25,7 +25,7 @@ troupe_component(transport DIRECTORY engine/transport SUBFOLDERS address stream 
   DEPENDS troupe::device PRIVATE Boost::headers PCH tensors)
 target_link_libraries(troupe_transport PRIVATE OpenSSL::SSL)
 troupe_component(launch DIRECTORY engine/launch
-  DEPENDS troupe::transport PCH tensors)
+  DEPENDS troupe::transport PRIVATE Boost::headers PCH tensors)
 troupe_component(events DIRECTORY engine/events
   DEPENDS troupe::device spdlog::spdlog PCH tensors)
 include(TroupeStatistics)
@@ -36,19 +36,19 @@ troupe_component(stage DIRECTORY engine/stage
   SUBFOLDERS update parameters module plain
   DEPENDS troupe::schedules troupe::device troupe::events PCH modules)
 troupe_component(models DIRECTORY engine/models SUBFOLDERS layers decoders
-  DEPENDS troupe::checkpoint nlohmann_json::nlohmann_json PCH modules)
+  DEPENDS troupe::data troupe::checkpoint nlohmann_json::nlohmann_json PCH modules)
 troupe_model_table(troupe_models engine/models)
 troupe_component(data DIRECTORY engine/data DEPENDS troupe::stage PCH tensors)
 troupe_component(generation DIRECTORY engine/generation
   DEPENDS troupe::data PCH tensors)
 troupe_component(checkpoint DIRECTORY engine/checkpoint
-  DEPENDS troupe::data PRIVATE nlohmann_json::nlohmann_json PCH tensors)
+  DEPENDS troupe::device PRIVATE nlohmann_json::nlohmann_json PCH tensors)
 target_link_libraries(troupe_checkpoint PRIVATE OpenSSL::Crypto)
 troupe_component(actors DIRECTORY actors
   SUBFOLDERS step system monitoring job reduction rank coordination pipeline
     recording
   DEPENDS troupe::plan troupe::data troupe::generation troupe::checkpoint
-    troupe::transport CAF::core spdlog::spdlog PCH actors)
+    troupe::transport CAF::core PCH actors)
 
 # Actors with fake stages. The thread sanitizer can't run more than these, as
 # LibTorch is not built with it.
@@ -59,20 +59,22 @@ if(TROUPE_SANITIZER STREQUAL thread)
 endif()
 
 troupe_component(monitors DIRECTORY monitors SUBFOLDERS tensors timing spec
-  DEPENDS troupe::actors nlohmann_json::nlohmann_json PCH actors)
+  DEPENDS troupe::plan troupe::events troupe::checkpoint
+    nlohmann_json::nlohmann_json PCH tensors)
 troupe_component(http DIRECTORY monitors/http
   DEPENDS troupe::transport troupe::events nlohmann_json::nlohmann_json
   PRIVATE Boost::headers PCH tensors)
 target_link_libraries(troupe_http PRIVATE OpenSSL::Crypto)
 troupe_component(live DIRECTORY monitors/live
-  DEPENDS troupe::monitors troupe::http nlohmann_json::nlohmann_json
+  DEPENDS troupe::actors troupe::monitors troupe::http nlohmann_json::nlohmann_json
   PRIVATE Boost::headers PCH actors)
 troupe_component(sinks DIRECTORY monitors/sinks
   DEPENDS troupe::monitors troupe::http
   PRIVATE nlohmann_json::nlohmann_json Boost::headers PCH actors)
 
 troupe_component(dashboard DIRECTORY monitors/dashboard
-  DEPENDS troupe::monitors troupe::http nlohmann_json::nlohmann_json PCH actors)
+  DEPENDS troupe::actors troupe::monitors troupe::http
+    nlohmann_json::nlohmann_json PCH actors)
 troupe_component(training DIRECTORY training
   DEPENDS troupe::actors troupe::models PCH actors)
 troupe_page(dashboard FOLDER monitors/dashboard/page TITLE troupe
@@ -94,13 +96,14 @@ target_include_directories(troupe_all INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
 install(TARGETS troupe_all EXPORT troupe-runtime)
 
-file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cli/*.cpp
-  ${PROJECT_SOURCE_DIR}/cli/train/*.cpp ${PROJECT_SOURCE_DIR}/cli/generate/*.cpp
-  ${PROJECT_SOURCE_DIR}/cli/checkpoint/*.cpp
-  ${PROJECT_SOURCE_DIR}/cli/model/*.cpp ${PROJECT_SOURCE_DIR}/cli/live/*.cpp)
-troupe_program(troupe-runtime SOURCES ${sources} PCH runtime_commands
-  DEPENDS troupe::plan_commands troupe::lab troupe::troupe
-    tomlplusplus::tomlplusplus)
+troupe_component(runtime_commands DIRECTORY cli
+  SUBFOLDERS train generate checkpoint model live INTERNAL
+  DEPENDS troupe::plan_commands troupe::lab troupe::dashboard troupe::sinks
+    troupe::live troupe::launch troupe::models troupe::training
+    tomlplusplus::tomlplusplus
+  PRIVATE Boost::headers PCH runtime_commands)
+troupe_program(troupe-runtime SOURCES cli/main.cpp
+  DEPENDS troupe::runtime_commands PCH runtime_commands)
 add_dependencies(troupe troupe-runtime)
 
 if(TROUPE_EXAMPLES)
@@ -168,7 +171,7 @@ if(TROUPE_CUDA)
       tests/actors/step_trace.cpp)
 endif()
 troupe_tests(monitors DIRECTORY tests/monitors
-  DEPENDS troupe::monitors troupe::models PCH trainings)
+  DEPENDS troupe::actors troupe::monitors troupe::models PCH trainings)
 troupe_tests(http DIRECTORY tests/monitors/http
   DEPENDS troupe::http PCH tensors)
 troupe_tests(sinks DIRECTORY tests/monitors/sinks
@@ -179,13 +182,8 @@ troupe_tests(dashboard DIRECTORY tests/monitors/dashboard
   DEPENDS troupe::dashboard troupe::models PCH trainings)
 troupe_tests(training DIRECTORY tests/training
   DEPENDS troupe::training PCH trainings)
-troupe_tests(cli DIRECTORY tests/cli
-  DEPENDS troupe::troupe troupe::plan_commands tomlplusplus::tomlplusplus
-  PCH actors NEEDS troupe
-  SOURCES cli/config_file.cpp cli/model_flags.cpp cli/optimizer_flags.cpp
-    cli/signal_policy.cpp cli/live/top_view.cpp
-    cli/train/resumed_settings.cpp cli/train/train_checkpoints.cpp
-    cli/train/train_files.cpp cli/train/train_memory.cpp)
+troupe_tests(cli DIRECTORY tests/cli DEPENDS troupe::runtime_commands
+  PCH actors NEEDS troupe)
 if(TROUPE_TESTS)
   include(TroupeSnippets)
 endif()
@@ -195,8 +193,4 @@ troupe_tests(examples DIRECTORY tests/examples DEPENDS troupe::plan
 troupe_fuzz(DIRECTORY tests/fuzz PCH actors
   HARNESS replay_test.cpp waiting_job_test.cpp seeds.cpp largest_allocation.cpp
   NEEDS troupe
-  SOURCES ${PROJECT_SOURCE_DIR}/cli/config_file.cpp
-    ${PROJECT_SOURCE_DIR}/cli/model/prompts.cpp
-  DEPENDS troupe::lab troupe::live troupe::sinks troupe::launch Boost::headers
-    troupe::generation CLI11::CLI11
-    tomlplusplus::tomlplusplus)
+  DEPENDS troupe::runtime_commands Boost::headers)

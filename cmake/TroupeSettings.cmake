@@ -1,17 +1,13 @@
-# Language, warnings, output folders, ccache, linker, sanitizers.
+# Language, warnings and output folders of this project's targets.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_CXX_COMPILE_OPTIONS_PIE -fPIC)  # programs share precompiled headers
-set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
-set(CMAKE_INSTALL_MESSAGE NEVER)
 set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
-set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
-set(CMAKE_CXX_FLAGS_DEBUG "-O0 -g1")
 
-if(NOT CMAKE_BUILD_TYPE)
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 
@@ -55,22 +51,3 @@ endif()
 set(troupe_include ${PROJECT_BINARY_DIR}/include)
 file(MAKE_DIRECTORY ${troupe_include})
 file(CREATE_LINK ${PROJECT_SOURCE_DIR} ${troupe_include}/troupe SYMBOLIC)
-
-# Lets a second clone elsewhere on the machine use the first one's cache, also
-# with precompiled headers.
-find_program(CCACHE_PROGRAM ccache)
-if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
-    CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
-    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
-    ${CCACHE_PROGRAM})
-  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>
-    "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:SHELL:-Xclang -fno-pch-timestamp>")
-endif()
-
-# Not for fuzzing: mold 1.10 may abort over that many strings of debug information
-# ("ConcurrentMap is full").
-find_program(MOLD_PROGRAM mold)
-if(MOLD_PROGRAM AND NOT TROUPE_FUZZ)
-  add_link_options(-fuse-ld=mold)
-endif()

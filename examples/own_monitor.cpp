@@ -15,25 +15,25 @@ using namespace troupe;
 
 monitor largest_magnitudes() {
   auto largest = std::make_shared<std::map<std::string, double>>();
-  monitor made;
-  made.name = "largest magnitudes";
-  made.wants = {
+  monitor printer;
+  printer.name = "largest magnitudes";
+  printer.wants = {
     .steps = false,
     .tensors = tensor_kind::activation | tensor_kind::activation_gradient,
     .names = "blocks.*.mlp",
     .every = 5};
-  made.see = [largest](const event& seen) {
+  printer.see = [largest](const event& seen) {
     if (const auto* op = std::get_if<tensors_event>(&seen))
       for (const auto& record : op->tensors) {
         auto& value = (*largest)[record.owner->name + ' ' + part_text(record)];
         value = std::max(value, record.statistics.max_abs);
       }
   };
-  made.finish = [largest] {
+  printer.finish = [largest] {
     for (const auto& [name, value] : *largest)
       fmt::print("{}: at most {:.3g}\n", name, value);
   };
-  return made;
+  return printer;
 }
 
 int main(int argc, char** argv) {

@@ -38,17 +38,17 @@ ordered_json sizes_json(const plan& plan) {
 
 ordered_json verdict_json(const plan& plan, const verdict& found,
                           svg_theme theme) {
-  ordered_json made{{"progress", found.progress}, {"text", found.text()}};
+  ordered_json document{{"progress", found.progress}, {"text", found.text()}};
   if (found.progress)
-    return made;
-  made["cycle"] = ordered_json::array();
+    return document;
+  document["cycle"] = ordered_json::array();
   for (const auto& wait : found.cycle)
-    made["cycle"].push_back({{"rank", wait.rank},
-                             {"op", to_text(plan, wait.op)},
-                             {"for", to_text(plan, wait.for_op)},
-                             {"text", wait.text}});
-  made["svg"] = draw_deadlock(plan, found, theme);
-  return made;
+    document["cycle"].push_back({{"rank", wait.rank},
+                                 {"op", to_text(plan, wait.op)},
+                                 {"for", to_text(plan, wait.for_op)},
+                                 {"text", wait.text}});
+  document["svg"] = draw_deadlock(plan, found, theme);
+  return document;
 }
 
 /// The ops that take a rank's time, numbered in the order of the plan.
@@ -133,33 +133,33 @@ ordered_json channels_json(const plan& plan) {
   return list;
 }
 
-void add_times(const job& job, const plan& plan, ordered_json& made) {
+void add_times(const job& job, const plan& plan, ordered_json& document) {
   const auto times = simulate(plan, costs_for(job, plan));
-  made["makespan"] = times.makespan;
-  made["period"] = times.period;
-  made["idle"] = times.bubble;
-  made["span_idle"] = times.span_bubble;
-  made["idle_by_rank"] = times.idle;
-  made["in_flight"] = times.in_flight;
+  document["makespan"] = times.makespan;
+  document["period"] = times.period;
+  document["idle"] = times.bubble;
+  document["span_idle"] = times.span_bubble;
+  document["idle_by_rank"] = times.idle;
+  document["in_flight"] = times.in_flight;
   if (const auto sizes = sizes_for(job, plan)) {
     const auto bytes = peak_bytes(plan, times, *sizes);
-    made["peak_bytes"] = bytes;
-    made["fits"] =
+    document["peak_bytes"] = bytes;
+    document["fits"] =
       job.memory_limit == 0 || std::ranges::max(bytes) <= job.memory_limit;
   }
   if (plan.update.every > 0)
-    made["staleness"] = std::ranges::max(staleness_of(plan));
-  made["channels"] = channels_json(plan);
+    document["staleness"] = std::ranges::max(staleness_of(plan));
+  document["channels"] = channels_json(plan);
   const op_list list(plan, times);
-  made["op_list"] = list.ops();
-  made["critical_path"] = list.critical_path();
+  document["op_list"] = list.ops();
+  document["critical_path"] = list.critical_path();
 }
 
 ordered_json deadlock_of_lanes(const job& job, svg_theme theme) {
   const auto lanes = lane_plan(make_lanes(job));
-  auto made = sizes_json(lanes);
-  made["verdict"] = verdict_json(lanes, verify(lanes), theme);
-  return made;
+  auto document = sizes_json(lanes);
+  document["verdict"] = verdict_json(lanes, verify(lanes), theme);
+  return document;
 }
 
 }  // namespace
@@ -167,13 +167,14 @@ ordered_json deadlock_of_lanes(const job& job, svg_theme theme) {
 ordered_json draw(const job& job, svg_theme theme) {
   try {
     const auto plan = make_plan(job);
-    auto made = sizes_json(plan);
+    auto document = sizes_json(plan);
     if (const auto unused = entries_beyond(plan, job); !unused.empty())
-      made["without_effect"] = unused;
-    made["verdict"] = verdict_json(plan, verify(plan, job.transport), theme);
+      document["without_effect"] = unused;
+    document["verdict"] =
+      verdict_json(plan, verify(plan, job.transport), theme);
     if (verify(plan).progress)
-      add_times(job, plan, made);
-    return made;
+      add_times(job, plan, document);
+    return document;
   } catch (const error& refusal) {
     if (refusal.code() != error_code::deadlock
         || job.source == schedule_source::rules)
@@ -223,8 +224,8 @@ ordered_json drawn(nlohmann::json request) {
 ordered_json written(nlohmann::json request) {
   const auto theme = parse_theme(taken(request, "theme", "auto"));
   const auto format = taken(request, "format", "csv");
-  const auto made = export_as(parse_job(request), format, theme);
-  return {{"file", made.file}, {"text", made.text}};
+  const auto output = export_as(parse_job(request), format, theme);
+  return {{"file", output.file}, {"text", output.text}};
 }
 
 ordered_json respond(const std::string& path, std::string_view body) {

@@ -25,10 +25,10 @@ namespace {
 
 constexpr auto pasted = "the text";
 
-rule_choice parse_rules(json_object<> given) {
+rule_choice parse_rules(json_object<> object) {
   rule_choice rules;
   std::vector<std::string> names{"backward"};
-  given.read("prefer", names);
+  object.read("prefer", names);
   if (names.size() > preference_names.size())
     fail(error_code::invalid_argument,
          "rules.prefer has {} preferences; there are {}", names.size(),
@@ -37,41 +37,41 @@ rule_choice parse_rules(json_object<> given) {
   for (const auto& name : names)
     rules.prefer.push_back(
       parse_named<preference>(name, preference_names, "preference"));
-  given.read("in_flight", rules.in_flight, 0, most_cells);
-  given.read("falls_by_rank", rules.falls_by_rank);
-  given.read("split_backward", rules.split_backward);
-  given.read("placement", rules.placement);
-  given.require_known();
+  object.read("in_flight", rules.in_flight, 0, most_cells);
+  object.read("falls_by_rank", rules.falls_by_rank);
+  object.read("split_backward", rules.split_backward);
+  object.read("placement", rules.placement);
+  object.require_known();
   return rules;
 }
 
-void read_shape(json_object<>& given, schedule_shape& shape) {
-  given.read("ranks", shape.ranks, 1, most_ranks);
-  given.read("stages_per_rank", shape.stages_per_rank, 1, most_cells);
-  given.read("microbatches", shape.microbatches, 1, most_cells);
-  given.read("slices", shape.slices, 1, most_cells);
-  given.read("breadth", shape.breadth, 0, most_cells);
+void read_shape(json_object<>& object, schedule_shape& shape) {
+  object.read("ranks", shape.ranks, 1, most_ranks);
+  object.read("stages_per_rank", shape.stages_per_rank, 1, most_cells);
+  object.read("microbatches", shape.microbatches, 1, most_cells);
+  object.read("slices", shape.slices, 1, most_cells);
+  object.read("breadth", shape.breadth, 0, most_cells);
 }
 
-void read_costs(json_object<>& given, job& made) {
+void read_costs(json_object<>& object, job& target) {
   std::string costs;
-  given.read("costs", costs);
-  made.costs = parse_costs(costs);
-  given.read("atomic_pairs", made.costs.atomic_pairs);
+  object.read("costs", costs);
+  target.costs = parse_costs(costs);
+  object.read("atomic_pairs", target.costs.atomic_pairs);
   std::string sizes;
-  given.read("sizes", sizes);
+  object.read("sizes", sizes);
   if (!sizes.empty())
-    made.sizes = parse_sizes(sizes);
-  given.read("costs_of_rank", made.costs_of_rank);
-  given.read("memory_limit", made.memory_limit, 0, 1e18);
+    target.sizes = parse_sizes(sizes);
+  object.read("costs_of_rank", target.costs_of_rank);
+  object.read("memory_limit", target.memory_limit, 0, 1e18);
 }
 
-void read_transport(json_object<>& given, job& made) {
+void read_transport(json_object<>& object, job& target) {
   std::string transport{"buffered"};
-  given.read("transport", transport);
-  made.transport.kind = parse_transport(transport);
-  given.read("shared_fifo", made.transport.shared_fifo);
-  given.read("credits", made.credits, 0, most_cells);
+  object.read("transport", transport);
+  target.transport.kind = parse_transport(transport);
+  object.read("shared_fifo", target.transport.shared_fifo);
+  object.read("credits", target.credits, 0, most_cells);
 }
 
 void require_few_cells(const std::string& name, std::int64_t ranks,
@@ -150,9 +150,9 @@ bool has_plan_text(const job& job) {
 }
 
 plan plan_of_text(const job& job) {
-  auto made = plan_from_any_text(job.text, pasted);
-  limited(schedule_of(made));
-  return made;
+  auto result = plan_from_any_text(job.text, pasted);
+  limited(schedule_of(result));
+  return result;
 }
 
 schedule lanes_of_text(const job& job) {
@@ -199,22 +199,22 @@ nlohmann::json parse_request(std::string_view text) {
 }
 
 job parse_job(const nlohmann::json& request) {
-  job made;
-  json_object given(request, "the request");
+  job result;
+  json_object object(request, "the request");
   std::string source{"catalogue"};
-  given.read("source", source);
+  object.read("source", source);
   constexpr std::array<std::string_view, 3> names{"catalogue", "text", "rules"};
-  made.source = parse_named<schedule_source>(source, names, "source");
-  made.name = "1f1b";
-  given.read("name", made.name);
-  given.read("text", made.text);
-  made.rules = parse_rules(given.inner("rules"));
-  read_shape(given, made.shape);
-  read_costs(given, made);
-  read_transport(given, made);
-  given.require_known();
-  require_divisible(made);
-  return made;
+  result.source = parse_named<schedule_source>(source, names, "source");
+  result.name = "1f1b";
+  object.read("name", result.name);
+  object.read("text", result.text);
+  result.rules = parse_rules(object.inner("rules"));
+  read_shape(object, result.shape);
+  read_costs(object, result);
+  read_transport(object, result);
+  object.require_known();
+  require_divisible(result);
+  return result;
 }
 
 schedule make_lanes(const job& job) {
@@ -236,11 +236,12 @@ schedule make_lanes(const job& job) {
 }
 
 plan make_plan(const job& job) {
-  auto made = has_plan_text(job) ? plan_of_text(job) : compile(make_lanes(job));
-  for (auto& channel : made.channels)
+  auto result =
+    has_plan_text(job) ? plan_of_text(job) : compile(make_lanes(job));
+  for (auto& channel : result.channels)
     if (job.credits > 0)
       channel.credits = std::min(channel.bound, job.credits);
-  return made;
+  return result;
 }
 
 op_costs costs_for(const job& job, const plan& plan) {

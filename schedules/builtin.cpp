@@ -166,9 +166,9 @@ schedule make_schedule(std::string_view name, const schedule_shape& shape) {
          name,
          fmt::join(all | std::views::transform(&builtin_schedule::name), ", "));
   check_shape(*row, shape);
-  auto made = row->make(shape);
-  made.name = row->name;
-  return made;
+  auto result = row->make(shape);
+  result.name = row->name;
+  return result;
 }
 
 schedule find_schedule(const std::string& name_or_path,

@@ -34,7 +34,7 @@ struct builtin_schedule {
 
 const std::vector<builtin_schedule>& builtin_schedules();
 
-/// Makes a built-in schedule. Throws `error`: unknown_schedule with the known
+/// Makes a built-in schedule. Throws `error`: unknown_schedule with the valid
 /// names; invalid_argument, with the nearest legal values, if the schedule
 /// can't have this shape.
 schedule make_schedule(std::string_view name, const schedule_shape& shape);

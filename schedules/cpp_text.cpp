@@ -94,8 +94,8 @@ std::string cpp_update(const schedule& lanes) {
   if (lanes.update.every == 0)
     return {};
   return fmt::format(
-    "  made.update = {{.every = {}, .lag = {}}};\n"
-    "  return made;\n",
+    "  result.update = {{.every = {}, .lag = {}}};\n"
+    "  return result;\n",
     lanes.update.every,
     lanes.update.lag == update_rule::newest ? "troupe::update_rule::newest"
                                             : std::to_string(lanes.update.lag));
@@ -149,7 +149,7 @@ std::string to_cpp(const schedule& lanes) {
     "}}\n",
     lanes.ranks(), lanes.stages(), lanes.microbatches, cpp_name(lanes.name),
     cpp_sizes(lanes), rows, quoted(lanes.name),
-    lanes.update.every > 0 ? "auto made =" : "return", cpp_update(lanes));
+    lanes.update.every > 0 ? "auto result =" : "return", cpp_update(lanes));
 }
 
 std::string to_cpp_call(const std::string& name, const schedule_shape& shape) {

@@ -121,7 +121,7 @@ struct schedule {
   }
 
   /// Calls `fill` once for every rank to write its lane (lane_builder.hpp).
-  /// Stages are placed looped, or by a given placement. Throws `error` if the
+  /// Stages are placed looped, or by a placement. Throws `error` if the
   /// lanes are not a legal step.
   static schedule build(const schedule_shape& shape,
                         const std::function<void(lane_builder&)>& fill,

@@ -134,6 +134,102 @@ def check_public():
     return report(problems)
 
 
+# ------------------------------------------------------------------ links
+
+TARGETS = {
+    "fmt::fmt": "fmt", "nlohmann_json::nlohmann_json": "nlohmann",
+    "CAF::core": "caf", "spdlog::spdlog": "spdlog", "CLI11::CLI11": "CLI",
+    "tomlplusplus::tomlplusplus": "toml++", "Boost::headers": "boost",
+    "OpenSSL::SSL": "openssl", "OpenSSL::Crypto": "openssl",
+    "torch::cpu": "torch",
+}
+
+
+def read_components():
+    """name -> (folders, what its users link too, what it links alone)."""
+    text = "\n".join(path.read_text() for path in
+                     tracked("CMakeLists.txt", "cmake/*.cmake"))
+    components = {}
+    for call in re.findall(r"^\s*troupe_component\((\w+ DIRECTORY[^)]*)\)", text, re.M):
+        words, parts, key = call.split(), {}, None
+        for word in words[1:]:
+            if re.fullmatch(r"[A-Z]+", word):
+                key = parts.setdefault(word, [])
+            else:
+                key.append(word)
+        folder = parts["DIRECTORY"][0]
+        folders = [folder] + [f"{folder}/{each}"
+                              for each in parts.get("SUBFOLDERS", [])]
+        public, private = ({TARGETS.get(each, each.removeprefix("troupe::"))
+                            for each in parts.get(name, [])}
+                           for name in ("DEPENDS", "PRIVATE"))
+        components[words[0]] = folders, public, private
+    for name, links in re.findall(
+            r"^target_link_libraries\(troupe_(\w+) PRIVATE ([^)]*)\)", text, re.M):
+        if name in components:
+            components[name][2].update(TARGETS.get(each, each)
+                                       for each in links.split())
+    return components
+
+
+def reached_by(path, cache):
+    """component folder or library -> the line that includes it, through our
+    headers too."""
+    if path not in cache:
+        cache[path] = found = {}
+        for number, include in includes(path):
+            if include.startswith("troupe/"):
+                header = Path(include.removeprefix("troupe/"))
+                found.setdefault(str(header.parent), f"{path}:{number}")
+                if header.is_file():
+                    for what, where in reached_by(header, cache).items():
+                        found.setdefault(what, where)
+            elif re.search(r"/|\.h$", include):
+                found.setdefault(LIBRARIES.get(include.split("/")[0]),
+                                 f"{path}:{number}")
+        found.pop(None, None)
+    return cache[path]
+
+
+def check_links():
+    """A component links what its files include, through our headers too, and
+    nothing else."""
+    components, problems, cache = read_components(), [], {}
+    by_folder = {folder: name for name, (folders, _, _) in components.items()
+                 for folder in folders}
+
+    def linked(names):
+        seen, left = set(), list(names)
+        while left:
+            each = left.pop()
+            if each not in seen:
+                seen.add(each)
+                left += components.get(each, ((), (), ()))[1]
+        return seen
+
+    for name, (folders, public, private) in components.items():
+        links, own = linked(public | private), set()
+        for path in sources():
+            if str(path.parent) not in folders or path.name == "main.cpp":
+                continue
+            for number, include in includes(path):
+                folder = str(Path(include.removeprefix("troupe/")).parent)
+                own.add(by_folder.get(folder) if include.startswith("troupe/")
+                        else LIBRARIES.get(include.split("/")[0]))
+            for folder, where in reached_by(path, cache).items():
+                what = by_folder.get(folder, folder)
+                if what in private:
+                    own.add(what)
+                if what != name and what not in links \
+                        and (what in components or what in TARGETS.values()):
+                    problems.append(f"{where}: {name} does not link {what}")
+        problems += [f"CMake: {name} links {what}, which none of its files "
+                     "includes" for what in sorted(public | private)
+                     if what not in own
+                     and (what in components or what in TARGETS.values())]
+    return report(sorted(set(problems)))
+
+
 # -------------------------------------------------------------- directions
 
 def check_directions():
@@ -372,8 +468,9 @@ def check_docs():
 
 
 if __name__ == "__main__":
-    checks = {"layers": lambda: (check_layers() | check_directions()
-                                | check_neighbours() | check_public()),
+    checks = {"layers": lambda: (check_layers() | check_links()
+                                 | check_directions() | check_neighbours()
+                                 | check_public()),
               "public": check_public,
               "names": check_names,
               "sizes": check_sizes, "docs": check_docs}

@@ -37,7 +37,7 @@ void coordinator_core::begin(step_pointer step) {
   reported_ = 0;
 }
 
-std::optional<norm_known> coordinator_core::on(stage_powers message) {
+std::optional<norm_verdict> coordinator_core::on(stage_powers message) {
   if (!message.not_finite.empty())
     not_finite_[{message.stage, last_not_finite(message.powers)}] =
       std::move(message.not_finite);
@@ -51,9 +51,9 @@ std::optional<norm_known> coordinator_core::on(stage_powers message) {
   const auto scale = step_->settings.loss_scale;
   norm_ = norm_of(all, setup_.numerics.norm_type) / scale;
   finite_ = std::isfinite(norm_);
-  return norm_known{step_->serial, now_ns(),
-                    clip_factor(norm_, setup_.numerics.clip) / scale,
-                    finite_ || !setup_.numerics.loss_scale.dynamic};
+  return norm_verdict{step_->serial, now_ns(),
+                      clip_factor(norm_, setup_.numerics.clip) / scale,
+                      finite_ || !setup_.numerics.loss_scale.dynamic};
 }
 
 std::size_t coordinator_core::place_of(const rank_done& report) const {
@@ -185,12 +185,12 @@ struct coordinator_state : step_supervisor {
   void on(stage_powers& message) {
     if (!current(message.serial))
       return;
-    const auto known = core.on(std::move(message));
-    if (!known)
+    const auto norm = core.on(std::move(message));
+    if (!norm)
       return;
     if (book->links)
-      book->links->tell(to_frame(*known));
-    book->tell_ranks(self, *known);
+      book->links->tell(to_frame(*norm));
+    book->tell_ranks(self, *norm);
   }
 
   void on(rank_done& report) {
@@ -325,11 +325,10 @@ struct coordinator_state : step_supervisor {
 
 }  // namespace
 
-caf::behavior coordinator_actor(caf::event_based_actor* self,
-                                const coordinator_setup& setup,
-                                const supervision& watch,
-                                const address_book_pointer& book,
-                                const handler_hook& hook) {
+behavior_for<coordinator_handle> coordinator_actor(
+  caf::event_based_actor* self, const coordinator_setup& setup,
+  const supervision& watch, const address_book_pointer& book,
+  const handler_hook& hook) {
   return behavior_of_supervisor<coordinator_handle, stage_powers, rank_done,
                                 op_failure, peer_lost, stop_run, finish_run,
                                 save_run, interrupt_run, watchdog_tick>(

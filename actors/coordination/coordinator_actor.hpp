@@ -40,7 +40,7 @@ class coordinator_core {
   event_source source() const;
 
   /// The verdict, once the powers of all stages are here.
-  std::optional<norm_known> on(stage_powers message);
+  std::optional<norm_verdict> on(stage_powers message);
   /// Throws `mismatch` for a rank that was done before.
   void require_first(const rank_done& report) const;
   /// The outcome, once all ranks are done; throws as `require_first` does.
@@ -78,19 +78,18 @@ struct supervision {
 /// Begins and ends steps, supervises all others, and answers each `run_step`
 /// with one `step_outcome`. After a failure or an interrupt every further
 /// step has that outcome.
-caf::behavior coordinator_actor(caf::event_based_actor* self,
-                                const coordinator_setup& setup,
-                                const supervision& watch,
-                                const address_book_pointer& book,
-                                const handler_hook& hook);
+behavior_for<coordinator_handle> coordinator_actor(
+  caf::event_based_actor* self, const coordinator_setup& setup,
+  const supervision& watch, const address_book_pointer& book,
+  const handler_hook& hook);
 
 /// The coordinator of a process that doesn't lead its job: begins the steps
 /// that process 0 begins, hands on what its ranks report, and answers each
 /// `run_step` with the outcome that process 0 tells. A program that runs
 /// another step than process 0 does is an error that names the difference.
-caf::behavior follower_actor(caf::event_based_actor* self,
-                             const supervision& watch,
-                             const address_book_pointer& book,
-                             const handler_hook& hook);
+behavior_for<follower_handle> follower_actor(caf::event_based_actor* self,
+                                             const supervision& watch,
+                                             const address_book_pointer& book,
+                                             const handler_hook& hook);
 
 }  // namespace troupe

@@ -100,7 +100,7 @@ struct follower_state : step_supervisor {
     reports.push_back(std::move(report));
   }
 
-  void on(const norm_known& message) { book->tell_ranks(self, message); }
+  void on(const norm_verdict& message) { book->tell_ranks(self, message); }
 
   void on(remote_outcome& message) {
     if (!message.failure.empty()) {
@@ -175,12 +175,12 @@ struct follower_state : step_supervisor {
 
 }  // namespace
 
-caf::behavior follower_actor(caf::event_based_actor* self,
-                             const supervision& watch,
-                             const address_book_pointer& book,
-                             const handler_hook& hook) {
+behavior_for<follower_handle> follower_actor(caf::event_based_actor* self,
+                                             const supervision& watch,
+                                             const address_book_pointer& book,
+                                             const handler_hook& hook) {
   return behavior_of_supervisor<follower_handle, remote_begin, stage_powers,
-                                rank_done, norm_known, remote_outcome,
+                                rank_done, norm_verdict, remote_outcome,
                                 peer_lost, op_failure, stop_run, interrupt_run,
                                 finish_run, save_run, watchdog_tick>(
     std::make_shared<follower_state>(

@@ -262,23 +262,24 @@ struct loader_state {
 
 }  // namespace
 
-caf::behavior loader_actor(caf::event_based_actor* self, loader_setup setup,
-                           const address_book_pointer& book,
-                           const handler_hook& hook) {
+behavior_for<loader_handle> loader_actor(caf::event_based_actor* self,
+                                         loader_setup setup,
+                                         const address_book_pointer& book,
+                                         const handler_hook& hook) {
   auto state =
     std::make_shared<loader_state>(loader_state{self, setup, book, {hook}});
   state->core = std::make_unique<loader_core>(
     setup, [at = state.get()](const loader_core::place& place, double seconds) {
       at->report_slow(place, seconds);
     });
-  return behavior_of<loader_handle>(
+  return {
     [state](const begin_step& message) {
       state->handle([&] { state->begin(message); });
     },
     [state](const want_data& request) {
       state->handle([&] { state->serve(request); });
     },
-    [state](prefetch_data) { state->handle([&] { state->prefetch(); }); });
+    [state](prefetch_data) { state->handle([&] { state->prefetch(); }); }};
 }
 
 }  // namespace troupe

@@ -98,8 +98,9 @@ class loader_core {
 };
 
 /// One replica's data loader. See `loader_core` for what it does.
-caf::behavior loader_actor(caf::event_based_actor* self, loader_setup setup,
-                           const address_book_pointer& book,
-                           const handler_hook& hook);
+behavior_for<loader_handle> loader_actor(caf::event_based_actor* self,
+                                         loader_setup setup,
+                                         const address_book_pointer& book,
+                                         const handler_hook& hook);
 
 }  // namespace troupe

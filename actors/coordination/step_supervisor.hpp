@@ -140,7 +140,7 @@ struct step_supervisor {
 /// The behavior of such a coordinator: `begin` of its state gets the steps,
 /// `on` all other messages, and the failures of both, at its `place`.
 template <class Handle, class... Messages, class State>
-caf::behavior behavior_of_supervisor(std::shared_ptr<State> state) {
+behavior_for<Handle> behavior_of_supervisor(std::shared_ptr<State> state) {
   const auto handle = [state](const auto& work) {
     try {
       if (state->hook)

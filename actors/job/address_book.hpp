@@ -28,10 +28,10 @@ struct address_book {
   coordinator_handle coordinator;
   follower_handle follower;  // the same; null in the leading process
   event_hub_handle hub;
-  /// To the other processes of the job; null without any. Actors that live
-  /// there are null here.
+  /// Links to the other processes of the job; null if there are none. Actors
+  /// that live there are null here.
   std::shared_ptr<remote_links> links;
-  /// Between devices of different processes; null without.
+  /// Links between devices of different processes; null if there are none.
   std::shared_ptr<troupe::device_links> device_links;
   std::shared_ptr<failure_cause> cause = std::make_shared<failure_cause>();
 
@@ -81,7 +81,7 @@ struct address_book {
       caf::anon_send(
         hub, publish_event{std::make_shared<const event>(std::move(what))});
   }
-  /// The run has failed: no device is to wait for another.
+  /// After the run has failed: ends the waits of devices for each other.
   void end_transfers() const {
     if (device_links)
       device_links->abort();

@@ -142,13 +142,13 @@ void admission::check(std::int32_t sender, const rank_done& report) {
   const std::scoped_lock lock(mutex_);
   if (!step_ || report.serial != step_->serial)
     return;  // of a step that is over
-  const auto& given = *step_->plan;
+  const auto& plan = *step_->plan;
   const auto rank = static_cast<std::size_t>(report.rank);
   for (const auto& each : report.ops)
-    if (each.op < given.first_op[rank] || each.op >= given.first_op[rank + 1])
+    if (each.op < plan.first_op[rank] || each.op >= plan.first_op[rank + 1])
       refuse("op", each.op);
   for (const auto& each : report.messages)
-    if (!is_below(each.message, std::ssize(given.messages)))
+    if (!is_below(each.message, std::ssize(plan.messages)))
       refuse("message", each.message);
 }
 

@@ -51,7 +51,7 @@ class admission {
       parameter_bytes_(parameter_bytes),
       held_(static_cast<std::size_t>(layout.processes)) {}
 
-  /// A step begins here.
+  /// Notes that a step begins in this process.
   void begin(const step_pointer& step);
 
   /// Refuses tensors of another run or replica, more than their channels have
@@ -59,7 +59,7 @@ class admission {
   /// no plan has, or far larger than those of their kind so far and than the
   /// parameters that are here.
   void check(std::int32_t sender, const frame_head& announced);
-  /// Tensors that were admitted are consumed.
+  /// Notes that admitted tensors were consumed.
   void consumed(std::int32_t sender);
   /// Refuses gradients of more bytes than the parameters that are here.
   void check_part(std::int32_t sender,

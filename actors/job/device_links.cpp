@@ -248,7 +248,7 @@ void device_links::abort() noexcept {
   constexpr std::chrono::milliseconds patience{500};
   if (ended_.exchange(true))
     return;
-  const std::scoped_lock making(making_);
+  const std::scoped_lock making(opening_);
   for (auto& [link_key, each] : links_) {
     // Unblocks threads that are stuck in a call.
     const std::unique_lock lock(each->mutex, patience);

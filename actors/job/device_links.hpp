@@ -155,7 +155,7 @@ class device_links {
   gradient_mean mean_;
   double stall_seconds_;
   std::atomic<bool> ended_ = false;
-  std::mutex making_;  // links_, until all are made
+  std::mutex opening_;  // guards links_ until all are open
   std::map<key, std::unique_ptr<link>> links_;
 };
 

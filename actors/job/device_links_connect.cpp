@@ -125,7 +125,7 @@ void device_links::connect(mesh& job) {
   std::vector<std::string> ids;
   if (layout_.process == 0)
     for (std::size_t i = 0; i < all.size(); ++i) {
-      const auto id = devices_.of(0, 0)->on()->make_communicator_id();
+      const auto id = devices_.of(0, 0)->hardware()->make_communicator_id();
       ids.emplace_back(reinterpret_cast<const char*>(id.data()), id.size());
     }
   ids = from_wire<std::vector<std::string>>(
@@ -141,14 +141,14 @@ void device_links::connect(mesh& job) {
     const auto options =
       options_of(all[i], communicator_id(bytes, bytes + ids[i].size()));
     const auto& device =
-      device_of(members_of(all[i])[static_cast<std::size_t>(own)]).on();
-    auto made = std::unique_ptr<link>(new link{
+      device_of(members_of(all[i])[static_cast<std::size_t>(own)]).hardware();
+    auto opened = std::unique_ptr<link>(new link{
       options.name, device->make_communicator(options),
       device->make_stream(stream_priority::high),
       communicator_watch(std::chrono::duration<double>(stall_seconds_))});
     {
-      const std::scoped_lock lock(making_);
-      links_.emplace(all[i], std::move(made));
+      const std::scoped_lock lock(opening_);
+      links_.emplace(all[i], std::move(opened));
     }
     try_out(all[i]);
   }

@@ -23,7 +23,8 @@ struct job_layout {
   }
 };
 
-/// Throws `invalid_argument` where ranks and processes don't divide.
+/// Throws `invalid_argument` if the ranks can't be divided equally among the
+/// processes.
 inline job_layout make_layout(std::int32_t process, std::int32_t processes,
                               std::int32_t data_ranks, std::int32_t ranks) {
   if (data_ranks * ranks % processes != 0)

@@ -44,11 +44,12 @@ std::vector<held_parameter> read_held(const frame& part, bool values);
 /// as in the other functions.
 parameter_list gather(mesh& job, const std::vector<parameter_here>& own);
 
-/// The names that the processes give, each once, for all; a null job: this
-/// one's.
+/// The union of all processes' names, in all processes; a null job: this
+/// process alone.
 std::vector<std::string> names_of_all(mesh* job, std::vector<std::string> own);
 
-/// The sum of what the processes give, for all; a null job: this one's.
+/// The sum over all processes, in all processes; a null job: this process
+/// alone.
 std::int64_t sum_of(mesh* job, std::int64_t own);
 
 /// Elements of all of the first replica's parameters; a null job: of those
@@ -70,12 +71,12 @@ void require_same_split(mesh* job, const stage_split& own);
 void require_matching(mesh* job, const std::vector<parameter_here>& own,
                       const parameter_groups& groups);
 
-/// Tensors from one process to another, by way of the leader; the same ones
-/// back where nothing has to move.
+/// Moves tensors from one process to another, by way of the leader; returns
+/// them as they are where nothing has to move.
 tensor_list pass_on(mesh* job, tensor_list values, std::int32_t sender,
                     std::int32_t receiver);
 
-/// Tensors of one process, for all.
+/// Broadcasts one process's tensors to all; returns them in each.
 tensor_list share(mesh* job, tensor_list values, std::int32_t sender);
 
 /// The values that have the names of these parameters.

@@ -215,7 +215,7 @@ class dispatcher {
   }
   template <class Command>
   requires std::same_as<Command, remote_begin> || std::same_as<
-    Command, norm_known> || std::same_as<Command, remote_outcome>
+    Command, norm_verdict> || std::same_as<Command, remote_outcome>
   void hand_on(std::int32_t, Command message) const {
     obey(*book_, [&] {
       if (!book_->follower)

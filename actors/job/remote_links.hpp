@@ -32,10 +32,10 @@ class remote_links : public std::enable_shared_from_this<remote_links> {
   troupe::mesh& mesh() { return *mesh_; }
   bool leads() const { return layout_.process == 0; }
 
-  /// A step begins here; its channels have all their credits.
+  /// Begins a step, whose channels have all their credits.
   void begin(const step_pointer& step);
-  /// A stage's tensors, to a process: sent if its channel has a credit, else
-  /// when one comes back.
+  /// Sends a stage's tensors to a process at once if their channel has a
+  /// credit, else when one comes back.
   void deliver(std::int32_t process, stage_tensors message);
   void on(const credit_back& credit);
   /// To all others, if this is the leader; else to the leader.

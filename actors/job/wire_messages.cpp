@@ -78,13 +78,14 @@ frame to_frame(const control_message& message) {
 }
 
 frame to_frame(event message) {
-  auto made = to_frame(control_message(message));
+  auto result = to_frame(control_message(message));
   if (auto* records = records_of(message))
     for (const auto& record : *records)
-      made.tensors.push_back(can_travel(record.tensor)
-                               ? record.tensor.cpu().resolve_neg().contiguous()
-                               : at::Tensor{});
-  return made;
+      result.tensors.push_back(
+        can_travel(record.tensor)
+          ? record.tensor.cpu().resolve_neg().contiguous()
+          : at::Tensor{});
+  return result;
 }
 
 control_message read_control(frame what) {

@@ -16,7 +16,7 @@ std::string difference(const remote_begin& leader, const remote_begin& own);
 
 /// The content of a control frame.
 using control_message =
-  std::variant<remote_begin, stage_powers, norm_known, rank_done,
+  std::variant<remote_begin, stage_powers, norm_verdict, rank_done,
                remote_outcome, op_failure, interrupt_run, finish_run, save_run,
                event>;
 frame to_frame(const control_message& message);

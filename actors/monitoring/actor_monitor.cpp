@@ -37,15 +37,15 @@ monitor actor_monitor(std::string name, caf::actor watcher, subscription wants,
                       const monitor_limits& limits) {
   if (!watcher)
     fail(error_code::invalid_argument, "monitor '{}' is a null actor", name);
-  monitor made;
-  made.name = std::move(name);
-  made.wants = std::move(wants);
-  made.limits = limits;
+  monitor result;
+  result.name = std::move(name);
+  result.wants = std::move(wants);
+  result.limits = limits;
   // The answer must fail first: a call that lasts would leave a thread behind.
-  made.limits.stuck_seconds = 2 * limits.stuck_seconds;
-  made.see = [watcher = std::move(watcher), seconds = limits.stuck_seconds](
-               const event& what) { send_to(watcher, what, seconds); };
-  return made;
+  result.limits.stuck_seconds = 2 * limits.stuck_seconds;
+  result.see = [watcher = std::move(watcher), seconds = limits.stuck_seconds](
+                 const event& what) { send_to(watcher, what, seconds); };
+  return result;
 }
 
 }  // namespace troupe

@@ -28,15 +28,15 @@ std::shared_ptr<const tensor_interest> event_board::interest_in(
   for (std::size_t i = 0; i < all_.size(); ++i)
     if (wanted[i])
       all_[i].since = 0;
-  if (known_.epoch != epoch_ || known_.wanted != wanted) {
+  if (latest_.epoch != epoch_ || latest_.wanted != wanted) {
     std::vector<subscription> active;
     for (std::size_t i = 0; i < all_.size(); ++i)
       if (wanted[i])
         active.push_back(all_[i].wants);
-    known_ = {wanted, epoch_,
-              std::make_shared<const tensor_interest>(std::move(active))};
+    latest_ = {wanted, epoch_,
+               std::make_shared<const tensor_interest>(std::move(active))};
   }
-  return known_.made;
+  return latest_.interest;
 }
 
 step_wishes event_board::wishes_for(std::int64_t step, phase phase) {

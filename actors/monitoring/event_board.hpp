@@ -27,7 +27,7 @@ class event_board {
   void observe_every(std::int64_t steps) { stride_ = steps; }
   std::int64_t observed_every() const { return stride_; }
 
-  /// Adds up what monitors' threads took.
+  /// Adds processor time that a call of a monitor took, in ns.
   void spent(std::int64_t ns) { spent_ += ns; }
   std::int64_t take_spent() { return spent_.exchange(0); }
 
@@ -44,12 +44,12 @@ class event_board {
   std::int64_t epoch_ = 0;
   /// The interest of the last step that had one, for others like it: those who
   /// hold it know by the pointer that nothing has changed.
-  struct known_interest {
+  struct step_interest {
     std::vector<bool> wanted;  // which subscriptions
     std::int64_t epoch = -1;
-    std::shared_ptr<const tensor_interest> made;
+    std::shared_ptr<const tensor_interest> interest;
   };
-  known_interest known_;
+  step_interest latest_;
 
   std::shared_ptr<const tensor_interest> interest_in(std::int64_t step,
                                                      phase phase);

@@ -52,9 +52,9 @@ struct hub_state {
     const auto* part = std::get_if<tensors_event>(what.get());
     if (!part || part->shards == 1)
       return what;
-    auto made = joiner.add(*part);
-    return made && !made->tensors.empty()
-             ? std::make_shared<const event>(*std::move(made))
+    auto joined = joiner.add(*part);
+    return joined && !joined->tensors.empty()
+             ? std::make_shared<const event>(*std::move(joined))
              : nullptr;
   }
 
@@ -95,10 +95,10 @@ struct hub_state {
 
 }  // namespace
 
-caf::behavior event_hub_actor(caf::event_based_actor*,
-                              std::shared_ptr<event_board> board) {
+behavior_for<event_hub_handle> event_hub_actor(
+  caf::event_based_actor*, std::shared_ptr<event_board> board) {
   auto state = std::make_shared<hub_state>(hub_state{std::move(board)});
-  return behavior_of<event_hub_handle>(
+  return {
     [state](const attach_monitor& request) {
       state->attach(request);
       return true;
@@ -106,7 +106,7 @@ caf::behavior event_hub_actor(caf::event_based_actor*,
     [state](const detach_monitor& request) { return state->detach(request); },
     [state](const publish_event& message) {
       state->publish(state->whole(message.what));
-    });
+    }};
 }
 
 }  // namespace troupe

@@ -4,7 +4,7 @@
 
 #include "troupe/actors/monitoring/event_board.hpp"
 #include "troupe/actors/monitoring/monitor_thread.hpp"
-#include "troupe/actors/system/caf.hpp"
+#include "troupe/actors/system/handles.hpp"
 
 namespace troupe {
 
@@ -31,8 +31,8 @@ using event_hub_handle =
 
 /// Hands events to the monitors that asked for them. It waits for nobody, and
 /// no step waits for it. Monitors that fail are unsubscribed and reported.
-caf::behavior event_hub_actor(caf::event_based_actor* self,
-                              std::shared_ptr<event_board> board);
+behavior_for<event_hub_handle> event_hub_actor(
+  caf::event_based_actor* self, std::shared_ptr<event_board> board);
 
 }  // namespace troupe
 

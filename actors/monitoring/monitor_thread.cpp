@@ -57,7 +57,7 @@ class event_filter {
   bool wanted(const tensor_record& record) {
     if (!has(wants_.tensors, record.kind))
       return false;
-    const auto [entry, added] = known_.try_emplace(record.owner->name);
+    const auto [entry, added] = matches_.try_emplace(record.owner->name);
     if (added)
       entry->second = wants_.wants(record.kind, record.owner->name);
     return entry->second;
@@ -65,7 +65,7 @@ class event_filter {
 
   subscription wants_;
   /// By name: what comes from other processes has owners of its own.
-  std::unordered_map<std::string, bool> known_;
+  std::unordered_map<std::string, bool> matches_;
 };
 
 /// The storages that were handed to a monitor, to see what it holds on to.
@@ -113,9 +113,9 @@ std::int64_t processor_ns() {
 }  // namespace
 
 struct monitor_thread::state {
-  state(monitor given, std::function<void(run_end)> on_stop,
+  state(monitor watcher, std::function<void(run_end)> on_stop,
         std::function<void(std::int64_t)> on_spent)
-    : what(std::move(given)),
+    : what(std::move(watcher)),
       only_asked_for(what.wants),
       stop(std::move(on_stop)),
       spent(std::move(on_spent)) {}

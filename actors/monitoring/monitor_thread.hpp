@@ -38,7 +38,7 @@ class monitor_thread {
   /// push or pop. Returns why the monitor is to be detached; empty: it goes
   /// on.
   std::string push(const event_pointer& what);
-  /// How it does; any thread.
+  /// Its state, for reports; any thread.
   monitor_health health() const;
   void warn_that_it_ends(const std::string& reason) const;
   /// Whether it ended the run as a failure.

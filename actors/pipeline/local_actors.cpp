@@ -136,8 +136,12 @@ struct actor_spawner {
   /// An actor with a setup of its own.
   template <class Handle, class Behavior, class... Setup>
   Handle spawn(Behavior behavior, const Setup&... setup) const {
-    return caf::actor_cast<Handle>(
-      system.spawn(behavior, setup..., book, options.execution.handler_hook));
+    return spawn_typed<Handle>(
+      [this](auto&& make) { return system.spawn(std::move(make)); },
+      [behavior, ... own = setup, everybody = book,
+       hook = options.execution.handler_hook](caf::event_based_actor* self) {
+        return behavior(self, own..., everybody, hook);
+      });
   }
 
   coordinator_setup coordination() const {
@@ -200,14 +204,14 @@ struct actor_spawner {
       return system.spawn<strand_actor, caf::lazy_init>(turns, std::move(make));
     };
     book->rank_actors.at(book->rank_index(data_rank, rank)) =
-      caf::actor_cast<rank_handle>(
-        spawn([members](auto* self) { return rank_actor(self, members); }));
+      spawn_typed<rank_handle>(
+        spawn, [members](auto* self) { return rank_actor(self, members); });
     for (const auto& each : options.placement.instances_of(rank)) {
       members->add(setup_of_stage(data_rank, each));
       book->stage_actors.at(book->stage_index(data_rank, each)) =
-        caf::actor_cast<stage_handle>(spawn([members, each](auto* self) {
+        spawn_typed<stage_handle>(spawn, [members, each](auto* self) {
           return stage_actor(self, each, members);
-        }));
+        });
     }
   }
 
@@ -271,8 +275,11 @@ struct actor_spawner {
         std::make_shared<remote_links>(options.job, options.layout(), run_id,
                                        options.plans, largest_stage(options));
     book->device_links = options.links;
-    book->hub = caf::actor_cast<event_hub_handle>(
-      system.spawn(event_hub_actor, watch.events));
+    book->hub = spawn_typed<event_hub_handle>(
+      [this](auto&& make) { return system.spawn(std::move(make)); },
+      [events = watch.events](auto* self) {
+        return event_hub_actor(self, events);
+      });
     spawn_coordinator();
     spawn_reducers();
     for (std::int32_t d = 0; d < data_ranks(); ++d)

@@ -33,8 +33,8 @@ std::uint64_t run_id(const pipeline_options& options) {
 
 }  // namespace
 
-pipeline::impl::impl(pipeline_options given)
-  : options(std::move(given)),
+pipeline::impl::impl(pipeline_options of_run)
+  : options(std::move(of_run)),
     watch(make_supervision(options)),
     plans(static_cast<std::int32_t>(options.stages.size()),
           options.job != nullptr),

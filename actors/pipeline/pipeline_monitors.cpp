@@ -18,12 +18,12 @@ std::int64_t pipeline::attach(monitor watcher) {
   auto spent = [board = impl_->watch.events](std::int64_t ns) {
     board->spent(ns);
   };
-  const auto made = std::make_shared<monitor_thread>(
+  const auto thread = std::make_shared<monitor_thread>(
     std::move(watcher), std::move(stop), std::move(spent));
   ask<bool>(impl_->actors.system(), impl_->book().hub,
-            attach_monitor{id, made});
+            attach_monitor{id, thread});
   const std::scoped_lock lock(impl_->mutex);
-  impl_->monitors.emplace(id, made);
+  impl_->monitors.emplace(id, thread);
   return id;
 }
 
@@ -50,8 +50,8 @@ void pipeline::detach(std::int64_t id) {
 void pipeline::finish_monitors() {
   {
     const std::scoped_lock lock(impl_->mutex);
-    for (const auto& [id, known] : impl_->monitors)
-      impl::require_other_thread(known);
+    for (const auto& [id, thread] : impl_->monitors)
+      impl::require_other_thread(thread);
   }
   std::vector<std::string> troubles;
   while (const auto last = impl_->last_monitor()) {
@@ -71,8 +71,8 @@ run_health pipeline::health() const {
                  impl_->end};
   if (impl_->running)
     now.ranks = impl_->watch.progress->look(*impl_->running);
-  for (const auto& [id, known] : impl_->monitors)
-    if (const auto monitor = known.lock())
+  for (const auto& [id, thread] : impl_->monitors)
+    if (const auto monitor = thread.lock())
       now.monitors.push_back(monitor->health());
   return now;
 }

@@ -22,7 +22,7 @@
 namespace troupe {
 
 struct pipeline::impl {
-  explicit impl(pipeline_options given);
+  explicit impl(pipeline_options of_run);
 
   /// Monitors are waited for here, as long as they may take: their hub is an
   /// actor, and those have to end soon.
@@ -35,8 +35,8 @@ struct pipeline::impl {
   bool close() {
     if (options.job)
       options.job->stop();
-    for (const auto& [id, known] : monitors)
-      if (const auto monitor = known.lock())
+    for (const auto& [id, thread] : monitors)
+      if (const auto monitor = thread.lock())
         monitor->leave();
     return actors.end();
   }
@@ -170,7 +170,7 @@ Answer ask(caf::actor_system& system, const Handle& whom,
   const caf::scoped_actor self(system);
   Answer answer{};
   self->request(whom, caf::infinite, std::forward<Request>(request)...)
-    .receive([&](Answer& given) { answer = std::move(given); },
+    .receive([&](Answer& received) { answer = std::move(received); },
              [&](const caf::error& reason) {
                fail(error_code::internal, "an actor has terminated: {}",
                     caf::to_string(reason));

@@ -150,6 +150,7 @@ void op_values::take(const plan_op& op, run_op& request, op_record& record,
     note_message(taken, waits_since);
     request.ready.push_back(std::move(taken.ready));
     request.inputs.push_back(std::move(taken.tensors));
+    request.present = std::move(taken.present);
   });
   if (reads_data(op))
     take_data(op, request, record);
@@ -203,6 +204,8 @@ void op_values::keep(op_launched& answer) {
                      ? std::move(answer.outputs[next++])
                      : tensor_list{};
     values_.put(output, {.tensors = std::move(tensors),
+                         .own = nullptr,
+                         .present = std::move(answer.present),
                          .ready = answer.ready,
                          .sent = answer.end});
   });
@@ -286,7 +289,8 @@ void op_values::require_expected(const stage_tensors& message) const {
     fail(error_code::mismatch,
          "the {} comes from a device, and rank {} has none", summary(e),
          setup_.rank);
-  const bool known = e.message >= 0 && e.message < std::ssize(plan.messages);
+  const bool has_message =
+    e.message >= 0 && e.message < std::ssize(plan.messages);
   const auto is_planned = [&] {
     const auto& number = message_of(plan, e.message);
     const auto& send = plan.ops[number.send];
@@ -297,7 +301,7 @@ void op_values::require_expected(const stage_tensors& message) const {
            && send.slice == e.key.slice
            && is_gradient(send.stream) == e.backward;
   };
-  if (!known || !is_planned())
+  if (!has_message || !is_planned())
     fail(error_code::mismatch, "the plan has no message {} with the {}",
          e.message, summary(e));
 }
@@ -315,6 +319,7 @@ std::vector<std::uint32_t> op_values::complete() {
     }
     held_value held{std::move(place->tensors),
                     nullptr,
+                    {},
                     std::move(place->ready),
                     e.sent,
                     e.left,

@@ -149,7 +149,8 @@ void rank_runner::on(collective_result message) {
          message.owner.stage);
   op_launched answer;
   answer.op = asked.mapped();
-  answer.outputs.push_back(std::move(message.tensors));
+  answer.outputs.push_back(std::move(message.gradients));
+  answer.present = std::move(message.present);
   answer.ready = std::move(message.ready);
   answer.end = message.sent;
   values_.keep(answer);
@@ -157,7 +158,7 @@ void rank_runner::on(collective_result message) {
   advance();
 }
 
-void rank_runner::on(const norm_known& message) {
+void rank_runner::on(const norm_verdict& message) {
   if ((step_ && message.serial < step_->serial)
       || (norm_ && norm_->serial == message.serial))
     return;
@@ -273,6 +274,7 @@ void rank_runner::end_stages() {
     message.gathered = values_.take_gathered(stage);
     if (auto reduced = values_.take_unread(stage)) {
       message.gradients = std::move(reduced->tensors);
+      message.present = std::move(reduced->present);
       if (reduced->ready)
         report_.reduced.push_back(std::move(reduced->ready));
     }
@@ -313,16 +315,17 @@ void rank_runner::show(progress_board::state state) const {
      static_cast<std::uint32_t>(executor_->ended_ops())});
 }
 
-caf::behavior rank_actor(caf::event_based_actor* self,
-                         const rank_members_pointer& members) {
-  return behavior_by<rank_handle, begin_step, norm_known>(
+behavior_for<rank_handle> rank_actor(caf::event_based_actor* self,
+                                     const rank_members_pointer& members) {
+  return behavior_by<rank_handle, begin_step, norm_verdict>(
     [self, members](const auto& message) {
       members->handle(self, {none}, [&] { members->rank().on(message); });
     });
 }
 
-caf::behavior stage_actor(caf::event_based_actor* self, stage_instance stage,
-                          const rank_members_pointer& members) {
+behavior_for<stage_handle> stage_actor(caf::event_based_actor* self,
+                                       stage_instance stage,
+                                       const rank_members_pointer& members) {
   return behavior_by<stage_handle, stage_tensors, loaded_data, chosen_tokens,
                      collective_result>(
     [self, members, stage](auto& message) {

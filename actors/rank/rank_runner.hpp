@@ -35,7 +35,7 @@ class rank_runner {
   void on(loaded_data message);
   void on(const chosen_tokens& message);
   void on(collective_result message);
-  void on(const norm_known& message);
+  void on(const norm_verdict& message);
   void on(stage_done report);
 
   const rank_setup& setup() const { return setup_; }
@@ -69,7 +69,7 @@ class rank_runner {
   rank_done report_;
   /// A verdict may come before the step begins here, as the powers of one
   /// replica are enough for it.
-  std::optional<norm_known> norm_;
+  std::optional<norm_verdict> norm_;
   std::map<stage_instance, std::uint32_t> asked_;  // collectives, by stage
   std::vector<stage_instance> stages_;             // of this rank
   std::int64_t last_compute_ = none;  // the op of those streams before
@@ -162,7 +162,7 @@ class rank_members final : public rank_ports {
   }
   void reduce(collective_request request) override {
     const auto& target =
-      book_->reducer(request.work.kind, request.data_rank, request.owner);
+      book_->reducer(kind_of(request.work), request.data_rank, request.owner);
     self_->send(target, std::move(request));
   }
   void powers(stage_powers powers) override {
@@ -193,12 +193,13 @@ class rank_members final : public rank_ports {
 using rank_members_pointer = std::shared_ptr<rank_members>;
 
 /// One rank of one replica: begins its steps and ends them. See `rank_runner`.
-caf::behavior rank_actor(caf::event_based_actor* self,
-                         const rank_members_pointer& members);
+behavior_for<rank_handle> rank_actor(caf::event_based_actor* self,
+                                     const rank_members_pointer& members);
 
 /// One stage of one replica: runs the ops that `stage_runner` describes. What
 /// others send it for them goes to its rank's `rank_runner`.
-caf::behavior stage_actor(caf::event_based_actor* self, stage_instance stage,
-                          const rank_members_pointer& members);
+behavior_for<stage_handle> stage_actor(caf::event_based_actor* self,
+                                       stage_instance stage,
+                                       const rank_members_pointer& members);
 
 }  // namespace troupe

@@ -44,6 +44,16 @@ microbatch_key key_of(const plan_op& op) {
   return {op.microbatch, op.slice};
 }
 
+/// A part of a joint op that could not be recorded, as the other members wait
+/// for it.
+collective_work empty_work(plan_op_kind kind) {
+  if (kind == plan_op_kind::gather)
+    return all_gather{};
+  if (traits_of(kind).group == op_group::holders)
+    return tied_sum{};
+  return all_reduce{};
+}
+
 }  // namespace
 
 stage_runner::stage_runner(const rank_setup& rank, stage_setup setup,
@@ -63,9 +73,6 @@ void stage_runner::on(const begin_step& message) {
 op_launched stage_runner::on(run_op request) {
   const gate_scope gate(*step_->gate);
   running_ = &step_->plan->ops[request.op];
-  work_ = {};
-  if (running_->kind == plan_op_kind::sum_tied)
-    work_.kind = collective_kind::tied_sum;
   op_launched answer;
   const bool done = launch(
     step_->recorded, [&] { return to_text(*step_->plan, *running_); },
@@ -73,7 +80,7 @@ op_launched stage_runner::on(run_op request) {
   if (!done) {
     answer.outputs.clear();
     answer.states = {};
-    work_.tensors.clear();
+    work_ = empty_work(running_->kind);
     answer.ready = nullptr;
     answer.begin = now_ns();
   }
@@ -155,19 +162,19 @@ tensor_lists stage_runner::take(run_op& request) {
 
 void stage_runner::forward(run_op& request, op_launched& answer) {
   auto inputs = take(request);
-  const auto given = std::move(request.data);
+  const auto loaded = std::move(request.data);
   microbatch_data data;
-  if (given && device_)
-    data = brought(*given, [&](const at::Tensor& tensor) {
+  if (loaded && device_)
+    data = brought(*loaded, [&](const at::Tensor& tensor) {
       return device_.take({tensor}, request.data_ready)[0];
     });
-  else if (given)
-    data = *given;
+  else if (loaded)
+    data = *loaded;
   auto version = read_version();
-  auto made = setup_.work.compute->forward(key_of(*running_), std::move(inputs),
-                                           data, std::move(request.states));
-  made.states.version = std::move(version);
-  give(std::move(made), answer);
+  auto outputs = setup_.work.compute->forward(
+    key_of(*running_), std::move(inputs), data, std::move(request.states));
+  outputs.states.version = std::move(version);
+  give(std::move(outputs), answer);
 }
 
 /// Of the parameters, where there are several within a step.
@@ -190,10 +197,10 @@ void stage_runner::backward(run_op& request, op_launched& answer) {
 
 /// Values that stay on the rank are read by ops that come after this one: the
 /// ops of a pair read nothing of each other.
-void stage_runner::give(op_outputs made, op_launched& answer) const {
-  answer.outputs = std::move(made.tensors);
-  answer.states = std::move(made.states);
-  answer.chosen = std::move(made.chosen);
+void stage_runner::give(op_outputs outputs, op_launched& answer) const {
+  answer.outputs = std::move(outputs.tensors);
+  answer.states = std::move(outputs.states);
+  answer.chosen = std::move(outputs.chosen);
   if (leaves_rank(*step_->plan, *running_))
     answer.ready = device_.mark();
 }
@@ -222,27 +229,33 @@ void stage_runner::copy(run_op& request, op_launched& answer) {
   answer.states.context = std::move(context);
 }
 
-collective_work stage_runner::sum_tied(run_op& request) {
-  auto& parameters = *setup_.work.parameters;
-  for (auto& reduced : take(request))
-    parameters.put_gradients(std::move(reduced));
-  return parameters.begin_tied_sum();
+tied_sum stage_runner::sum_tied(run_op& request) {
+  put_reduced(request);
+  return setup_.work.parameters->begin_tied_sum();
 }
 
-/// The result is the answer's, unless the reducer will tell. Also of an op that
-/// could not be recorded, as the other members wait for it.
+/// None, if the plan reduces nothing: the stage has its gradients.
+void stage_runner::put_reduced(run_op& request) {
+  const auto ready = request.ready.empty() ? nullptr : request.ready.front();
+  for (auto& reduced : take(request))
+    setup_.work.parameters->put_gradients(
+      std::move(reduced), device_.take({request.present}, ready).front());
+}
+
+/// The result is the answer's, unless the reducer will tell.
 void stage_runner::ask(collective_work work, op_launched& answer) {
   const auto& owner = setup_.stage;
-  const bool sums = work.kind == collective_kind::tied_sum;
+  const bool sums = kind_of(work) == collective_kind::tied_sum;
   if (!rank_.reduces && !sums) {
-    answer.outputs.push_back(std::move(work.tensors));
+    auto* const own = gradients_of(work);
+    answer.outputs.push_back(own ? std::move(own->gradients) : tensor_list{});
     return;
   }
   collective_request request{answer.serial,
                              owner,
                              rank_.data_rank,
                              std::move(work),
-                             device_ ? device_.get()->on() : nullptr,
+                             device_ ? device_.get()->hardware() : nullptr,
                              answer.ready,
                              step_->recorded};
   const auto& links = rank_.links;
@@ -253,19 +266,20 @@ void stage_runner::ask(collective_work work, op_launched& answer) {
     return ports_.reduce(std::move(request));
   }
   auto reduced = std::move(reducer_of(sums).on(std::move(request)).at(0));
-  answer.outputs.push_back(std::move(reduced.tensors));
+  answer.outputs.push_back(std::move(reduced.gradients));
+  answer.present = std::move(reduced.present);
   answer.ready = std::move(reduced.ready);
 }
 
 reducer_core& stage_runner::reducer_of(bool sums) {
-  auto& known = sums ? tied_reducer_ : reducer_;
-  if (!known)
-    known.emplace(sums
-                    ? make_tied_device_collectives(rank_.links, rank_.data_rank,
-                                                   setup_.stage.copy)
-                    : make_device_collectives(rank_.links, setup_.stage.stage),
-                  1);
-  return *known;
+  auto& reducer = sums ? tied_reducer_ : reducer_;
+  if (!reducer)
+    reducer.emplace(
+      sums ? make_tied_device_collectives(rank_.links, rank_.data_rank,
+                                          setup_.stage.copy)
+           : make_device_collectives(rank_.links, setup_.stage.stage),
+      1);
+  return *reducer;
 }
 
 sharded_parameters& stage_runner::shards() const {
@@ -286,8 +300,7 @@ void stage_runner::release(run_op& request) {
 /// kept.
 void stage_runner::tell_norm(run_op& request) {
   auto& parameters = *setup_.work.parameters;
-  for (auto& reduced : take(request))
-    parameters.put_gradients(std::move(reduced));
+  put_reduced(request);
   // Of several updates within a step the last one counts.
   const bool counts = running_->microbatch == none
                       || running_->microbatch + 1 == step_->plan->microbatches;
@@ -308,7 +321,7 @@ void stage_runner::tell_norm(run_op& request) {
                  rank_.data_rank, std::move(not_finite)});
 }
 
-void stage_runner::update(const std::optional<norm_known>& norm) {
+void stage_runner::update(const std::optional<norm_verdict>& norm) {
   const auto factor = norm ? norm->factor : 1.0 / step_->settings.loss_scale;
   const bool overflowed = norm && !norm->update;
   if (step_->settings.skip_update || overflowed)
@@ -329,7 +342,8 @@ stage_done stage_runner::on(end_step message) {
     device_.wait_for(message.gathered);
   const auto end = [&] {
     if (!message.gradients.empty())
-      setup_.work.parameters->put_gradients(std::move(message.gradients));
+      setup_.work.parameters->put_gradients(std::move(message.gradients),
+                                            std::move(message.present));
     if (step_->settings.part == step_part::gradients)
       setup_.work.parameters->keep_gradients();
     done.result = setup_.work.compute->end_step();

@@ -34,15 +34,16 @@ class stage_runner {
   void forward(run_op& request, op_launched& answer);
   std::shared_ptr<stage_state> read_version();
   void backward(run_op& request, op_launched& answer);
-  void give(op_outputs made, op_launched& answer) const;
+  void give(op_outputs outputs, op_launched& answer) const;
   void copy(run_op& request, op_launched& answer);
-  collective_work sum_tied(run_op& request);
+  tied_sum sum_tied(run_op& request);
+  void put_reduced(run_op& request);
   sharded_parameters& shards() const;
   void ask(collective_work work, op_launched& answer);
   reducer_core& reducer_of(bool sums);
   void release(run_op& request);
   void tell_norm(run_op& request);
-  void update(const std::optional<norm_known>& norm);
+  void update(const std::optional<norm_verdict>& norm);
 
   const rank_setup& rank_;
   stage_setup setup_;

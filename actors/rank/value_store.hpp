@@ -22,6 +22,7 @@ namespace troupe {
 struct held_value {
   tensor_list tensors;
   std::shared_ptr<stage_state> own = {};  // of a stage: in place of tensors
+  at::Tensor present = {};  // of gradients, as in member_gradients
   event_handle ready = {};  // when a device has made them; null: they are there
   std::int64_t sent = 0, left = 0, arrived = 0;  // host ns; 0: it did not
   std::int32_t message = none;  // that brought it; none: made on this rank

@@ -39,7 +39,7 @@ bool lacks_items(const microbatch_data& data) {
 }
 
 accelerator& accelerator_of(const graph_steps_setup& setup) {
-  return *setup.devices.of(0, 0)->on();
+  return *setup.devices.of(0, 0)->hardware();
 }
 
 std::int64_t tokens_of(const std::vector<microbatch_data>& step) {
@@ -83,9 +83,9 @@ graph_steps::~graph_steps() {
   forget();
 }
 
-step_report graph_steps::run(const step_settings& given,
+step_report graph_steps::run(const step_settings& of_step,
                              const source_pointer& source) {
-  auto settings = setup_.actors->with_wishes(given);
+  auto settings = setup_.actors->with_wishes(of_step);
   if (runs_as_usual(settings))
     return run_as_usual(settings, source);
   settings.began = now_ns();
@@ -106,17 +106,17 @@ std::vector<microbatch_data> graph_steps::load(const step_settings& settings,
                                                const source_pointer& source) {
   const auto step = std::make_shared<step_context>(
     step_context{0, settings, setup_.whole, source});
-  std::vector<microbatch_data> made;
+  std::vector<microbatch_data> loaded;
   try {
     for (auto& loader : loaders_) {
       loader.begin(*step, source);
       for (std::int32_t m = 0; m < setup_.whole->microbatches; ++m)
-        made.push_back(*loader.on({step, {}, m}).data);
+        loaded.push_back(*loader.on({step, {}, m}).data);
     }
   } catch (...) {
     return {};
   }
-  return made;
+  return loaded;
 }
 
 /// What can't be made is reported when it is wanted.

@@ -15,68 +15,105 @@ namespace troupe {
 
 namespace {
 
+/// A row on the stream's device: 0 for the positions listed, 1 for others.
+at::Tensor presence_row(const absent_list& absent, std::size_t size,
+                        at::ScalarType type, device_stream& stream) {
+  std::vector<float> values(size, 1);
+  for (const auto i : absent)
+    values.at(i) = 0;
+  return to_device(at::tensor(values).to(type), stream);
+}
+
 class device_collectives final : public collectives {
  public:
   device_collectives(std::shared_ptr<device_links> links, std::int32_t stage)
     : links_(std::move(links)), stage_(stage) {}
 
-  bool spans_processes() const override { return true; }
   device_stream* stream(const collective_request& own) override {
-    return gathers_between_processes(own)
+    const auto* gathered = std::get_if<all_gather>(&own.work);
+    return gathered && between_processes(*gathered)
              ? &links_->gather_stream(stage_, own.data_rank, own.owner.copy)
              : &links_->reduction_stream(stage_);
   }
   bool run(std::int64_t, std::vector<collective_request>& members) override {
     for (auto& each : members)
-      switch (each.work.kind) {
-        case collective_kind::all_reduce:
-          links_->all_reduce(stage_, each.work.tensors);
-          break;
-        case collective_kind::reduce_scatter:
-          reduce_scatter(each);
-          break;
-        case collective_kind::all_gather:
-          all_gather(each);
-          break;
-        case collective_kind::tied_sum:
-          fail(error_code::internal,
-               "stage {} does not sum tied gradients alone", stage_);
-      }
+      std::visit([&](auto& work) { run(each, work); }, each.work);
     return true;
   }
 
  private:
-  static bool gathers_between_processes(const collective_request& own) {
-    return own.work.kind == collective_kind::all_gather
-           && own.work.layouts.at(0)->shards() > 1;
+  static bool between_processes(const all_gather& work) {
+    return work.layouts.at(0)->shards() > 1;
   }
 
-  /// The row of presence, behind the gradients, is for all.
-  void reduce_scatter(collective_request& own) {
-    auto& work = own.work;
-    if (work.tensors.empty())
+  void run(const collective_request&, all_reduce& work) {
+    if (work.gradients.empty())
+      return;
+    auto tensors = std::move(work.gradients);
+    tensors.push_back(row_of(work, tensors.size(), tensors.front()));
+    links_->all_reduce(stage_, tensors);
+    tell_presence(work, std::move(tensors.back()));
+    tensors.pop_back();
+    work.gradients = std::move(tensors);
+  }
+
+  void run(const collective_request& own, reduce_scatter& work) {
+    if (work.gradients.empty())
       return;
     tensor_list results;
     std::size_t first = 0;  // parameter of the row
     for (const auto& layout : work.layouts) {
       const auto shard = own.data_rank % layout->shards();
       const auto part = links_->reduce_scatter(
-        stage_, own.data_rank, packed(*layout, first, work.tensors), *layout);
+        stage_, own.data_rank, packed(*layout, first, work.gradients), *layout);
       for (const auto& piece : layout->pieces(shard))
         results.push_back(
           part.narrow(0, piece.row - layout->begin(shard), piece.count));
       first += layout->sizes().size();
     }
-    tensor_list presence{work.tensors.back()};
+    tensor_list presence{
+      row_of(work, work.gradients.size(), work.gradients.front())};
     links_->all_reduce(stage_, presence);
-    results.push_back(presence.front());
-    work.tensors = std::move(results);
+    tell_presence(work, std::move(presence.front()));
+    work.gradients = std::move(results);
+  }
+
+  void run(const collective_request& own, all_gather& work) {
+    for (std::size_t row = 0; row < work.rows.size(); ++row)
+      if (between_processes(work))
+        links_->all_gather(stage_, own.data_rank, own.owner.copy,
+                           work.shards[row], work.rows[row],
+                           *work.layouts[row]);
+      else if (!work.rows[row].is_alias_of(work.shards[row]))
+        work.rows[row].copy_(work.shards[row]);
+  }
+
+  void run(const collective_request&, tied_sum&) {
+    fail(error_code::internal, "stage {} does not sum tied gradients alone",
+         stage_);
+  }
+
+  /// Copied to the device only when it changes.
+  at::Tensor row_of(const reduction& work, std::size_t size,
+                    const at::Tensor& like) {
+    if (!row_.defined() || work.absent != absent_)
+      row_ = presence_row(work.absent, size, like.scalar_type(),
+                          links_->reduction_stream(stage_));
+    absent_ = work.absent;
+    return row_.clone();
+  }
+
+  /// Other members may have what this one lacks: only the device knows. The
+  /// host would wait for it here before sends that others wait for; so
+  /// `put_gradients` reads the row.
+  static void tell_presence(reduction& work, at::Tensor row) {
+    if (!std::exchange(work.absent, {}).empty())
+      work.present = std::move(row);
   }
 
   static at::Tensor packed(const shard_layout& layout, std::size_t first,
                            const tensor_list& gradients) {
-    const auto row =
-      at::zeros({layout.padded()}, gradients.at(first).options());
+    const auto row = at::zeros({layout.padded()}, gradients.front().options());
     for (std::int32_t shard = 0; shard < layout.shards(); ++shard)
       for (const auto& piece : layout.pieces(shard))
         row.narrow(0, piece.row, piece.count)
@@ -85,20 +122,10 @@ class device_collectives final : public collectives {
     return row;
   }
 
-  void all_gather(collective_request& own) {
-    auto& work = own.work;
-    for (std::size_t row = 0; row < work.targets.size(); ++row)
-      if (gathers_between_processes(own))
-        links_->all_gather(stage_, own.data_rank, own.owner.copy,
-                           work.tensors[row], work.targets[row],
-                           *work.layouts[row]);
-      else if (!work.targets[row].is_alias_of(work.tensors[row]))
-        work.targets[row].copy_(work.tensors[row]);
-    work.tensors.clear();
-  }
-
   std::shared_ptr<device_links> links_;
   std::int32_t stage_;
+  absent_list absent_;
+  at::Tensor row_;  // of these
 };
 
 class tied_device_collectives final : public collectives {
@@ -107,13 +134,12 @@ class tied_device_collectives final : public collectives {
                           std::int32_t data_rank, std::int8_t copy)
     : links_(std::move(links)), data_rank_(data_rank), copy_(copy) {}
 
-  bool spans_processes() const override { return true; }
   device_stream* stream(const collective_request&) override {
     return &links_->tied_stream(data_rank_, copy_);
   }
   bool run(std::int64_t, std::vector<collective_request>& members) override {
     for (auto& each : members)
-      sum(each.work);
+      sum(std::get<tied_sum>(each.work));
     return true;
   }
 
@@ -121,22 +147,23 @@ class tied_device_collectives final : public collectives {
   /// Holders within a stage are added before: a stage that is not the first and
   /// has several of one parameter makes the sum equal within rounding only. The
   /// last tensor that travels tells, by tie, whether there is a gradient.
-  void sum(collective_work& work) {
+  void sum(tied_sum& work) {
     auto held = holders_of(work);
     const bool has_all = std::ranges::all_of(
-      work.tensors, [](const auto& each) { return each.defined(); });
+      work.gradients, [](const auto& each) { return each.defined(); });
     tensor_list sums;
-    std::vector<float> has;
+    absent_list ties;  // without a gradient here
     for (auto& [tie, holders] : held) {
       sum_tied(holders);
       auto& own = *holders.gradients.front();
-      has.push_back(own.defined() ? 1 : 0);
-      if (!own.defined())
+      if (!own.defined()) {
+        ties.push_back(static_cast<std::uint32_t>(sums.size()));
         own = at::zeros_like(holders.like.front());
+      }
       sums.push_back(own);
     }
-    sums.push_back(
-      to_device(at::tensor(has), links_->tied_stream(data_rank_, copy_)));
+    auto& stream = links_->tied_stream(data_rank_, copy_);
+    sums.push_back(presence_row(ties, held.size(), at::kFloat, stream));
     links_->sum_tied(data_rank_, copy_, sums);
     std::size_t next = 0;
     for (auto& [tie, holders] : held) {
@@ -145,17 +172,17 @@ class tied_device_collectives final : public collectives {
         *each = each == holders.gradients.front() ? total : total.clone();
     }
     if (!has_all)
-      work.tensors.push_back(presence_row(work, sums.back()));
+      work.present = presence_of(work, sums.back());
   }
 
-  /// By parameter, as `put_gradients` takes it. `there`: by tie.
-  at::Tensor presence_row(const collective_work& work,
-                          const at::Tensor& there) {
-    std::vector<float> has;
-    for (const auto& each : work.tensors)
-      has.push_back(each.defined() ? 1 : 0);
-    auto row =
-      to_device(at::tensor(has), links_->tied_stream(data_rank_, copy_));
+  /// By parameter. `there`: by tie. Others than tied ones are as they were.
+  at::Tensor presence_of(const tied_sum& work, const at::Tensor& there) {
+    absent_list absent;
+    for (std::size_t i = 0; i < work.gradients.size(); ++i)
+      if (!work.gradients[i].defined())
+        absent.push_back(static_cast<std::uint32_t>(i));
+    auto row = presence_row(absent, work.gradients.size(), at::kFloat,
+                            links_->tied_stream(data_rank_, copy_));
     std::map<std::int32_t, std::int64_t> number;
     for (const auto& each : work.tied)
       number.emplace(each.tie, std::ssize(number));

@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "troupe/base/error.hpp"
@@ -25,39 +26,6 @@ at::Tensor row_of(const tensor_list& tensors, std::int32_t stage) {
     flat.push_back(each.reshape(-1));
   }
   return flat.empty() ? at::empty({0}) : at::cat(flat);
-}
-
-/// Of a shard. All members of it get the row of presence, which is the last
-/// tensor.
-tensor_list pieces_with_presence(const collective_work& work,
-                                 std::int32_t shard) {
-  tensor_list parts;
-  for (const auto& piece : pieces_of(work.layouts, shard))
-    parts.push_back(work.tensors[piece.parameter].reshape(-1).narrow(
-      0, piece.begin, piece.count));
-  if (!work.tensors.empty())
-    parts.push_back(work.tensors.back());
-  return parts;
-}
-
-void require_dtype(const at::Tensor& values, const collective_work& work) {
-  for (const auto& target : work.targets)
-    if (values.scalar_type() != target.scalar_type())
-      fail(error_code::mismatch, "another process sent {} for {}, which has {}",
-           at::toString(values.scalar_type()), to_text(work.kind),
-           at::toString(target.scalar_type()));
-}
-
-void copy_row(const at::Tensor& row, tensor_list& tensors) {
-  std::int64_t begin = 0;
-  for (auto& each : tensors) {
-    const auto part = row.narrow(0, begin, each.numel()).view(each.sizes());
-    begin += each.numel();
-    if (each.scalar_type() == row.scalar_type())
-      each.copy_(part);
-    else
-      each = part.clone();
-  }
 }
 
 }  // namespace
@@ -118,7 +86,8 @@ bool link_collectives::needs(collective_kind kind, std::int32_t piece) const {
     return readers(kind, piece).contains(process_);
   const auto tie = holders_.at(static_cast<std::size_t>(piece)).tie;
   return std::ranges::any_of(*members_, [&](const auto& member) {
-    return std::ranges::count(member.work.tied, tie, &tied_gradient::tie) > 0;
+    const auto& tied = std::get<tied_sum>(member.work).tied;
+    return std::ranges::count(tied, tie, &tied_gradient::tie) > 0;
   });
 }
 
@@ -127,71 +96,80 @@ bool link_collectives::run(std::int64_t call,
   call_ = call;
   members_ = &members;
   const auto& first = members.front();
-  shards_ = first.work.layouts.empty() ? 1 : first.work.layouts[0]->shards();
+  const auto* scattered = std::get_if<reduce_scatter>(&first.work);
+  const auto* gathered = std::get_if<all_gather>(&first.work);
+  shards_ = scattered  ? scattered->layouts.at(0)->shards()
+            : gathered ? gathered->layouts.at(0)->shards()
+                       : 1;
   auto& kind = calls_[call].kind;
-  require_same(call, first.owner.stage, first.work.kind,
-               kind.value_or(first.work.kind));
-  kind = first.work.kind;
+  const auto own = kind_of(first.work);
+  require_same(call, first.owner.stage, own, kind.value_or(own));
+  kind = own;
   for (const auto& each : members)
-    give(each);
+    std::visit([&](const auto& work) { give(each, work); }, each.work);
   return finish();
 }
 
-void link_collectives::give(const collective_request& from) {
-  if (from.work.kind == collective_kind::tied_sum)
-    give_tied(from);
-  else if (from.work.kind == collective_kind::all_gather)
-    give_shards(from);
-  else
-    give_gradients(from);
+collective_part link_collectives::part_of(const collective_request& from,
+                                          std::int32_t piece,
+                                          const reduction& work) const {
+  collective_part part{
+    from.serial, from.owner.stage,  member_of(from), piece, {},
+    call_,       kind_of(from.work)};
+  part.absent = work.absent;
+  return part;
 }
 
-void link_collectives::give_gradients(const collective_request& from) {
-  const auto& work = from.work;
-  const bool scatters = work.kind == collective_kind::reduce_scatter;
-  const auto pieces = scatters ? shards_ : count();
-  const auto row =
-    scatters ? at::Tensor{} : row_of(work.tensors, from.owner.stage);
-  for (std::int32_t p = 0; p < pieces; ++p) {
-    collective_part part{from.serial, from.owner.stage, member_of(from), p, {},
-                         call_,       work.kind};
-    if (scatters) {
-      part.values = row_of(pieces_with_presence(work, p), from.owner.stage);
-    } else {
-      const auto begin = row.numel() * p / pieces;
-      part.values =
-        row.narrow(0, begin, row.numel() * (p + 1) / pieces - begin);
-    }
-    if (const auto process = owner(reducer(work.kind, p)); process == process_)
-      add(part);
-    else
-      send_(process, std::move(part));
+void link_collectives::give_piece(collective_part part) {
+  if (const auto process = owner(reducer(part.kind, part.piece));
+      process == process_)
+    add(std::move(part));
+  else
+    send_(process, std::move(part));
+}
+
+void link_collectives::give(const collective_request& from,
+                            const all_reduce& work) {
+  const auto row = row_of(work.gradients, from.owner.stage);
+  for (std::int32_t p = 0; p < count(); ++p) {
+    auto part = part_of(from, p, work);
+    const auto begin = row.numel() * p / count();
+    part.values = row.narrow(0, begin, row.numel() * (p + 1) / count() - begin);
+    give_piece(std::move(part));
+  }
+}
+
+void link_collectives::give(const collective_request& from,
+                            const reduce_scatter& work) {
+  for (std::int32_t p = 0; p < shards_; ++p) {
+    auto part = part_of(from, p, work);
+    part.values = row_of(pieces_of(work, p), from.owner.stage);
+    give_piece(std::move(part));
   }
 }
 
 /// Without the padding.
-void link_collectives::give_shards(const collective_request& from) {
-  const auto& work = from.work;
+void link_collectives::give(const collective_request& from,
+                            const all_gather& work) {
   tensor_list contents;
-  for (std::size_t row = 0; row < work.tensors.size(); ++row)
-    contents.push_back(work.tensors[row].narrow(
+  for (std::size_t row = 0; row < work.shards.size(); ++row)
+    contents.push_back(work.shards[row].narrow(
       0, 0, work.layouts[row]->content(from.data_rank % shards_)));
-  const collective_part part{from.serial,     from.owner.stage,  none,
-                             member_of(from), at::cat(contents), call_,
-                             work.kind};
-  hand_out(part);
+  hand_out({from.serial, from.owner.stage, none, member_of(from),
+            at::cat(contents), call_, collective_kind::all_gather});
 }
 
 /// A missing gradient is a part without elements.
-void link_collectives::give_tied(const collective_request& from) {
+void link_collectives::give(const collective_request& from,
+                            const tied_sum& work) {
   std::map<std::int32_t, std::int32_t> next;  // holder, by tie
-  for (const auto& each : from.work.tied) {
+  for (const auto& each : work.tied) {
     const auto first = std::ranges::find_if(holders_, [&](const holder& of) {
       return of.tie == each.tie && of.stage == from.owner.stage;
     });
     const auto holder =
       static_cast<std::int32_t>(first - holders_.begin()) + next[each.tie]++;
-    const auto& gradient = from.work.tensors.at(each.position);
+    const auto& gradient = work.gradients.at(each.position);
     hand_out(
       {from.serial, from.owner.stage, none, holder,
        gradient.defined() ? gradient.reshape(-1).clone() : at::empty({0}),
@@ -199,13 +177,13 @@ void link_collectives::give_tied(const collective_request& from) {
   }
 }
 
-void link_collectives::hand_out(const collective_part& result) {
+void link_collectives::hand_out(collective_part result) {
   const auto processes = readers(result.kind, result.piece);
   for (const auto process : processes)
     if (process != process_)
       send_(process, result);
   if (processes.contains(process_))
-    put(result);
+    put(std::move(result));
 }
 
 void link_collectives::require_legal(const collective_part& part) const {
@@ -218,7 +196,9 @@ void link_collectives::require_legal(const collective_part& part) const {
       || part.member >= count() || is_sum == group_.ties.empty()
       || (is_sum && owner(part.piece) == process_)
       || ((is_sum || part.kind == collective_kind::all_gather) && !is_result)
-      || (!is_result && owner(reducer(part.kind, part.piece)) != process_))
+      || (!is_result && owner(reducer(part.kind, part.piece)) != process_)
+      || std::ranges::adjacent_find(part.absent, std::greater_equal())
+           != part.absent.end())
     fail(error_code::mismatch,
          "a part of {} of stage {} (piece {} of member {}) belongs elsewhere",
          to_text(part.kind), part.stage, part.piece, part.member);
@@ -250,47 +230,60 @@ bool link_collectives::on(collective_part part) {
   require_same(part.call, part.stage, kind.value_or(part.kind), part.kind);
   kind = part.kind;
   if (part.member != none)
-    add(part);
+    add(std::move(part));
   else
-    put(part);
+    put(std::move(part));
   return finish();
 }
 
 /// A part of a piece that is reduced here.
-void link_collectives::add(const collective_part& part) {
+void link_collectives::add(collective_part part) {
   auto& parts = calls_[part.call].parts[part.piece];
   parts.resize(owners_.size());
   auto& place = parts[static_cast<std::size_t>(part.member)];
-  if (place.defined())
+  if (place.values.defined())
     fail(error_code::mismatch,
          "piece {} of stage {}'s gradients arrived twice from member {}",
          part.piece, part.stage, part.member);
-  place = part.values;
-  if (!std::ranges::all_of(parts, [](const auto& p) { return p.defined(); }))
+  place = std::move(part);
+  if (!std::ranges::all_of(
+        parts, [](const auto& each) { return each.values.defined(); }))
     return;
-  for (const auto& each : parts)
-    if (each.numel() != parts[0].numel()
-        || each.scalar_type() != parts[0].scalar_type())
-      fail(error_code::mismatch,
-           "members have different gradients of stage {}: {} and {}",
-           part.stage, describe(parts[0]), describe(each));
-  collective_part result{part.serial, part.stage, none,     part.piece,
-                         {},          part.call,  part.kind};
-  result.values = group_.mean.of(parts);
-  parts.clear();
-  hand_out(result);
+  hand_out(reduced(std::exchange(parts, {})));
 }
 
-void link_collectives::put(const collective_part& result) {
-  if (!calls_[result.call].results.emplace(result.piece, result.values).second)
+/// Of all members' parts of a piece.
+collective_part link_collectives::reduced(
+  std::vector<collective_part> parts) const {
+  auto result = parts.front();
+  result.member = none;
+  tensor_list values;
+  for (auto& each : parts) {
+    if (each.values.numel() != result.values.numel()
+        || each.values.scalar_type() != result.values.scalar_type())
+      fail(error_code::mismatch,
+           "members have different gradients of stage {}: {} and {}",
+           result.stage, describe(result.values), describe(each.values));
+    result.absent = common(result.absent, each.absent);
+    values.push_back(std::move(each.values));
+  }
+  result.values = group_.mean.of(values);
+  return result;
+}
+
+void link_collectives::put(collective_part result) {
+  const auto piece = result.piece;
+  const auto [place, is_new] =
+    calls_[result.call].results.emplace(piece, std::move(result));
+  if (!is_new)
     fail(error_code::mismatch, "piece {} of {} of stage {} arrived twice",
-         result.piece, to_text(result.kind), result.stage);
+         piece, to_text(place->second.kind), place->second.stage);
 }
 
 bool link_collectives::finish() {
   if (!members_)
     return false;
-  auto& state = calls_[call_];
+  const auto& state = calls_[call_];
   const auto kind = *state.kind;
   const auto pieces =
     kind == collective_kind::reduce_scatter ? shards_ : count();
@@ -298,94 +291,10 @@ bool link_collectives::finish() {
     if (needs(kind, p) && !state.results.contains(p))
       return false;
   for (auto& each : *members_)
-    if (kind == collective_kind::tied_sum)
-      take_sums(each, state);
-    else
-      take_results(each, state);
+    std::visit([&](auto& work) { take(each, work, state.results); }, each.work);
   calls_.erase(call_);
   members_ = nullptr;
   return true;
-}
-
-/// Each member adds for itself, to memory of its own.
-void link_collectives::take_sums(collective_request& into,
-                                 const call_state& from) const {
-  for (const auto& each : into.work.tied) {
-    const auto& like = into.work.targets.at(each.position);
-    tensor_list gradients;
-    for (const auto& [holder, values] : from.results) {
-      if (holders_.at(static_cast<std::size_t>(holder)).tie != each.tie)
-        continue;
-      const bool is_there = values.numel() > 0;
-      if (is_there
-          && (values.numel() != like.numel() || !values.is_floating_point()))
-        fail(error_code::mismatch,
-             "a holder of a tied parameter of stage {} sent {}, and has {}; do "
-             "all processes have the same model?",
-             into.owner.stage, describe(values), describe(like));
-      gradients.push_back(is_there ? values.view(like.sizes()).clone()
-                                   : at::Tensor{});
-    }
-    into.work.tensors[each.position] = group_.mean.of(gradients);
-  }
-}
-
-void link_collectives::take_results(collective_request& into,
-                                    call_state& from) const {
-  auto& work = into.work;
-  const auto require = [&](const at::Tensor& values, std::int64_t elements) {
-    if (values.numel() != elements)
-      fail(error_code::mismatch,
-           "another process sent {} elements for {} of stage {}, which has {}",
-           values.numel(), to_text(work.kind), into.owner.stage, elements);
-  };
-  if (work.kind == collective_kind::all_reduce) {
-    tensor_list pieces;
-    for (const auto& [piece, values] : from.results)
-      pieces.push_back(values);
-    const auto row = at::cat(pieces);
-    std::int64_t elements = 0;
-    for (const auto& each : work.tensors)
-      elements += each.numel();
-    require(row, elements);
-    return copy_row(row, work.tensors);
-  }
-  if (work.kind == collective_kind::reduce_scatter) {
-    const auto shard = into.data_rank % shards_;
-    // Other members of the shard change theirs.
-    const auto values = from.results.at(shard).clone();
-    tensor_list parts = pieces_with_presence(work, shard);
-    std::int64_t elements = 0;
-    for (const auto& each : parts)
-      elements += each.numel();
-    require(values, elements);
-    std::int64_t begin = 0;
-    for (auto& each : parts) {
-      each = values.narrow(0, begin, each.numel());
-      begin += each.numel();
-    }
-    work.tensors = std::move(parts);
-    return;
-  }
-  for (const auto& [member, values] : from.results) {
-    const auto shard = data_rank(member) % shards_;
-    if (member % copies_ != into.owner.copy
-        || data_rank(member) / shards_ != into.data_rank / shards_)
-      continue;
-    require_dtype(values, work);
-    std::int64_t begin = 0;
-    for (std::size_t row = 0; row < work.targets.size(); ++row) {
-      const auto& layout = *work.layouts[row];
-      const auto elements = layout.content(shard);
-      if (begin + elements <= values.numel())
-        work.targets[row]
-          .narrow(0, layout.begin(shard), elements)
-          .copy_(values.narrow(0, begin, elements));
-      begin += elements;
-    }
-    require(values, begin);
-  }
-  work.tensors.clear();
 }
 
 }  // namespace troupe

@@ -39,7 +39,6 @@ class link_collectives final : public collectives {
   /// `process`: this one.
   link_collectives(collective_group group, std::int32_t process, sender send);
 
-  bool spans_processes() const override { return true; }
   bool run(std::int64_t call,
            std::vector<collective_request>& members) override;
   bool on(collective_part part) override;
@@ -52,9 +51,10 @@ class link_collectives final : public collectives {
   /// One of the running call, or of the next one, which other processes may
   /// have begun.
   struct call_state {
-    std::optional<collective_kind> kind;        // unknown before the first part
-    std::map<std::int32_t, tensor_list> parts;  // by piece: of each member
-    std::map<std::int32_t, at::Tensor> results;  // by piece
+    std::optional<collective_kind> kind;  // unknown before the first part
+    /// By piece: of each member.
+    std::map<std::int32_t, std::vector<collective_part>> parts;
+    std::map<std::int32_t, collective_part> results;  // by piece
   };
 
   std::int32_t owner(std::int32_t member) const {
@@ -74,16 +74,27 @@ class link_collectives final : public collectives {
   void require_legal(const collective_part& part) const;
   void require_same(std::int64_t call, std::int32_t stage, collective_kind here,
                     collective_kind there) const;
-  void give(const collective_request& from);
-  void give_gradients(const collective_request& from);
-  void give_shards(const collective_request& from);
-  void give_tied(const collective_request& from);
-  void hand_out(const collective_part& result);
-  void add(const collective_part& part);
-  void put(const collective_part& result);
+  collective_part part_of(const collective_request& from, std::int32_t piece,
+                          const reduction& work) const;
+  void give_piece(collective_part part);
+  void give(const collective_request& from, const all_reduce& work);
+  void give(const collective_request& from, const reduce_scatter& work);
+  void give(const collective_request& from, const all_gather& work);
+  void give(const collective_request& from, const tied_sum& work);
+  void hand_out(collective_part result);
+  void add(collective_part part);
+  collective_part reduced(std::vector<collective_part> parts) const;
+  void put(collective_part result);
   bool finish();
-  void take_results(collective_request& into, call_state& from) const;
-  void take_sums(collective_request& into, const call_state& from) const;
+  using results = std::map<std::int32_t, collective_part>;
+  void take(const collective_request& member, all_reduce& into,
+            const results& from) const;
+  void take(const collective_request& member, reduce_scatter& into,
+            const results& from) const;
+  void take(const collective_request& member, all_gather& into,
+            const results& from) const;
+  void take(const collective_request& member, tied_sum& into,
+            const results& from) const;
 
   collective_group group_;
   std::vector<std::int32_t> owners_;  // by member; of tied ones, by holder

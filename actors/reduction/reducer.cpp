@@ -1,7 +1,6 @@
 #include "troupe/actors/reduction/reducer.hpp"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
@@ -19,9 +18,52 @@ namespace troupe {
 
 namespace {
 
-bool reduces(collective_kind kind) {
-  return kind == collective_kind::all_reduce
-         || kind == collective_kind::reduce_scatter;
+/// Zeros in place of missing gradients, which are listed.
+void complete(reduction& work) {
+  for (std::size_t i = 0; i < work.gradients.size(); ++i) {
+    auto& gradient = work.gradients[i];
+    const auto& parameter = work.parameters.at(i);
+    const auto type = work.type_of(parameter);
+    if (gradient.defined()) {
+      gradient = gradient.to(type);
+    } else {
+      gradient = at::zeros_like(parameter, parameter.options().dtype(type));
+      work.absent.push_back(static_cast<std::uint32_t>(i));
+    }
+  }
+}
+
+/// The gradients that no member has.
+void remove_absent(const collective_request& member, reduction& work) {
+  const auto is_absent = [&](std::size_t parameter) {
+    return std::ranges::binary_search(work.absent, parameter);
+  };
+  if (const auto* scattered = std::get_if<reduce_scatter>(&member.work)) {
+    const auto shards = scattered->layouts.at(0)->shards();
+    const auto pieces =
+      pieces_of(scattered->layouts, member.data_rank % shards);
+    for (std::size_t i = 0; i < pieces.size(); ++i)
+      if (is_absent(pieces[i].parameter))
+        work.gradients[i].reset();
+    return;
+  }
+  for (const auto parameter : work.absent)
+    work.gradients.at(parameter).reset();
+}
+
+void take_over(device_stream& stream, collective_request& member) {
+  if (const auto* gathered = std::get_if<all_gather>(&member.work)) {
+    take_over(stream, gathered->shards, member.ready);
+    take_over(stream, gathered->rows, member.ready);
+  } else {
+    take_over(stream, gradients_of(member.work)->gradients, member.ready);
+  }
+}
+
+/// A member that could not be recorded has no gradients.
+void clear(collective_work& work) {
+  if (auto* const own = gradients_of(work))
+    own->gradients.clear();
 }
 
 }  // namespace
@@ -38,7 +80,8 @@ std::vector<collective_result> reducer_core::on(collective_request request) {
     std::ranges::lower_bound(waiting_, member_of(request), {}, member_of);
   if (place != waiting_.end() && member_of(*place) == member_of(request))
     fail(error_code::internal, "replica {} asked twice for {} of stage {}",
-         request.data_rank, to_text(request.work.kind), request.owner.stage);
+         request.data_rank, to_text(kind_of(request.work)),
+         request.owner.stage);
   require_same(request);
   waiting_.insert(place, std::move(request));
   if (waiting_.size() < members_)
@@ -48,12 +91,12 @@ std::vector<collective_result> reducer_core::on(collective_request request) {
   if (!launch(
         first.recorded,
         [&] {
-          return fmt::format("{} of stage {}", to_text(first.work.kind),
+          return fmt::format("{} of stage {}", to_text(kind_of(first.work)),
                              first.owner.stage);
         },
         [&] { done = run(); }))
     for (auto& each : waiting_)
-      each.work.tensors.clear();
+      clear(each.work);
   return done ? take_answers() : std::vector<collective_result>{};
 }
 
@@ -68,18 +111,18 @@ void reducer_core::require_same(const collective_request& request) const {
   if (waiting_.empty())
     return;
   const auto& other = waiting_.front();
-  if (request.work.kind != other.work.kind)
+  if (kind_of(request.work) != kind_of(other.work))
     fail(error_code::mismatch,
          "collective {} of stage {} is {} in replica {} copy {}, and {} in "
          "replica {} copy {}",
-         call_, request.owner.stage, to_text(other.work.kind), other.data_rank,
-         other.owner.copy, to_text(request.work.kind), request.data_rank,
-         request.owner.copy);
+         call_, request.owner.stage, to_text(kind_of(other.work)),
+         other.data_rank, other.owner.copy, to_text(kind_of(request.work)),
+         request.data_rank, request.owner.copy);
   if (request.serial != other.serial)
     fail(error_code::mismatch,
          "{} of stage {} is of step {} in replica {}, and of step {} in "
          "replica {} (steps and evaluations, counted together)",
-         to_text(request.work.kind), request.owner.stage, other.serial,
+         to_text(kind_of(request.work)), request.owner.stage, other.serial,
          other.data_rank, request.serial, request.data_rank);
 }
 
@@ -87,95 +130,34 @@ bool reducer_core::run() {
   const at::NoGradGuard no_grad;
   auto* stream = calls_->stream(waiting_.front());
   const auto scope = stream ? stream->enter() : nullptr;
-  has_.clear();
   for (auto& member : waiting_) {
-    if (stream) {
-      take_over(*stream, member.work.tensors, member.ready);
-      if (member.work.kind == collective_kind::all_gather)
-        take_over(*stream, member.work.targets, member.ready);
-    }
-    if (reduces(member.work.kind))
-      complete(member, stream);
+    if (stream)
+      take_over(*stream, member);
+    if (auto* const reduced = reduction_of(member.work))
+      complete(*reduced);
   }
   const bool done = calls_->run(call_++, waiting_);
   ready_ = stream ? stream->record() : nullptr;
   return done;
 }
 
-/// Zeros in place of missing gradients; for other processes also a row that
-/// tells which those are.
-void reducer_core::complete(collective_request& member, device_stream* stream) {
-  auto& gradients = member.work.tensors;
-  auto& has = has_.emplace_back();
-  for (std::size_t i = 0; i < gradients.size(); ++i) {
-    const auto& target = member.work.targets.at(i);
-    const auto type = member.work.type_of(target);
-    has.push_back(gradients[i].defined());
-    gradients[i] = has.back()
-                     ? gradients[i].to(type)
-                     : at::zeros_like(target, target.options().dtype(type));
-  }
-  if (calls_->spans_processes() && !gradients.empty())
-    gradients.push_back(presence_row(has, gradients.front(), stream));
-}
-
-/// Copied to a device only when it changes.
-at::Tensor reducer_core::presence_row(const presence& has,
-                                      const at::Tensor& like,
-                                      device_stream* stream) {
-  if (!row_.defined() || has != row_of_) {
-    const std::vector<float> values(has.begin(), has.end());
-    const auto row = at::tensor(values).to(like.scalar_type());
-    row_ = stream ? to_device(row, *stream) : row;
-    row_of_ = has;
-  }
-  return row_.clone();
-}
-
 std::vector<collective_result> reducer_core::take_answers() {
   std::vector<collective_result> answers;
-  for (std::size_t r = 0; r < waiting_.size(); ++r) {
-    auto& request = waiting_[r];
-    if (!request.work.tensors.empty() && !has_.empty())
-      remove_absent(r);
-    answers.push_back({request.serial, request.owner, request.data_rank,
-                       std::move(request.work.tensors), now_ns(), ready_});
+  for (auto& member : waiting_) {
+    collective_result answer{
+      member.serial, member.owner, member.data_rank, {}, {}, now_ns(), ready_};
+    auto* const reduced = reduction_of(member.work);
+    if (reduced && !reduced->gradients.empty())
+      remove_absent(member, *reduced);
+    if (auto* const own = gradients_of(member.work)) {
+      answer.gradients = std::move(own->gradients);
+      answer.present = std::move(own->present);
+    }
+    answers.push_back(std::move(answer));
   }
   waiting_.clear();
-  has_.clear();
   ready_ = nullptr;
   return answers;
-}
-
-/// Over several processes only the reduced row of presence tells which those
-/// are: `put_gradients` reads it behind the gradients.
-void reducer_core::remove_absent(std::size_t member) {
-  const auto& request = waiting_[member];
-  auto& gradients = waiting_[member].work.tensors;
-  const bool has_all = std::ranges::count(has_[member], false) == 0;
-  if (calls_->spans_processes()) {
-    if (has_all)
-      gradients.pop_back();
-    return;
-  }
-  const auto is_absent = [&](std::size_t parameter) {
-    return std::ranges::none_of(
-      has_, [&](const presence& each) { return each[parameter]; });
-  };
-  if (has_all)
-    return;
-  if (request.work.kind == collective_kind::all_reduce) {
-    for (std::size_t i = 0; i < gradients.size(); ++i)
-      if (is_absent(i))
-        gradients[i].reset();
-    return;
-  }
-  const auto& layouts = request.work.layouts;
-  const auto pieces =
-    pieces_of(layouts, request.data_rank % layouts.at(0)->shards());
-  for (std::size_t i = 0; i < pieces.size(); ++i)
-    if (is_absent(pieces[i].parameter))
-      gradients[i].reset();
 }
 
 namespace {
@@ -218,17 +200,16 @@ reducer_core make_core(const collective_group& group,
 
 }  // namespace
 
-caf::behavior reducer_actor(caf::event_based_actor* self,
-                            const collective_group& group,
-                            const address_book_pointer& book,
-                            const handler_hook& hook) {
+behavior_for<reducer_handle> reducer_actor(caf::event_based_actor* self,
+                                           const collective_group& group,
+                                           const address_book_pointer& book,
+                                           const handler_hook& hook) {
   auto state = std::make_shared<reducer_state>(
     reducer_state{self, book, {hook}, make_core(group, book)});
-  return behavior_of<reducer_handle>(
-    [state](collective_request& request) {
-      state->handle(request.owner.stage, request);
-    },
-    [state](collective_part& part) { state->handle(part.stage, part); });
+  return {[state](collective_request& request) {
+            state->handle(request.owner.stage, request);
+          },
+          [state](collective_part& part) { state->handle(part.stage, part); }};
 }
 
 }  // namespace troupe

@@ -10,7 +10,7 @@
 namespace troupe {
 
 /// The collectives of a group: reduces a stage's gradients, gathers its
-/// parameters, or sums tied gradients. Where one is reduced, a member without a
+/// parameters, or sums tied gradients. In a reduction a member without a
 /// gradient of a parameter counts as zeros; where no member has one, there is
 /// no result. Before a collective the members' requests are compared. One
 /// thread at a time.
@@ -27,32 +27,22 @@ class reducer_core {
   std::vector<collective_result> on(collective_part part);
 
  private:
-  /// By parameter: whether a member has a gradient of it.
-  using presence = std::vector<bool>;
-
   void require_same(const collective_request& request) const;
   bool run();
-  void complete(collective_request& member, device_stream* stream);
-  at::Tensor presence_row(const presence& has, const at::Tensor& like,
-                          device_stream* stream);
   std::vector<collective_result> take_answers();
-  void remove_absent(std::size_t member);
 
   std::unique_ptr<collectives> calls_;
   std::size_t members_;
   std::vector<collective_request> waiting_;  // by data rank, copy, stage
-  std::vector<presence> has_;
-  std::int64_t call_ = 0;  // collectives so far
+  std::int64_t call_ = 0;                    // collectives so far
   event_handle ready_;
-  presence row_of_;  // of these, a row on the device
-  at::Tensor row_;
 };
 
 /// Makes the collectives of a group, and gives the results to its members of
 /// this process.
-caf::behavior reducer_actor(caf::event_based_actor* self,
-                            const collective_group& group,
-                            const address_book_pointer& book,
-                            const handler_hook& hook);
+behavior_for<reducer_handle> reducer_actor(caf::event_based_actor* self,
+                                           const collective_group& group,
+                                           const address_book_pointer& book,
+                                           const handler_hook& hook);
 
 }  // namespace troupe

@@ -8,8 +8,7 @@
 
 namespace troupe {
 
-/// Which microbatches are being made by the data source now, by replica. Any
-/// thread.
+/// Which microbatches the data source is loading now, by replica. Any thread.
 class load_board {
  public:
   explicit load_board(std::int32_t data_ranks)

@@ -114,13 +114,13 @@ struct chosen_tokens {
 TROUPE_FIELDS(chosen_tokens, serial, data_rank, key, sent, ids)
 
 // ---- coordinator -> rank
-struct norm_known {
+struct norm_verdict {
   std::int64_t serial = 0;
   std::int64_t sent = 0;
   double factor = 1;   // for the gradients, before the update
   bool update = true;  // false: overflow
 };
-TROUPE_FIELDS(norm_known, serial, sent, factor, update)
+TROUPE_FIELDS(norm_verdict, serial, sent, factor, update)
 
 // ---- rank <-> stage
 /// One op of the plan, with the values that it reads: of a forward or backward
@@ -129,6 +129,7 @@ TROUPE_FIELDS(norm_known, serial, sent, factor, update)
 struct run_op {
   std::uint32_t op = 0;  // into plan::ops
   tensor_lists inputs;
+  at::Tensor present = {};          // as in member_gradients, of such inputs
   std::vector<event_handle> ready;  // when they are there; null: they are
   stage_states states = {};         // of the stage's own
   std::shared_ptr<const microbatch_data> data;  // of a forward that reads it
@@ -137,12 +138,13 @@ struct run_op {
   /// It runs beside the op of its rank's compute streams before it: as the
   /// second of an overlapped pair, or on another stream.
   bool beside = false;
-  std::optional<norm_known> norm = {};  // of an update that waits for it
+  std::optional<norm_verdict> norm = {};  // of an update that waits for it
 };
 struct op_launched {
   std::int64_t serial = 0;
   std::uint32_t op = 0;
-  tensor_lists outputs;  // as `for_each_output` names them
+  tensor_lists outputs;     // as `for_each_output` names them
+  at::Tensor present = {};  // as in member_gradients, of such outputs
   stage_states states = {};
   at::Tensor chosen = {};  // as in op_outputs
   bool asked = false;      // a reducer, whose answer will be the output
@@ -154,13 +156,14 @@ struct end_step {
   std::int64_t serial = 0;
   /// Reduced ones that no op of the plan has read: of a step's first part.
   tensor_list gradients = {};
+  at::Tensor present = {};  // as in member_gradients
   /// When parameters are whole that no op of the step reads; null: they are.
   event_handle gathered = {};
 };
 
 // ---- rank -> reducer -> rank
-/// A member's part of a collective of its group (collective_kind). All members
-/// ask for the same ones in the same order.
+/// A member's part of a collective of its group. All members ask for the same
+/// ones in the same order.
 struct collective_request {
   std::int64_t serial = 0;
   stage_instance owner;
@@ -175,9 +178,9 @@ struct collective_result {
   std::int64_t serial = 0;
   stage_instance owner;
   std::int32_t data_rank = 0;
-  /// The result of a reduction is the sum over copies and the mean over
-  /// replicas, as `put_gradients` takes it.
-  tensor_list tensors;
+  /// Of a reduction or sum, as `put_gradients` takes them.
+  tensor_list gradients;
+  at::Tensor present = {};  // as in member_gradients
   std::int64_t sent = 0;
   event_handle ready = {};  // as in stage_tensors
 };
@@ -200,9 +203,11 @@ struct collective_part {
   /// The replica and copy whose stages make a sum.
   std::int32_t data_rank = 0;
   std::int8_t copy = 0;
+  /// As in `reduction`: of the member, or of all.
+  std::vector<std::uint32_t> absent = {};
 };
 TROUPE_FIELDS(collective_part, serial, stage, member, piece, call, kind,
-              data_rank, copy)
+              data_rank, copy, absent)
 
 // ---- stage -> coordinator
 struct stage_powers {

@@ -10,7 +10,7 @@
 
 namespace troupe {
 
-/// What a run derives from a plan: found out once, used by all of its steps.
+/// What a run derives from a plan: computed once, used by all of its steps.
 class prepared_plan {
  public:
   /// `hashes`: other processes compare the plan by its hash.

@@ -25,14 +25,9 @@ std::string what_it_waits_for(const plan& plan, const plan_op& op,
   });
   if (!found.empty())
     return found;
-  switch (op.kind) {
-    case plan_op_kind::reduce:
-    case plan_op_kind::sum_tied:
-    case plan_op_kind::gradient_norm:
-      return "the reducer";
-    default:
-      return "the gradient norm of all stages";
-  }
+  return is_of_gradients(op.kind) && op.kind != plan_op_kind::update
+           ? "the reducer"
+           : "the gradient norm of all stages";
 }
 
 }  // namespace

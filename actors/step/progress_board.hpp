@@ -34,7 +34,7 @@ class progress_board {
 
   /// The same in words, with the running plan.
   std::vector<rank_health> look(const plan& plan) const;
-  /// One sentence a rank that lives here: what it runs, or what it waits for
+  /// One sentence per rank that lives here: what it runs, or what it waits for
   /// and from whom.
   std::vector<std::string> describe(const plan& plan) const;
 

@@ -29,7 +29,7 @@ class recording {
     }
     return problem_.empty();
   }
-  /// Nothing is recorded any more.
+  /// Ends the recording.
   void fail(const std::string& why) {
     const std::scoped_lock lock(turn_);
     if (problem_.empty())

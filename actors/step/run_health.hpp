@@ -18,7 +18,7 @@ struct monitor_health {
   std::int64_t dropped = 0;  // events
 };
 
-/// How the actors of a run are at a moment.
+/// A snapshot of a run's actors.
 struct run_health {
   bool in_step = false;   // of training or evaluation
   std::string failure{};  // why the run can't go on

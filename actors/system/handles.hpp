@@ -1,5 +1,8 @@
 #pragma once
 
+#include <functional>
+#include <utility>
+
 #include "troupe/actors/system/caf.hpp"
 
 namespace troupe {
@@ -11,7 +14,7 @@ namespace troupe {
 template <class... Messages>
 using takes = caf::typed_actor<caf::result<void>(Messages)...>;
 
-using rank_handle = takes<begin_step, norm_known>;
+using rank_handle = takes<begin_step, norm_verdict>;
 using stage_handle = takes<run_op, stage_tensors, loaded_data, chosen_tokens,
                            collective_result, end_step>;
 using loader_handle = takes<begin_step, want_data, prefetch_data>;
@@ -24,21 +27,31 @@ using coordinator_handle =
 /// Follows the leading process's coordinator.
 using follower_handle =
   coordinator_handle::extend<caf::result<void>(remote_begin),
-                             caf::result<void>(norm_known),
+                             caf::result<void>(norm_verdict),
                              caf::result<void>(remote_outcome)>;
 
 /// A behavior that handles what the handle promises, no more and no less.
-template <class Handle, class... Handlers>
-caf::behavior behavior_of(Handlers... handlers) {
-  typename Handle::behavior_type checked{std::move(handlers)...};
-  return std::move(checked.unbox());
+template <class Handle>
+using behavior_for = typename Handle::behavior_type;
+
+/// One in which `on` handles each of `Messages`.
+template <class Handle, class... Messages, class On, class... Handlers>
+behavior_for<Handle> behavior_by(On on, Handlers... others) {
+  return {[on](Messages& message) { on(message); }..., std::move(others)...};
 }
 
-/// The same, in which `on` handles each of `Messages`.
-template <class Handle, class... Messages, class On, class... Handlers>
-caf::behavior behavior_by(On on, Handlers... others) {
-  return behavior_of<Handle>([on](Messages& message) { on(message); }...,
-                             std::move(others)...);
+/// Spawns an actor whose behavior is the handle's: `spawn` gets a function that
+/// CAF calls with the actor, by the worker that first runs it. The one cast
+/// from an untyped actor, as members of strands and supervisors are the same
+/// class for all handles.
+template <class Handle, class Spawn>
+Handle spawn_typed(
+  const Spawn& spawn,
+  std::function<behavior_for<Handle>(caf::event_based_actor*)> behavior) {
+  return caf::actor_cast<Handle>(
+    spawn([behavior = std::move(behavior)](caf::event_based_actor* self) {
+      return caf::behavior(std::move(behavior(self).unbox()));
+    }));
 }
 
 }  // namespace troupe

@@ -225,8 +225,9 @@ placed_search search_placements(const search_problem& problem,
     placed.placement = std::move(where);
     try {
       placed_search found{name, search(placed)};
-      if (!found.result.known.empty()
-          && (!known || found.result.known_period < known->result.known_period))
+      if (!found.result.builtin.empty()
+          && (!known
+              || found.result.builtin_period < known->result.builtin_period))
         known = found;
       if (!best || shorter(found, *best))
         best = std::move(found);
@@ -237,8 +238,8 @@ placed_search search_placements(const search_problem& problem,
   if (!best)
     throw *refused;
   if (known) {
-    best->result.known = known->result.known;
-    best->result.known_period = known->result.known_period;
+    best->result.builtin = known->result.builtin;
+    best->result.builtin_period = known->result.builtin_period;
     best->known_placement = known->placement;
   }
   return std::move(*best);

@@ -52,10 +52,10 @@ std::string to_json(const placed_search& found, bool has_sizes) {
                               {"lower_bound", result.lower_bound}};
   if (has_sizes)
     json["peak_bytes"] = result.peak_bytes;
-  if (!result.known.empty()) {
-    json["known"] = result.known;
+  if (!result.builtin.empty()) {
+    json["known"] = result.builtin;
     json["known_placement"] = found.known_placement;
-    json["known_period"] = result.known_period;
+    json["known_period"] = result.builtin_period;
   }
   return json.dump(2) + '\n';
 }
@@ -67,13 +67,13 @@ std::string to_table(const placed_search& found, bool has_sizes) {
     "lower bound on this placement {:.6g}: the period is {:.2f} % above it\n",
     found.placement, result.period, result.makespan, result.lower_bound,
     percent_above(result.period, result.lower_bound));
-  text += result.known.empty()
+  text += result.builtin.empty()
             ? std::string{"no built-in schedule fits\n"}
             : fmt::format(
               "best of the catalogue: {}, placement {}, period {:.6g}, {:.2f} "
               "% above the one found\n",
-              result.known, found.known_placement, result.known_period,
-              percent_above(result.known_period, result.period));
+              result.builtin, found.known_placement, result.builtin_period,
+              percent_above(result.builtin_period, result.period));
   if (has_sizes)
     text += fmt::format("peak {}\n",
                         byte_unit{result.peak_bytes}.text(result.peak_bytes));

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "troupe/actors/trainer_plans.hpp"
+#include "troupe/actors/run_plans.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/model/stored_model.hpp"

@@ -43,8 +43,8 @@ void remove_abandoned(const std::string& path) {
 }
 
 std::string without_slash(const std::string& path) {
-  const fs::path given(path);
-  return (given.has_filename() ? given : given.parent_path()).string();
+  const fs::path folder(path);
+  return (folder.has_filename() ? folder : folder.parent_path()).string();
 }
 
 /// Refuses empty folders that a rename can't replace.

@@ -85,21 +85,21 @@ std::string to_json(const manifest& what) {
                      {"bytes", file.bytes},
                      {"sha256", file.sha256},
                      {"not_finite", file.not_finite}});
-  json made{{"format", format_name},
-            {"run", what.run},
-            {"step", what.progress.step},
-            {"microbatches", what.progress.microbatches},
-            {"loss_scale", what.progress.loss_scale},
-            {"good_steps", what.progress.good_steps},
-            {"skipped", what.progress.skipped},
-            {"settings", json(what.settings)},
-            {"flags", json(what.flags)},
-            {"learning_rate", json(what.learning_rate)},
-            {"model", json(what.model)},
-            {"aliases", json(what.aliases)},
-            {"files", files}};
-  made[digest_name] = digest_of(made);
-  return json_text(made, 2) + "\n";
+  json document{{"format", format_name},
+                {"run", what.run},
+                {"step", what.progress.step},
+                {"microbatches", what.progress.microbatches},
+                {"loss_scale", what.progress.loss_scale},
+                {"good_steps", what.progress.good_steps},
+                {"skipped", what.progress.skipped},
+                {"settings", json(what.settings)},
+                {"flags", json(what.flags)},
+                {"learning_rate", json(what.learning_rate)},
+                {"model", json(what.model)},
+                {"aliases", json(what.aliases)},
+                {"files", files}};
+  document[digest_name] = digest_of(document);
+  return json_text(document, 2) + "\n";
 }
 
 manifest parse_manifest(std::string_view text, const std::string& source) {
@@ -121,26 +121,26 @@ manifest parse_manifest(std::string_view text, const std::string& source) {
                       fmt::format("has the format '{}'; this program reads "
                                   "'{}'",
                                   printable(format), format_name));
-  manifest made;
-  fields.read("run", made.run);
-  fields.read("step", made.progress.step, 0, largest_number);
-  fields.read("microbatches", made.progress.microbatches, 0, largest_number);
-  fields.read_if("loss_scale", made.progress.loss_scale, "a number above 0",
+  manifest result;
+  fields.read("run", result.run);
+  fields.read("step", result.progress.step, 0, largest_number);
+  fields.read("microbatches", result.progress.microbatches, 0, largest_number);
+  fields.read_if("loss_scale", result.progress.loss_scale, "a number above 0",
                  [](double scale) { return scale > 0; });
-  fields.read("good_steps", made.progress.good_steps, 0, largest_number);
-  fields.read("settings", made.settings);
-  fields.read("model", made.model);
-  fields.read("aliases", made.aliases);
+  fields.read("good_steps", result.progress.good_steps, 0, largest_number);
+  fields.read("settings", result.settings);
+  fields.read("model", result.model);
+  fields.read("aliases", result.aliases);
   fields.read(digest_name, digest);
   fields.require_all();
-  fields.read("skipped", made.progress.skipped, 0, largest_number);
-  fields.read("flags", made.flags);
-  fields.read("learning_rate", made.learning_rate);
-  made.files = files_of(parsed, source);
+  fields.read("skipped", result.progress.skipped, 0, largest_number);
+  fields.read("flags", result.flags);
+  fields.read("learning_rate", result.learning_rate);
+  result.files = files_of(parsed, source);
   if (digest != digest_of(parsed))
     refuse_checkpoint(source,
                       "is damaged: its own SHA-256 does not match its fields");
-  return made;
+  return result;
 }
 
 std::string manifest::not_finite() const {

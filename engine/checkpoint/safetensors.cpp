@@ -103,10 +103,10 @@ named_tensors by_name(const parameter_list& tensors) {
 named_tensors require_fit(const parameter_list& parameters,
                           const parameter_list& values,
                           const std::string& path) {
-  auto given = by_name(values);
+  auto named = by_name(values);
   for (const auto& [name, parameter] : parameters) {
-    const auto found = given.find(name);
-    if (found == given.end())
+    const auto found = named.find(name);
+    if (found == named.end())
       refuse_checkpoint(path,
                         fmt::format("lacks '{}', which the model has", name));
     const auto* value = found->second;
@@ -133,12 +133,12 @@ named_tensors require_fit(const parameter_list& parameters,
                     "which the model has",
                     printable(name), describe(*value), c10::toString(dtype)));
   }
-  const auto known = by_name(parameters);
+  const auto expected = by_name(parameters);
   for (const auto& [name, value] : values)
-    if (!known.contains(name))
+    if (!expected.contains(name))
       refuse_checkpoint(path,
                         fmt::format("has '{}', which the model lacks", name));
-  return given;
+  return named;
 }
 
 }  // namespace

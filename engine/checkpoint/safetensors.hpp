@@ -19,10 +19,10 @@ struct written_file {
 };
 
 /// Writes tensors in Hugging Face's safetensors format: u64 header length,
-/// JSON header padded with spaces to 8 bytes, then the data in the given
-/// order, without holes. The file appears whole or not at all. Throws `io`, and
-/// `invalid_checkpoint` for a header of more than 100 MB, which no reader
-/// accepts.
+/// JSON header padded with spaces to 8 bytes, then the data in the
+/// order of the list, without holes. The file appears whole or not at all.
+/// Throws `io`, and `invalid_checkpoint` for a header of more than 100 MB,
+/// which no reader accepts.
 written_file write_safetensors(
   const std::string& path, const parameter_list& tensors,
   const std::map<std::string, std::string>& metadata = {});

@@ -142,9 +142,9 @@ class header_reader {
   }
 
   at::ScalarType dtype_of(const std::string& name) const {
-    for (const auto& [known, type] : dtypes)
-      if (name == known)
-        return type;
+    for (const auto& [dtype_name, dtype] : dtypes)
+      if (name == dtype_name)
+        return dtype;
     refuse(fmt::format("has unknown dtype '{}'", printable(name)));
   }
 
@@ -210,8 +210,8 @@ void refuse_checkpoint(const std::string& path, const std::string& what) {
 }
 
 std::string safetensors_dtype(const std::string& path, at::ScalarType type) {
-  for (const auto& [name, known] : dtypes)
-    if (known == type)
+  for (const auto& [name, dtype] : dtypes)
+    if (dtype == type)
       return name;
   refuse_checkpoint(path, fmt::format("safetensors has no name for dtype {}",
                                       c10::toString(type)));

@@ -28,12 +28,12 @@ void sha256::add(std::span<const std::byte> bytes) {
 }
 
 std::string sha256::digest() {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> made{};
+  std::array<unsigned char, EVP_MAX_MD_SIZE> bytes{};
   unsigned size = 0;
-  require(::EVP_DigestFinal_ex(context_.get(), made.data(), &size) == 1);
+  require(::EVP_DigestFinal_ex(context_.get(), bytes.data(), &size) == 1);
   std::string text;
   for (unsigned i = 0; i < size; ++i)
-    text += fmt::format("{:02x}", made.at(i));
+    text += fmt::format("{:02x}", bytes.at(i));
   return text;
 }
 

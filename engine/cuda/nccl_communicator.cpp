@@ -197,10 +197,10 @@ nccl_communicator::nccl_communicator(int device, communicator_options options)
   config.commName = options_.name.c_str();
   const auto call =
     fmt::format("joining as {} of {}", options_.rank, options_.size);
-  ncclComm_t made = nullptr;
-  const auto begun =
-    ncclCommInitRankConfig(&made, options_.size, id, options_.rank, &config);
-  handle_ = made;
+  ncclComm_t new_handle = nullptr;
+  const auto begun = ncclCommInitRankConfig(&new_handle, options_.size, id,
+                                            options_.rank, &config);
+  handle_ = new_handle;
   check(begun, named(call));
   try {
     settle(call);

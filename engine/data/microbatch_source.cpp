@@ -42,8 +42,8 @@ void require_rows(const text_batch_options& options) {
 void require_known(const token_source& tokens,
                    const std::vector<std::int64_t>& ids,
                    std::int64_t vocabulary) {
-  for (const auto given : ids)
-    if (const auto id = token_of(given); id < 0 || id >= vocabulary)
+  for (const auto token : ids)
+    if (const auto id = token_of(token); id < 0 || id >= vocabulary)
       fail(error_code::invalid_data,
            "{}: token id {} is beyond the vocabulary of {}; give a text in the "
            "model's vocabulary",

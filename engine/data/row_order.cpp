@@ -51,14 +51,14 @@ row_mixture::row_mixture(const std::vector<double>& weights) {
            "it more",
            weights[s], block);
   // Next comes the source that is furthest behind its share.
-  std::vector<std::int64_t> given(weights.size(), 0);
+  std::vector<std::int64_t> counts(weights.size(), 0);
   for (std::int64_t row = 0; row < block; ++row) {
     std::size_t next = 0;
-    for (std::size_t s = 1; s < given.size(); ++s)
-      if ((2 * given[s] + 1) * shares_[next]
-          < (2 * given[next] + 1) * shares_[s])
+    for (std::size_t s = 1; s < counts.size(); ++s)
+      if ((2 * counts[s] + 1) * shares_[next]
+          < (2 * counts[next] + 1) * shares_[s])
         next = s;
-    places_.push_back({next, given[next]++});
+    places_.push_back({next, counts[next]++});
   }
 }
 

@@ -216,8 +216,8 @@ token_pointer open_mask(const std::string& path) {
 }
 
 token_pointer open_tokens(const std::string& path,
-                          std::optional<token_format> known) {
-  const auto format = known ? *known : guess_token_format(path);
+                          std::optional<token_format> stated_format) {
+  const auto format = stated_format ? *stated_format : guess_token_format(path);
   if (format == token_format::megatron)
     return open_megatron(path);
   mapped_file file(path);
@@ -239,9 +239,9 @@ token_pointer open_tokens(const std::string& path,
 }
 
 std::string content_of_tokens(const std::string& path,
-                              std::optional<token_format> known) {
+                              std::optional<token_format> stated_format) {
   const auto format =
-    known ? *known : format_of(path, mapped_file(path).bytes());
+    stated_format ? *stated_format : format_of(path, mapped_file(path).bytes());
   const auto index_path = megatron_index_path(path);
   if (format != token_format::megatron || !index_path.ends_with(".idx"))
     return content_text(path);

@@ -69,12 +69,12 @@ std::string content_of_tokens(const std::string& path,
 constexpr std::int64_t unpredicted_tokens = -(std::int64_t{1} << 62);
 /// A source gives a token that is not to be predicted, as a prompt's in
 /// supervised fine-tuning, as `unpredicted_tokens` plus its id.
-constexpr bool is_unpredicted(std::int64_t given) {
-  return given < unpredicted_tokens / 2;
+constexpr bool is_unpredicted(std::int64_t token) {
+  return token < unpredicted_tokens / 2;
 }
 /// The id of a token, in either form.
-constexpr std::int64_t token_of(std::int64_t given) {
-  return is_unpredicted(given) ? given - unpredicted_tokens : given;
+constexpr std::int64_t token_of(std::int64_t token) {
+  return is_unpredicted(token) ? token - unpredicted_tokens : token;
 }
 /// Tokens that are to be predicted where `mask` is 1, and not where it
 /// is 0. Throws `invalid_data` if it has another length, other values, or is

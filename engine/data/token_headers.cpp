@@ -160,14 +160,14 @@ Number number_at(std::span<const std::byte> bytes, std::size_t offset) {
 }
 
 token_type megatron_type(int code, const std::string& path) {
-  struct known_type {
+  struct element_code {
     int code;
     token_type type;
   };
-  constexpr known_type types[]{{1, {1, false}}, {2, {1, true}},
-                               {3, {2, true}},  {4, {4, true}},
-                               {5, {8, true}},  {8, {2, false}}};
-  const auto* const found = std::ranges::find(types, code, &known_type::code);
+  constexpr element_code types[]{{1, {1, false}}, {2, {1, true}},
+                                 {3, {2, true}},  {4, {4, true}},
+                                 {5, {8, true}},  {8, {2, false}}};
+  const auto* const found = std::ranges::find(types, code, &element_code::code);
   if (found == std::end(types))
     bad(path, fmt::format("its tokens have type {}, which is not an integer "
                           "type (1, 2, 3, 4, 5 or 8)",

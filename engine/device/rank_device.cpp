@@ -53,7 +53,7 @@ std::shared_ptr<rank_device> rank_device::beside() const {
   return std::shared_ptr<rank_device>(new rank_device(rank_, *rank_->second));
 }
 
-const std::shared_ptr<accelerator>& rank_device::on() const {
+const std::shared_ptr<accelerator>& rank_device::hardware() const {
   return rank_->on;
 }
 

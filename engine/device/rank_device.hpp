@@ -25,7 +25,7 @@ class rank_device {
   /// All but `compute` is one for both.
   std::shared_ptr<rank_device> beside() const;
 
-  const std::shared_ptr<accelerator>& on() const;
+  const std::shared_ptr<accelerator>& hardware() const;
   c10::Device device() const { return compute_->device(); }
   device_stream& compute() { return *compute_; }
   /// Streams for each kind of work; the compute stream if it doesn't overlap.

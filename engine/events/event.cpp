@@ -89,14 +89,14 @@ std::int64_t tensors_event::held_bytes() const {
 }
 
 void merge(std::vector<named_value>& target, const named_value& value) {
-  for (auto& known : target) {
-    if (known.name != value.name)
+  for (auto& entry : target) {
+    if (entry.name != value.name)
       continue;
-    const auto count = known.count + value.count;
+    const auto count = entry.count + value.count;
     if (count > 0)
-      known.value =
-        (known.value * known.count + value.value * value.count) / count;
-    known.count = count;
+      entry.value =
+        (entry.value * entry.count + value.value * value.count) / count;
+    entry.count = count;
     return;
   }
   target.push_back(value);

@@ -18,7 +18,7 @@ enum class depth : std::uint8_t { none, extremes, statistics, histogram };
 class measured_memory {
  public:
   struct measured {
-    depth known = depth::none;
+    depth measured_depth = depth::none;
     tensor_statistics statistics = {};
     std::size_t row = 0;  // on a device, used instead of `statistics`
   };
@@ -28,13 +28,14 @@ class measured_memory {
   const measured& get(const at::Tensor& tensor, depth wanted,
                       const Measure& measure) {
     const auto* storage = tensor.storage().unsafeGetStorageImpl();
-    const auto [first, last] = known_.equal_range(storage);
+    const auto [first, last] = entries_.equal_range(storage);
     for (auto place = first; place != last; ++place)
-      if (place->second.is(tensor) && place->second.found.known >= wanted)
+      if (place->second.is(tensor)
+          && place->second.found.measured_depth >= wanted)
         return place->second.found;
-    return known_.emplace(storage, entry(tensor, measure()))->second.found;
+    return entries_.emplace(storage, entry(tensor, measure()))->second.found;
   }
-  void clear() { known_.clear(); }
+  void clear() { entries_.clear(); }
 
  private:
   static std::int64_t rows(const at::Tensor& tensor) {
@@ -66,7 +67,7 @@ class measured_memory {
              && dtype == tensor.scalar_type();
     }
   };
-  std::unordered_multimap<const c10::StorageImpl*, entry> known_;
+  std::unordered_multimap<const c10::StorageImpl*, entry> entries_;
 };
 
 }  // namespace troupe

@@ -69,12 +69,12 @@ auto observe(Module& module, Inputs&&... inputs) {
   auto* seen_by = current_observer();
   if (!seen_by || !seen_by->watches()) [[likely]]
     return module->forward(std::forward<Inputs>(inputs)...);
-  observed_values given, made;
+  observed_values arguments, results;
   std::int16_t at = 0;
-  (collect(given, inputs, at++), ...);
+  (collect(arguments, inputs, at++), ...);
   auto output = module->forward(std::forward<Inputs>(inputs)...);
-  collect(made, output);
-  seen_by->called(*module, given, made);
+  collect(results, output);
+  seen_by->called(*module, arguments, results);
   return output;
 }
 

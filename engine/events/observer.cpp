@@ -72,12 +72,12 @@ observer::observer(const std::vector<module_entry>& modules,
     step_memory_(std::make_unique<measured_memory>()),
     device_(device) {
   if (device_)
-    on_device_.emplace(device_->on()->kernels(), device_->device());
+    on_device_.emplace(device_->hardware()->kernels(), device_->device());
   for (const auto& [module, name] : modules) {
-    watched made{shared({name, class_name_of(*module)}), {}, {}, {}, {}, {}};
+    watched entry{shared({name, class_name_of(*module)}), {}, {}, {}, {}, {}};
     for (const auto& item : module->named_parameters(/*recurse=*/false))
-      made.weights.emplace_back(item.key(), item.value());
-    modules_.emplace(module, std::move(made));
+      entry.weights.emplace_back(item.key(), item.value());
+    modules_.emplace(module, std::move(entry));
   }
   for (auto& [name, value] : parameters)
     parameters_.push_back({shared({name}), value, {}, {}});
@@ -93,7 +93,7 @@ void observer::observe_shard(const std::vector<parameter_part>& parts,
       {shared({part.name, {}, part.shape}), part.value, {}, {}});
   shard_ = shard;
   shards_ = shards;
-  known_interest_.reset();
+  applied_interest_.reset();
 }
 
 void observer::begin_step(std::shared_ptr<const tensor_interest> interest,
@@ -103,10 +103,10 @@ void observer::begin_step(std::shared_ptr<const tensor_interest> interest,
   watches_ = false;
   step_memory_->clear();
   forget_leaves();
-  if (!interest_ || interest_ == known_interest_)
+  if (!interest_ || interest_ == applied_interest_)
     return;
   const stopwatch cost(cost_);
-  known_interest_ = interest_;
+  applied_interest_ = interest_;
   module_kinds_ = false;
   for (auto& [key, module] : modules_) {
     const auto needs = [&](tensor_kind kind) {
@@ -172,23 +172,24 @@ void observer::called(const torch::nn::Module& module,
   if (found == modules_.end())
     return;
   const stopwatch cost(cost_);
-  const auto& known = found->second;
+  const auto& subject = found->second;
   if (pass_ == pass::forward) {
-    record_weights(known);
-    record_values(known, tensor_kind::input, known.input, inputs);
-    record_values(known, tensor_kind::activation, known.activation, outputs);
+    record_weights(subject);
+    record_values(subject, tensor_kind::input, subject.input, inputs);
+    record_values(subject, tensor_kind::activation, subject.activation,
+                  outputs);
     ++calls_;
   }
-  follow_gradients(known, outputs);
+  follow_gradients(subject, outputs);
 }
 
 void observer::record_weights(const watched& module) {
   if (module.weight == tensor_needs::none)
     return;
   for (const auto& [name, value] : module.weights) {
-    auto made = record_of(tensor_kind::weight, module.owner);
-    made.part = name;
-    record(std::move(made), value, module.weight, *step_memory_);
+    auto entry = record_of(tensor_kind::weight, module.owner);
+    entry.part = name;
+    record(std::move(entry), value, module.weight, *step_memory_);
   }
 }
 
@@ -198,11 +199,11 @@ void observer::record_values(const watched& module, tensor_kind kind,
   if (needs == tensor_needs::none)
     return;
   for (const auto& value : values) {
-    auto made = record_of(kind, module.owner);
-    made.content = value.content;
-    made.index = value.index;
-    made.inner = value.inner;
-    record(std::move(made), value.tensor, needs, *op_memory_);
+    auto entry = record_of(kind, module.owner);
+    entry.content = value.content;
+    entry.index = value.index;
+    entry.inner = value.inner;
+    record(std::move(entry), value.tensor, needs, *op_memory_);
   }
 }
 
@@ -210,30 +211,30 @@ bool observer::is_on_device(const at::Tensor& tensor) const {
   return device_ && tensor.device() == device_->device();
 }
 
-void observer::record(tensor_record made, const at::Tensor& tensor,
+void observer::record(tensor_record entry, const at::Tensor& tensor,
                       tensor_needs needs, measured_memory& measured) {
-  made.call = calls_;
+  entry.call = calls_;
   bool looks = tensor.defined() && depth_of(needs) != depth::none;
   if (tensor.defined()) {
     const bool is_part =
       shards_ > 1
-      && has(tensor_kind::parameter | tensor_kind::gradient, made.kind);
-    made.dimensions = static_cast<std::int32_t>(
-      is_part ? std::ssize(made.owner->shape) : tensor.dim());
-    made.dtype = tensor.scalar_type();
+      && has(tensor_kind::parameter | tensor_kind::gradient, entry.kind);
+    entry.dimensions = static_cast<std::int32_t>(
+      is_part ? std::ssize(entry.owner->shape) : tensor.dim());
+    entry.dtype = tensor.scalar_type();
     if (has(needs, tensor_needs::handle))
-      made.tensor =
-        changes_later(made.kind) ? tensor.detach().clone() : tensor.detach();
+      entry.tensor =
+        changes_later(entry.kind) ? tensor.detach().clone() : tensor.detach();
   }
   // Observing must not fail or wait: complex values have no statistics, and
   // those elsewhere would have to be waited for.
   if (looks
       && !(is_measurable(tensor)
            && (tensor.is_cpu() || is_on_device(tensor)))) {
-    made.content = tensor_content::other;
+    entry.content = tensor_content::other;
     looks = false;
   }
-  event_.tensors.push_back(std::move(made));
+  event_.tensors.push_back(std::move(entry));
   if (looks)
     measure_last(tensor, needs, measured);
 }
@@ -297,8 +298,8 @@ void observer::follow_leaf(const watched& module,
       decltype(followed_leaf::what)(output.tensor.getIntrusivePtr())});
     // The leaf may outlive this observer, the only owner of its record.
     output.tensor.register_hook(
-      [this, known = std::weak_ptr(leaf)](const at::Tensor& gradient) {
-        if (const auto followed = known.lock())
+      [this, observed_leaf = std::weak_ptr(leaf)](const at::Tensor& gradient) {
+        if (const auto followed = observed_leaf.lock())
           leaf_arrived(*followed, gradient);
       });
   }

@@ -102,7 +102,7 @@ class observer {
   void record_values(const watched& module, tensor_kind kind,
                      tensor_needs needs, const observed_values& values);
   void record_weights(const watched& module);
-  void record(tensor_record made, const at::Tensor& tensor, tensor_needs needs,
+  void record(tensor_record entry, const at::Tensor& tensor, tensor_needs needs,
               measured_memory& measured);
   bool is_on_device(const at::Tensor& tensor) const;
   void measure_last(const at::Tensor& tensor, tensor_needs needs,
@@ -128,7 +128,7 @@ class observer {
   publisher publish_;
   std::shared_ptr<const tensor_interest> interest_;
   /// The last interest, from which the needs below and of modules derive.
-  std::shared_ptr<const tensor_interest> known_interest_;
+  std::shared_ptr<const tensor_interest> applied_interest_;
   double unscale_ = 1;  // for activations' gradients
   tensor_needs loss_needs_ = tensor_needs::none;
   bool module_kinds_ = false;  // anybody wants what modules publish

@@ -47,13 +47,13 @@ std::optional<tensors_event> shard_joiner::add(tensors_event part) {
   auto& steps =
     waiting_[{part.source.data_rank - part.shard, part.source.stage}];
   std::erase_if(steps, [&](const auto& each) { return each.first < step - 1; });
-  auto& known = steps[step];
+  auto& parts = steps[step];
   const auto shards = part.shards;
-  known.insert_or_assign(part.shard, std::move(part));
-  if (std::ssize(known) < shards)
+  parts.insert_or_assign(part.shard, std::move(part));
+  if (std::ssize(parts) < shards)
     return std::nullopt;
 
-  auto made = std::move(known.begin()->second);
+  auto whole = std::move(parts.begin()->second);
   std::vector<pieces> order;
   std::map<std::pair<tensor_kind, std::string>, std::size_t> index;
   const auto take = [&](std::vector<tensor_record> records) {
@@ -65,15 +65,15 @@ std::optional<tensors_event> shard_joiner::add(tensors_event part) {
       order[found->second].push_back(std::move(each));
     }
   };
-  take(std::exchange(made.tensors, {}));
-  for (auto next = std::next(known.begin()); next != known.end(); ++next)
+  take(std::exchange(whole.tensors, {}));
+  for (auto next = std::next(parts.begin()); next != parts.end(); ++next)
     take(std::move(next->second.tensors));
   for (auto& each : order)
-    made.tensors.push_back(joined(std::move(each)));
-  made.shard = 0;
-  made.shards = 1;
+    whole.tensors.push_back(joined(std::move(each)));
+  whole.shard = 0;
+  whole.shards = 1;
   steps.erase(step);
-  return made;
+  return whole;
 }
 
 }  // namespace troupe

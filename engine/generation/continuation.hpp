@@ -12,8 +12,8 @@ class continuation {
   continuation(generation_request request, const generation_options& options);
 
   const std::vector<std::int64_t>& prompt() const { return request_.ids; }
-  const generated& so_far() const { return made_; }
-  bool ended() const { return made_.end.has_value(); }
+  const generated& so_far() const { return result_; }
+  bool ended() const { return result_.end.has_value(); }
   /// The token that follows, for the last position's logits [vocabulary].
   std::int64_t choose(const at::Tensor& logits) const;
   /// Takes it up; of no effect behind the end.
@@ -26,7 +26,7 @@ class continuation {
 
   generation_request request_;
   const generation_options* options_;
-  generated made_;
+  generated result_;
 };
 
 }  // namespace troupe

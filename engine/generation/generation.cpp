@@ -15,11 +15,11 @@ namespace troupe {
 namespace {
 
 void require_legal(const generation_options& options) {
-  const auto refuse = [](const char* what, std::int64_t given,
+  const auto refuse = [](const char* what, std::int64_t value,
                          std::int64_t least) {
-    if (given < least)
+    if (value < least)
       fail(error_code::invalid_argument, "{} are {}; give {} or more", what,
-           given, least);
+           value, least);
   };
   refuse("the model's positions", options.length, 0);
   refuse("rows of a microbatch", options.rows, 1);
@@ -72,14 +72,14 @@ generated generate_plainly(
   const generation_request& request, const generation_options& options) {
   require_legal({request}, options);
   const at::NoGradGuard no_grad;
-  continuation made(request, options);
+  continuation sequence(request, options);
   auto ids = request.ids;
-  while (!made.ended()) {
+  while (!sequence.ended()) {
     const auto logits = logits_of(at::tensor(ids, at::kLong).unsqueeze(0));
-    ids.push_back(made.choose(logits.select(0, 0).select(0, -1)));
-    made.append(ids.back());
+    ids.push_back(sequence.choose(logits.select(0, 0).select(0, -1)));
+    sequence.append(ids.back());
   }
-  return made.so_far();
+  return sequence.so_far();
 }
 
 }  // namespace troupe

@@ -18,11 +18,11 @@ constexpr auto none_there = generation_step::no_batch;
 /// [rows, positions] of rows of equal length.
 at::Tensor tensor_of(const std::vector<std::vector<std::int64_t>>& rows) {
   const auto length = rows.empty() ? 0 : std::ssize(rows.front());
-  auto made = at::empty({std::ssize(rows), length}, at::kLong);
-  auto* next = made.mutable_data_ptr<std::int64_t>();
+  auto result = at::empty({std::ssize(rows), length}, at::kLong);
+  auto* next = result.mutable_data_ptr<std::int64_t>();
   for (const auto& row : rows)
     next = std::ranges::copy(row, next).out;
-  return made;
+  return result;
 }
 
 }  // namespace
@@ -123,18 +123,18 @@ std::vector<std::int64_t> sequence_batches::drop_ended_rows(batch& of) {
 }
 
 microbatch_data sequence_batches::data(std::size_t slot) const {
-  microbatch_data made;
+  microbatch_data result;
   const auto number = slots_.at(slot);
   if (number == none_there)
-    return made;
+    return result;
   const auto& here = running_.at(number);
   std::vector<std::vector<std::int64_t>> rows;
   for (std::size_t i = 0; i < here.rows.size(); ++i)
     rows.push_back(here.last.empty() ? sequences_[here.rows[i]].prompt()
                                      : std::vector<std::int64_t>{here.last[i]});
-  made.inputs = {tensor_of(rows)};
-  made.tokens = made.inputs[0].numel();
-  return made;
+  result.inputs = {tensor_of(rows)};
+  result.tokens = result.inputs[0].numel();
+  return result;
 }
 
 /// Rows that have ended go on, without effect, until the step ends. Returns

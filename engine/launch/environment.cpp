@@ -73,15 +73,15 @@ class reading {
     : read_(read), names_(variables) {}
 
   launch_environment all() const {
-    launch_environment made;
-    made.launcher = names_.launcher;
-    made.process = number(names_.process);
-    made.processes = number(names_.processes);
-    made.counted_by = fmt::format("{}={}", names_.processes, made.processes);
-    made.local_process = number_or(names_.local_process, 0);
-    made.local_processes = local_processes(made.processes);
-    check(made);
-    return made;
+    launch_environment place;
+    place.launcher = names_.launcher;
+    place.process = number(names_.process);
+    place.processes = number(names_.processes);
+    place.counted_by = fmt::format("{}={}", names_.processes, place.processes);
+    place.local_process = number_or(names_.local_process, 0);
+    place.local_processes = local_processes(place.processes);
+    check(place);
+    return place;
   }
 
  private:
@@ -115,24 +115,24 @@ class reading {
                                    text->substr(0, text->find_first_of("(,")));
   }
 
-  void check(const launch_environment& made) const {
+  void check(const launch_environment& place) const {
     constexpr std::int32_t most_processes = 1 << 16;
-    if (made.processes > most_processes)
+    if (place.processes > most_processes)
       fail(error_code::invalid_argument,
            "the environment has {}={}; a job has at most {} processes",
-           names_.processes, made.processes, most_processes);
-    if (made.processes < 1 || made.process < 0
-        || made.process >= made.processes)
+           names_.processes, place.processes, most_processes);
+    if (place.processes < 1 || place.process < 0
+        || place.process >= place.processes)
       fail(error_code::invalid_argument,
            "the environment has {}={} and {}={}; the first must be at least 0 "
            "and less than the second",
-           names_.process, made.process, names_.processes, made.processes);
-    if (made.local_processes < 1 || made.local_processes > made.processes)
+           names_.process, place.process, names_.processes, place.processes);
+    if (place.local_processes < 1 || place.local_processes > place.processes)
       fail(error_code::invalid_argument,
            "the environment has {}={} and {}={}; the first must be from 1 to "
            "the second",
-           names_.local_processes, made.local_processes, names_.processes,
-           made.processes);
+           names_.local_processes, place.local_processes, names_.processes,
+           place.processes);
   }
 
   const environment_reader& read_;
@@ -246,28 +246,28 @@ launch_environment read_environment(const environment_reader& read) {
   for (const auto* means : {&torch, &open_mpi, &cray, &mpich, &slurm}) {
     if (!is_by(read, *means))
       continue;
-    auto made = reading(read, *means).all();
+    auto place = reading(read, *means).all();
     if (means == &torch && !read("TORCHELASTIC_RUN_ID"))
-      made.launcher = read("TROUPE_JOB") ? "troupe launch" : "the environment";
+      place.launcher = read("TROUPE_JOB") ? "troupe launch" : "the environment";
     const auto job = job_of(read, *means);
-    made.job = job.name;
-    made.named_by = job.by;
+    place.job = job.name;
+    place.named_by = job.by;
     if (means == &slurm)
-      made.if_alone =
+      place.if_alone =
         " A shell of a step with several tasks is one of them: start it with "
         "`srun --pty -n 1`, or troupe with srun.";
-    made.elastic_run =
+    place.elastic_run =
       means == &torch ? read("TORCHELASTIC_RUN_ID").value_or("") : "";
-    add_meeting_point(made, read, *means);
-    if (made.job.empty() && made.host.empty()) {
-      made.job = parent_process();
-      made.named_by = "parent process";
-      made.if_alone =
+    add_meeting_point(place, read, *means);
+    if (place.job.empty() && place.host.empty()) {
+      place.job = parent_process();
+      place.named_by = "parent process";
+      place.if_alone =
         " Without MASTER_ADDR and MASTER_PORT only processes that one process, "
         "such as a shell, has started find each other: set both for all, or "
         "give --rendezvous.";
     }
-    return made;
+    return place;
   }
   launch_environment alone;
   alone.doubt = doubt_about(read);

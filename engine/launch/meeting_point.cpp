@@ -119,13 +119,13 @@ void require_reachable(const job_options& options, const std::string& where) {
 meeting_point over_tcp(const job_options& options, const std::string& where,
                        const std::string& known_by) {
   choose_trust(parse_endpoint(where), options.shown);  // refuses this address
-  meeting_point made{where, {}, {}, known_by};
-  made.own_lines = options.listens.empty() ? fmt::format(
-                     "tcp:{}:0", address_towards(parse_endpoint(where)))
-                                           : as_endpoint(options.listens);
+  meeting_point point{where, {}, {}, known_by};
+  point.own_lines = options.listens.empty() ? fmt::format(
+                      "tcp:{}:0", address_towards(parse_endpoint(where)))
+                                            : as_endpoint(options.listens);
   if (!options.announced.empty())
-    made.announced = to_text(peer_endpoint(options.announced));
-  return made;
+    point.announced = to_text(peer_endpoint(options.announced));
+  return point;
 }
 
 void require_no_lines_of_tcp(const job_options& options) {
@@ -145,17 +145,17 @@ meeting_point by_agent_store(const job_options& options,
     const auto ask = [place, patience] {
       return ask_agent_store(place, patience);
     };
-    auto made = over_tcp(options, ask(), known_by);
-    made.ask = ask;
-    return made;
+    auto point = over_tcp(options, ask(), known_by);
+    point.ask = ask;
+    return point;
   }
-  auto made = over_tcp(
+  auto point = over_tcp(
     options, fmt::format("tcp:{}:0", address_towards(parse_endpoint(store))),
     known_by);
-  made.tell = [place, patience](const std::string& where) {
+  point.tell = [place, patience](const std::string& where) {
     tell_agent_store(place, where, patience);
   };
-  return made;
+  return point;
 }
 
 meeting_point in_own_folder(const launch_environment& place) {
@@ -182,11 +182,11 @@ std::string as_endpoint(const std::string& text) {
 }
 
 endpoint peer_endpoint(const std::string& text) {
-  auto made = parse_endpoint(as_endpoint(text));
-  if (!made.is_unix && made.port == 0)
+  auto result = parse_endpoint(as_endpoint(text));
+  if (!result.is_unix && result.port == 0)
     fail(error_code::invalid_argument,
          "{}: other processes can't connect to port 0; give another one", text);
-  return made;
+  return result;
 }
 
 meeting_point meeting_point_of(const job_options& options) {

@@ -26,25 +26,27 @@ std::string in_words(const join_request& who) {
                      printable(who.host));
 }
 
-std::string missing_of(const std::vector<std::optional<join_request>>& known) {
+std::string missing_of(
+  const std::vector<std::optional<join_request>>& requests) {
   std::vector<std::string> missing;
-  for (std::size_t p = 0; p < known.size(); ++p)
-    if (!known[p])
+  for (std::size_t p = 0; p < requests.size(); ++p)
+    if (!requests[p])
       missing.push_back(fmt::format("process {}", p));
   return fmt::format("{}", fmt::join(missing, ", "));
 }
 
-std::string objection_to(const join_request& who,
-                         const std::vector<std::optional<join_request>>& known,
-                         const job_description& description) {
-  const auto processes = static_cast<std::int32_t>(known.size());
+std::string objection_to(
+  const join_request& who,
+  const std::vector<std::optional<join_request>>& requests,
+  const job_description& description) {
+  const auto processes = static_cast<std::int32_t>(requests.size());
   if (who.processes != processes)
     return fmt::format("{} belongs to a job of {} processes, this one has {}",
                        in_words(who), who.processes, processes);
   if (who.process < 1 || who.process >= processes)
     return fmt::format("{} can't exist: there are {} processes", in_words(who),
                        processes);
-  const auto& same = known[static_cast<std::size_t>(who.process)];
+  const auto& same = requests[static_cast<std::size_t>(who.process)];
   if (same)
     return fmt::format(
       "{} and {} both claim to be process {}; start each with its own RANK",

@@ -91,13 +91,15 @@ TROUPE_FIELDS(job_ready, clock_offsets)
 std::string in_words(const join_request& who);
 
 /// Lists missing processes: "process 1, process 3".
-std::string missing_of(const std::vector<std::optional<join_request>>& known);
+std::string missing_of(
+  const std::vector<std::optional<join_request>>& requests);
 
-/// Why a process can't join the known ones, by process, which were started with
-/// these settings; empty: it can.
-std::string objection_to(const join_request& who,
-                         const std::vector<std::optional<join_request>>& known,
-                         const job_description& description);
+/// Why a process can't join those that have, by process, which were started
+/// with these settings; empty: it can.
+std::string objection_to(
+  const join_request& who,
+  const std::vector<std::optional<join_request>>& requests,
+  const job_description& description);
 
 using rendezvous_message =
   std::variant<join_request, join_welcome, join_refusal, line_hello,

@@ -56,10 +56,10 @@ constexpr std::array code{"modeling_", "configuration_", "tokenization_"};
 constexpr auto template_folder = "additional_chat_templates";
 
 std::string upper(std::string_view text) {
-  std::string made(text);
-  for (auto& c : made)
+  std::string result(text);
+  for (auto& c : result)
     c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
-  return made;
+  return result;
 }
 
 bool is_template(std::string_view name) {

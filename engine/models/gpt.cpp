@@ -86,9 +86,9 @@ model gpt(const gpt_options& options) {
     const auto last = i + 1 == layers.size();
     const std::uint64_t group = i == 0 ? 0 : last ? 1 : i + 1;
     layers[i].make = [make = layers[i].make, o, seed = options.seed, group] {
-      auto made = make();
-      fill(*made, o, seed, group);
-      return made;
+      auto layer = make();
+      fill(*layer, o, seed, group);
+      return layer;
     };
   }
   return layers;

@@ -128,16 +128,16 @@ built_model built(decoder_options options, const decoder_choices& choices,
                   parameter_filler fill, at::ScalarType dtype) {
   options.choices = choices;
   require_adapted(options);
-  built_model made;
-  made.layers = decoder(options, std::move(fill), dtype);
-  made.blocks = {1, 1 + static_cast<std::int32_t>(options.layers)};
+  built_model result;
+  result.layers = decoder(options, std::move(fill), dtype);
+  result.blocks = {1, 1 + static_cast<std::int32_t>(options.layers)};
   visit_shapes(options, [&](const std::string& name, at::IntArrayRef shape) {
     const auto count = static_cast<double>(c10::multiply_integers(shape));
-    made.parameters += count;
+    result.parameters += count;
     if (choices.lora.rank > 0 && !is_adapter(name))
-      made.frozen += count;
+      result.frozen += count;
   });
-  return made;
+  return result;
 }
 
 }  // namespace
@@ -171,15 +171,15 @@ std::string model_folder::stored_name(const std::string& name) const {
 }
 
 void model_folder::require_weights() const {
-  std::set<std::string> known;
+  std::set<std::string> expected;
   visit_shapes(options_, [&](const std::string& name, at::IntArrayRef shape) {
     require_stored(stored_name(name), shape);
-    known.insert(stored_name(name));
+    expected.insert(stored_name(name));
   });
   if (options_.tied)
-    known.insert(require_same_head());
+    expected.insert(require_same_head());
   for (const auto& entry : weights_->entries())
-    if (!known.contains(entry.name) && !is_buffer(entry.name))
+    if (!expected.contains(entry.name) && !is_buffer(entry.name))
       refuse_checkpoint(
         weights_->path_of(entry.name),
         fmt::format("has {}, which the model of {} does not have",
@@ -240,9 +240,9 @@ built_model model_folder::build(at::ScalarType dtype, std::uint64_t seed,
           fmt::format("has {} with values beyond the range of fp16", stored));
       parameter.set_data(value.to(dtype));
     };
-  auto made = built(options_, choices, std::move(fill), dtype);
-  made.folder = std::make_shared<const model_folder>(*this);
-  return made;
+  auto result = built(options_, choices, std::move(fill), dtype);
+  result.folder = std::make_shared<const model_folder>(*this);
+  return result;
 }
 
 built_model model_of_config(const std::string& config,
@@ -314,10 +314,10 @@ std::vector<std::string> model_folder::files() const {
 
 safetensors_files open_weights(const std::string& folder) {
   std::error_code trouble;
-  safetensors_files made;
+  safetensors_files weights;
   if (fs::exists(in(folder, single_name), trouble)) {
-    made.add(in(folder, single_name));
-    return made;
+    weights.add(in(folder, single_name));
+    return weights;
   }
   const auto index = in(folder, index_name);
   if (!fs::exists(index, trouble))
@@ -333,13 +333,13 @@ safetensors_files open_weights(const std::string& folder) {
   for (const auto& [name, part] : parts)
     names.insert(part);
   for (const auto& part : names)
-    made.add(in(folder, part));
+    weights.add(in(folder, part));
   for (const auto& [name, part] : parts)
-    if (!made.find(name) || made.path_of(name) != in(folder, part))
+    if (!weights.find(name) || weights.path_of(name) != in(folder, part))
       refuse_checkpoint(index,
                         fmt::format("says that {} is in {}, which it is not",
                                     printable(name), printable(part)));
-  return made;
+  return weights;
 }
 
 std::vector<std::int64_t> text_ends_of(const std::string& fields,

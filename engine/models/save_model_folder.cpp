@@ -125,22 +125,22 @@ void model_folder::save(const std::string& path,
                         std::optional<at::ScalarType> dtype,
                         std::int64_t most_bytes) const {
   const auto tensors = stored(parameters, lora, dtype);
-  fresh_folder made(path);
-  write_weights(made.file(""), tensors, most_bytes);
+  fresh_folder target(path);
+  write_weights(target.file(""), tensors, most_bytes);
   // Tensors that were read keep their types, of which there may be several.
   const auto type = dtype || weights_ || tensors.empty()
                       ? dtype
                       : std::optional(tensors.front().second.scalar_type());
-  write_file_atomically(made.file("config.json"),
+  write_file_atomically(target.file("config.json"),
                         type ? config_with(config_, *type) : config_);
   // The weights are worth more than what lies beside them.
   std::string problem;
   try {
-    copy_companions(path_, made.file(""));
+    copy_companions(path_, target.file(""));
   } catch (const error& reason) {
     problem = reason.what();
   }
-  made.keep();
+  target.keep();
   if (!problem.empty())
     fail(error_code::io, "{}: holds the weights, but not all other files: {}",
          printable(path), problem);

@@ -11,10 +11,10 @@ model_entry u_net_model() {
   entry.name = "u_net";
   entry.summary =
     "a GPT whose later blocks also read those of the first half, mirrored";
-  entry.build = [build = std::move(entry.build)](const auto&... given) {
-    auto made = build(given...);
-    auto& layers = made.layers;
-    auto [left, right] = made.blocks;
+  entry.build = [build = std::move(entry.build)](const auto&... arguments) {
+    auto result = build(arguments...);
+    auto& layers = result.layers;
+    auto [left, right] = result.blocks;
     for (--right; left < right - 1; ++left, --right) {
       const auto name = [&](std::int32_t i) {
         return layers[static_cast<std::size_t>(i)].name;
@@ -22,7 +22,7 @@ model_entry u_net_model() {
       layers[static_cast<std::size_t>(right)].reads = {{name(right - 1)},
                                                        {name(left)}};
     }
-    return made;
+    return result;
   };
   return entry;
 }

@@ -137,7 +137,7 @@ void lane_executor::list_outside(const outside_waits& outside) {
 }
 
 void lane_executor::begin(std::span<const std::uint32_t> order) {
-  given_ = order;
+  fixed_order_ = order;
   started_ = 0;
   left_ = ops_.size();
   waits_.resize(left_);
@@ -201,7 +201,7 @@ std::optional<std::uint32_t> lane_executor::next(bool compute) {
     ++cursor_;
   if (cursor_ == states_.size())
     return std::nullopt;
-  const auto index = !given_.empty()                ? next_in_order(compute)
+  const auto index = !fixed_order_.empty()          ? next_in_order(compute)
                      : order_ != lane_order::strict ? next_ready(compute)
                      : can_start(cursor_, compute)  ? std::optional{cursor_}
                                                     : std::nullopt;
@@ -212,7 +212,7 @@ std::optional<std::uint32_t> lane_executor::next(bool compute) {
 }
 
 std::optional<std::uint32_t> lane_executor::next_in_order(bool compute) const {
-  const auto index = given_[started_] - first_;
+  const auto index = fixed_order_[started_] - first_;
   return can_start(index, compute) ? std::optional{index} : std::nullopt;
 }
 

@@ -30,7 +30,7 @@ enum class lane_order : std::uint8_t {
 };
 
 /// Parses "strict", "ready_first" or "any_ready"; throws `error`
-/// (invalid_argument) with the known names.
+/// (invalid_argument) with the valid names.
 lane_order parse_lane_order(std::string_view name);
 
 /// What ops of a rank wait for that no op of the plan gives.
@@ -150,7 +150,7 @@ class lane_executor {
   bool updates_wait_;                            // for the norm
   std::unordered_set<std::uint32_t> offloaded_;  // forwards
 
-  std::span<const std::uint32_t> given_;  // an order; empty: none
+  std::span<const std::uint32_t> fixed_order_;  // an order; empty: none
   std::size_t started_ = 0;
   std::vector<std::uint32_t> waits_;  // by op: for so many
   std::vector<state> states_;

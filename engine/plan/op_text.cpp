@@ -33,6 +33,16 @@ constexpr bool has_all_kinds() {
 static_assert(has_all_kinds(),
               "op_actions has a row for each kind, a transfer's two");
 
+constexpr bool has_gradients_last() {
+  for (std::size_t kind = 1; kind < op_kinds; ++kind)
+    if (is_of_gradients(static_cast<plan_op_kind>(kind - 1))
+        && !is_of_gradients(static_cast<plan_op_kind>(kind)))
+      return false;
+  return is_of_gradients(static_cast<plan_op_kind>(op_kinds - 1));
+}
+static_assert(has_gradients_last(),
+              "ops on gradients are the last kinds, in their order");
+
 }  // namespace
 
 std::string to_text(const plan& plan, const plan_op& what) {

@@ -8,41 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/schedules/schedule.hpp"
 #include "troupe/schedules/stage_graph.hpp"
 
 namespace troupe {
-
-/// All ops of a rank in a step: the compute ops of the schedule and the ops
-/// that compilation adds.
-enum class plan_op_kind : std::uint8_t {
-  forward,
-  backward,
-  input_backward,
-  weight_backward,
-  send,     // hands a compute op's output to its channel, never blocks the lane
-  receive,  // posts the buffer of a message, never blocks
-  gather,   // unshards the parameters of a stage
-  release,  // ... and drops them again
-  offload,  // what a forward keeps goes to the host's memory
-  reload,   // ... and comes back for its backward
-  reduce,   // gradients of a stage are reduced over the data ranks
-  sum_tied,       // ... and tied ones summed over the stages that hold them
-  gradient_norm,  // a stage's part of the norm of all gradients
-  update,         // the optimizer, for one stage
-};
-
-/// The stream on which an op runs. On a CPU all run on the rank's thread.
-enum class stream_kind : std::uint8_t {
-  compute,
-  collective,    // gather, release, reduce and sum_tied
-  offload,       // to the host's memory
-  reload,        // ... and back
-  send_forward,  // one per direction of transfer
-  send_backward,
-  receive_forward,
-  receive_backward,
-};
 
 /// The first streams, on which ops take time one after the other; transfers
 /// have others.
@@ -155,56 +125,6 @@ constexpr stage_instance instance_of(const plan_op& op) {
   return {op.stage, op.copy};
 }
 
-constexpr bool is_compute(plan_op_kind kind) {
-  return kind <= plan_op_kind::weight_backward;
-}
-
-/// Send and receive.
-constexpr bool is_transfer(plan_op_kind kind) {
-  return kind == plan_op_kind::send || kind == plan_op_kind::receive;
-}
-
-/// Ops that all members of a group make together: the instances of a stage, or
-/// the stages of a replica that hold tied parameters. A release is not.
-constexpr bool is_joint(plan_op_kind kind) {
-  return kind == plan_op_kind::gather || kind == plan_op_kind::reduce
-         || kind == plan_op_kind::sum_tied;
-}
-
-/// Offload and reload.
-constexpr bool is_copy(plan_op_kind kind) {
-  return kind == plan_op_kind::offload || kind == plan_op_kind::reload;
-}
-
-/// Ops of a microbatch and slice; others are of whole stages.
-constexpr bool is_of_microbatch(plan_op_kind kind) {
-  return is_compute(kind) || is_transfer(kind) || is_copy(kind);
-}
-
-/// Backwards that need the gradient of the stage's outputs.
-constexpr bool takes_gradient(plan_op_kind kind) {
-  return kind == plan_op_kind::backward || kind == plan_op_kind::input_backward;
-}
-
-/// Backwards that free what F kept, and complete its gradients.
-constexpr bool frees_activation(plan_op_kind kind) {
-  return kind == plan_op_kind::backward
-         || kind == plan_op_kind::weight_backward;
-}
-
-/// How many activations more an op leaves in the rank's memory: of a stage, a
-/// microbatch and a slice.
-constexpr int activations_added(plan_op_kind kind) {
-  return kind == plan_op_kind::forward || kind == plan_op_kind::reload ? 1
-         : frees_activation(kind) || kind == plan_op_kind::offload     ? -1
-                                                                       : 0;
-}
-
-/// The plan's kind for a schedule's op; both enumerate F, B, I, W first.
-constexpr plan_op_kind to_plan_kind(op_kind kind) {
-  return static_cast<plan_op_kind>(kind);
-}
-
 /// A schedule's op, in a plan.
 constexpr plan_op to_plan_op(const op& what) {
   return {.kind = to_plan_kind(what.kind),
@@ -215,10 +135,22 @@ constexpr plan_op to_plan_op(const op& what) {
           .microbatch = what.microbatch};
 }
 
-/// Whether the message of a send or receive is a gradient.
-constexpr bool is_gradient(stream_kind stream) {
-  return stream == stream_kind::send_backward
-         || stream == stream_kind::receive_backward;
+/// The traits of an op; a transfer's direction is its stream's.
+constexpr const op_traits& traits_of(const plan_op& what) {
+  const auto* row = &traits_of(what.kind);
+  return is_transfer(what.kind) && is_gradient(what.stream) ? *(row + 1) : *row;
+}
+
+/// An op of that kind, on its stream; `slice`: of a microbatch's.
+constexpr plan_op op_of(plan_op_kind kind, stage_instance which,
+                        std::int32_t microbatch = none,
+                        std::int16_t slice = 0) {
+  return {.kind = kind,
+          .stream = traits_of(kind).stream,
+          .copy = which.copy,
+          .slice = slice,
+          .stage = which.stage,
+          .microbatch = microbatch};
 }
 
 }  // namespace troupe

@@ -11,7 +11,7 @@
 namespace troupe {
 
 std::string_view to_text(value_kind kind) {
-  constexpr std::array<std::string_view, 10> texts{
+  constexpr std::array<std::string_view, value_kinds> texts{
     "activation",
     "gradient",
     "context",
@@ -46,11 +46,11 @@ bool follows_update(const plan& plan, const plan_op& gather) {
 }
 
 bool reads_gradients(const plan& plan, const plan_op& op) {
-  return std::ranges::any_of(
-    plan.dependencies_of(op), [&](std::uint32_t dependency) {
-      return plan.ops[dependency].kind == plan_op_kind::reduce
-             || plan.ops[dependency].kind == plan_op_kind::sum_tied;
-    });
+  return std::ranges::any_of(plan.dependencies_of(op),
+                             [&](std::uint32_t dependency) {
+                               return traits_of(plan.ops[dependency].kind)
+                                 .writes.has(value_kind::weight_gradient);
+                             });
 }
 
 value moved_by(const plan_op& transfer) {
@@ -66,8 +66,8 @@ value moved_by(const plan_op& transfer) {
 
 bool leaves_rank(const plan& plan, const plan_op& op) {
   bool leaves = false;
-  for_each_output(plan, op, [&](const value& made) {
-    leaves |= crosses(plan.placement, made.from, made.to, made.copy);
+  for_each_output(plan, op, [&](const value& output) {
+    leaves |= crosses(plan.placement, output.from, output.to, output.copy);
   });
   return leaves;
 }

@@ -11,20 +11,6 @@
 
 namespace troupe {
 
-/// What one op makes and another one reads.
-enum class value_kind : std::uint8_t {
-  activation,       // outputs of a forward, for another stage
-  gradient,         // of those: what a B or an I gives back
-  context,          // what a forward keeps for its B or I
-  hosted,           // ... in the host's memory: from its offload to its reload
-  version,          // of the parameters, which its B or I reads again
-  deferred,         // what an I keeps for its W
-  carry,            // what a slice's forward keeps for the next slice's
-  carry_gradient,   // ... and its B or I for that of the slice before
-  weight_gradient,  // of a stage: reduced, or with sums of tied ones
-  parameters,       // of a stage, whole: from a gather to its release
-};
-
 std::string_view to_text(value_kind kind);
 
 /// Whether the value's form is the stage's own affair.
@@ -83,60 +69,59 @@ bool reads_gradients(const plan& plan, const plan_op& op);
 /// stage, then of its own.
 template <class Visit>
 void for_each_input(const plan& plan, const plan_op& op, Visit visit) {
-  const bool forward = op.kind == plan_op_kind::forward;
-  const bool backward = takes_gradient(op.kind);
-  const auto kind = backward ? value_kind::gradient : value_kind::activation;
-  if (forward || backward)
-    for (const auto& [stage, edge] : plan.graph.inputs(op.stage, backward))
+  const auto& reads = traits_of(op.kind).reads;
+  const auto from_stages = [&](value_kind kind) {
+    for (const auto& [stage, edge] :
+         plan.graph.inputs(op.stage, kind == value_kind::gradient))
       visit(value{kind, stage, op.stage, op.copy, op.slice, op.microbatch});
-  if (forward && op.slice > 0)
-    visit(own_value(value_kind::carry, op, -1));
-  if (backward)
-    visit(own_value(value_kind::context, op));
-  if (backward && plan.update.every > 0)
+  };
+  if (reads.has(value_kind::activation))
+    from_stages(value_kind::activation);
+  if (reads.has(value_kind::gradient))
+    from_stages(value_kind::gradient);
+  for (const auto kind :
+       {value_kind::context, value_kind::hosted, value_kind::deferred})
+    if (reads.has(kind))
+      visit(own_value(kind, op));
+  if (reads.has(value_kind::version) && plan.update.every > 0)
     visit(own_value(value_kind::version, op));
-  if (backward && op.slice + 1 < plan.slices)
+  if (reads.has(value_kind::carry) && op.slice > 0)
+    visit(own_value(value_kind::carry, op, -1));
+  if (reads.has(value_kind::carry_gradient) && op.slice + 1 < plan.slices)
     visit(own_value(value_kind::carry_gradient, op, 1));
-  if (op.kind == plan_op_kind::weight_backward)
-    visit(own_value(value_kind::deferred, op));
-  if (is_copy(op.kind))
-    visit(own_value(op.kind == plan_op_kind::offload ? value_kind::context
-                                                     : value_kind::hosted,
-                    op));
-  if ((op.kind == plan_op_kind::gradient_norm
-       || op.kind == plan_op_kind::sum_tied)
-      && reads_gradients(plan, op))
+  if (reads.has(value_kind::weight_gradient) && reads_gradients(plan, op))
     visit(weight_gradient_of(op));
-  if (op.kind == plan_op_kind::release)
+  if (reads.has(value_kind::parameters))
     visit(parameters_of(op));
 }
 
-/// Visits the values that an op of a stage makes, in the same order.
+/// Visits the values that an op of a stage writes, in the same order.
 template <class Visit>
 void for_each_output(const plan& plan, const plan_op& op, Visit visit) {
-  const bool forward = op.kind == plan_op_kind::forward;
-  const bool backward = takes_gradient(op.kind);
-  const auto kind = backward ? value_kind::gradient : value_kind::activation;
-  if (forward || backward)
-    for (const auto& [stage, edge] : plan.graph.outputs(op.stage, backward))
+  const auto& writes = traits_of(op.kind).writes;
+  const auto for_stages = [&](value_kind kind) {
+    for (const auto& [stage, edge] :
+         plan.graph.outputs(op.stage, kind == value_kind::gradient))
       visit(value{kind, op.stage, stage, op.copy, op.slice, op.microbatch});
-  if (forward && plan.training)
+  };
+  if (writes.has(value_kind::activation))
+    for_stages(value_kind::activation);
+  if (writes.has(value_kind::gradient))
+    for_stages(value_kind::gradient);
+  if (writes.has(value_kind::context) && plan.training)
     visit(own_value(value_kind::context, op));
-  if (forward && plan.update.every > 0)
+  for (const auto kind : {value_kind::hosted, value_kind::deferred})
+    if (writes.has(kind))
+      visit(own_value(kind, op));
+  if (writes.has(value_kind::version) && plan.update.every > 0)
     visit(own_value(value_kind::version, op));
-  if (forward && op.slice + 1 < plan.slices)
+  if (writes.has(value_kind::carry) && op.slice + 1 < plan.slices)
     visit(own_value(value_kind::carry, op));
-  if (op.kind == plan_op_kind::input_backward)
-    visit(own_value(value_kind::deferred, op));
-  if (is_copy(op.kind))
-    visit(own_value(op.kind == plan_op_kind::offload ? value_kind::hosted
-                                                     : value_kind::context,
-                    op));
-  if (backward && op.slice > 0)
+  if (writes.has(value_kind::carry_gradient) && op.slice > 0)
     visit(own_value(value_kind::carry_gradient, op));
-  if (op.kind == plan_op_kind::reduce || op.kind == plan_op_kind::sum_tied)
+  if (writes.has(value_kind::weight_gradient))
     visit(weight_gradient_of(op));
-  if (op.kind == plan_op_kind::gather && !follows_update(plan, op))
+  if (writes.has(value_kind::parameters) && !follows_update(plan, op))
     visit(parameters_of(op));
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "troupe/base/fields.hpp"
@@ -13,55 +14,93 @@
 
 namespace troupe {
 
-/// What the members of a stage's group, its copies in all replicas, do
-/// together; or, of a sum of tied gradients, the stages of a replica and copy
-/// that hold tied parameters.
+/// Gradients of a member on their way to the other members and back.
+struct member_gradients {
+  /// By parameter, undefined where there is none. The result takes their place.
+  tensor_list gradients;
+  tensor_list parameters;  // or pieces of them: for shapes and dtypes
+  /// Of a result on a device, which alone knows: by parameter, not 0 where a
+  /// member has a gradient; undefined: `gradients` tells.
+  at::Tensor present = {};
+};
+
+/// The mean of a stage's gradients over replicas, those of copies added.
+struct reduction : member_gradients {
+  /// Members give the gradients of 16-bit parameters in fp32, not in the
+  /// parameters' dtype.
+  bool in_fp32 = false;
+  /// Parameters without a gradient, ascending, which count as zeros. Set by the
+  /// reducer: of the member; of the result, those that all members lack.
+  std::vector<std::uint32_t> absent = {};
+
+  /// The dtype in which members give the gradient of a parameter.
+  at::ScalarType type_of(const at::Tensor& parameter) const {
+    return in_fp32 ? widened(parameter.scalar_type()) : parameter.scalar_type();
+  }
+};
+
+// With shards, the member of data rank d has shard d mod shards; its group are
+// the members of the same copy with the same d div shards, which hold all
+// shards.
+
+/// Each member gets the mean.
+struct all_reduce : reduction {};
+
+/// Each member gets its shard of the mean: by piece, each in one dimension.
+struct reduce_scatter : reduction {
+  row_layouts layouts = {};  // by row; the parameters are in the rows' order
+};
+
+/// Each member gets the shards of its group.
+struct all_gather {
+  tensor_list shards = {};  // the member's, by row
+  tensor_list rows = {};    // to fill
+  row_layouts layouts = {};
+};
+
+/// The stages of a replica and copy that hold tied parameters each get the sum
+/// of their gradients; others stay as they are.
+struct tied_sum : member_gradients {
+  std::vector<tied_gradient> tied = {};  // by tie, then in model order
+};
+
+/// A member's part of a collective, which owns the tensors until it is done.
+/// The members are those of a stage's group, its copies in all replicas; or, of
+/// a sum of tied gradients, its holders.
+using collective_work =
+  std::variant<all_reduce, reduce_scatter, all_gather, tied_sum>;
+
+/// The alternatives of `collective_work`, in their order.
 enum class collective_kind : std::uint8_t {
-  all_reduce,      // gradients: each member gets the mean of all
-  reduce_scatter,  // gradients: each member gets its shard of the mean
-  all_gather,      // parameters: each member gets the shards of its group
-  tied_sum,        // gradients of tied parameters: each holder gets the sum
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  tied_sum,
 };
 
 template <>
 inline constexpr collective_kind largest_value<collective_kind> =
   collective_kind::tied_sum;
 
+static_assert(
+  std::variant_size_v<
+    collective_work> == static_cast<std::size_t>(largest_value<collective_kind>) + 1);
+
+inline collective_kind kind_of(const collective_work& work) {
+  return static_cast<collective_kind>(work.index());
+}
+
 constexpr std::string_view to_text(collective_kind kind) {
   constexpr std::array names{
     "an all-reduce of gradients", "a reduce-scatter of gradients",
     "an all-gather of parameters", "a sum of tied gradients"};
+  static_assert(names.size() == std::variant_size_v<collective_work>);
   return names[static_cast<std::size_t>(kind)];
 }
 
-/// A member's part of a collective, which owns the tensors until it is done.
-/// With shards, the member of data rank d has shard d mod shards; its group are
-/// the members of the same copy with the same d div shards, which hold all
-/// shards.
-struct collective_work {
-  collective_kind kind = collective_kind::all_reduce;
-  /// A reduction has the gradients by parameter, undefined where there is none;
-  /// then, as `put_gradients` takes them, the result: by parameter, or by piece
-  /// of the member's shard, each in one dimension. A sum has all gradients of
-  /// the stage, of which the tied ones are replaced; a gather, the member's
-  /// shards by row.
-  tensor_list tensors;
-  /// The parameters, or pieces, of a reduction or sum, for their shapes; the
-  /// rows that a gather fills.
-  tensor_list targets;
-  /// By row; of a reduction those of trained parameters, whose order is the
-  /// rows'. None for an all-reduce or a sum.
-  row_layouts layouts = {};
-  /// The holders of a sum, by tie, then in model order.
-  std::vector<tied_gradient> tied = {};
-  /// Members of a reduction give the gradients of 16-bit parameters in fp32,
-  /// not in the parameters' dtype.
-  bool in_fp32 = false;
-
-  /// The dtype in which members give the gradient of a target.
-  at::ScalarType type_of(const at::Tensor& target) const {
-    return in_fp32 ? widened(target.scalar_type()) : target.scalar_type();
-  }
-};
+/// The reduction among the alternatives; null: it is none.
+reduction* reduction_of(collective_work& work);
+/// The gradients of a reduction or sum; null: it is a gather.
+member_gradients* gradients_of(collective_work& work);
 
 }  // namespace troupe

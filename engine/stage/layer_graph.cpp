@@ -94,7 +94,7 @@ bool holds(const layer_range& range, std::int32_t layer) {
 /// What layers of `reader` read of layers of `giver`.
 stage_crossing crossing(const reads_by_layer& reads, layer_range giver,
                         layer_range reader) {
-  stage_crossing made;
+  stage_crossing result;
   std::set<layer_read> singles;
   layer_read whole;
   std::int32_t whole_reader = 0;
@@ -110,19 +110,20 @@ stage_crossing crossing(const reads_by_layer& reads, layer_range giver,
   if (takes_all)
     std::erase_if(singles,
                   [&](const auto& each) { return each.layer == whole.layer; });
-  made.tensors.assign(singles.begin(), singles.end());
+  result.tensors.assign(singles.begin(), singles.end());
   for (auto j = reader.first; j < reader.last; ++j)
     for (const auto& each : reads[slot(j)])
       if (holds(giver, each.layer) && each.index != layer_read::all) {
-        const auto found = std::ranges::find(made.tensors, each);
-        made.uses.push_back(
-          {j, slot(found - made.tensors.begin()), each.index});
+        const auto found = std::ranges::find(result.tensors, each);
+        result.uses.push_back(
+          {j, slot(found - result.tensors.begin()), each.index});
       }
   if (takes_all) {
-    made.uses.push_back({whole_reader, made.tensors.size(), layer_read::all});
-    made.tensors.push_back(whole);
+    result.uses.push_back(
+      {whole_reader, result.tensors.size(), layer_read::all});
+    result.tensors.push_back(whole);
   }
-  return made;
+  return result;
 }
 
 }  // namespace
@@ -137,11 +138,11 @@ reads_by_layer reads_of(const model& layers) {
   const auto numbers = numbers_of(layers);
   reads_by_layer all;
   for (std::int32_t i = 0; i < std::ssize(layers); ++i) {
-    const auto& given = layers[slot(i)].reads;
+    const auto& declared = layers[slot(i)].reads;
     auto& reads = all.emplace_back();
-    if (given.empty())
+    if (declared.empty())
       reads.push_back({i - 1, layer_read::all});
-    for (const auto& each : given) {
+    for (const auto& each : declared) {
       if (each.index < 0)
         fail(error_code::invalid_argument,
              "{} reads output {} of '{}'; outputs count from 0",
@@ -194,7 +195,7 @@ stage_interface interface_of(const model& layers, const stage_split& split,
                              std::int32_t stage) {
   const auto reads = reads_of(layers);
   const auto own = split.at(slot(stage));
-  stage_interface made;
+  stage_interface result;
   for (std::int32_t s = 0; s < std::ssize(split); ++s) {
     if (s == stage)
       continue;
@@ -203,9 +204,9 @@ stage_interface interface_of(const model& layers, const stage_split& split,
       s < stage ? crossing(reads, other, own) : crossing(reads, own, other);
     found.stage = s;
     if (!found.uses.empty())
-      (s < stage ? made.inputs : made.outputs).push_back(std::move(found));
+      (s < stage ? result.inputs : result.outputs).push_back(std::move(found));
   }
-  return made;
+  return result;
 }
 
 stage_graph graph_of(const model& layers, const stage_split& split) {

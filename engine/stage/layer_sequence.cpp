@@ -93,13 +93,13 @@ layer_sequence::layer_sequence(const model& layers, const stage_split& split,
   has_last_ = own.last == std::ssize(layers);
   for (auto i = own.first; i < own.last; ++i) {
     const auto index = slot(i);
-    auto& made = parts_.emplace_back();
-    made.name = layers.at(index).name;
-    made.module = make_layer(layers, index);
-    take_tied_values(layers, index, *made.module);
-    made.label = labels_[index];
-    made.loss = layers[index].loss;
-    register_module(std::to_string(i), made.module);
+    auto& entry = parts_.emplace_back();
+    entry.name = layers.at(index).name;
+    entry.module = make_layer(layers, index);
+    take_tied_values(layers, index, *entry.module);
+    entry.label = labels_[index];
+    entry.loss = layers[index].loss;
+    register_module(std::to_string(i), entry.module);
   }
   find_sources(layers, split, own);
 }
@@ -155,7 +155,7 @@ layer_sequence::source layer_sequence::source_of(
 
 tensor_list layer_sequence::inputs_of(const part& which,
                                       const tensor_lists& outputs,
-                                      const tensor_lists& given,
+                                      const tensor_lists& uses,
                                       const microbatch_data& data) const {
   tensor_list inputs;
   for (const auto& each : which.sources) {
@@ -163,7 +163,7 @@ tensor_list layer_sequence::inputs_of(const part& which,
     const auto& values = of_model ? data.inputs
                          : each.from == source::kind::part
                            ? outputs[each.number]
-                           : given.at(each.number);
+                           : uses.at(each.number);
     const bool shared =
       each.from == source::kind::part && parts_[each.number].shared;
     auto read = of_model ? converted(values, input_dtype_) : values;
@@ -193,14 +193,14 @@ tensor_list layer_sequence::message_of(const stage_crossing& crossing,
   return message;
 }
 
-layer_sequence::result layer_sequence::run(const tensor_lists& given,
+layer_sequence::result layer_sequence::run(const tensor_lists& uses,
                                            const microbatch_data& data,
                                            const loss_function* last_loss) {
   result done;
   tensor_lists outputs(parts_.size());
   for (std::size_t p = 0; p < parts_.size(); ++p) {
     const auto& part = parts_[p];
-    const auto inputs = inputs_of(part, outputs, given, data);
+    const auto inputs = inputs_of(part, outputs, uses, data);
     if (auto* draws = current_draws())
       draws->enter_layer(first_ + static_cast<std::int32_t>(p));
     const bool is_last = has_last_ && p + 1 == parts_.size();
@@ -267,10 +267,10 @@ tensor_list layer_sequence::forward(const tensor_list& inputs,
   data.arguments = arguments;
   if (interface_.inputs.empty())
     data.inputs = inputs;
-  const auto given = interface_.inputs.empty()
-                       ? tensor_lists{}
-                       : by_use(interface_.inputs.front(), inputs);
-  return run(given, data).outputs;
+  const auto uses = interface_.inputs.empty()
+                      ? tensor_lists{}
+                      : by_use(interface_.inputs.front(), inputs);
+  return run(uses, data).outputs;
 }
 
 tensor_list layer_sequence::run(const part& which, const tensor_list& inputs,

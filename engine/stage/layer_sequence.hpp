@@ -41,10 +41,10 @@ class layer_sequence final : public stage_module {
     /// ("tower.loss").
     std::vector<std::vector<loss_term>> losses;
   };
-  /// `given`: the tensors of each use of each crossing of interface().inputs.
+  /// `uses`: the tensors of each use of each crossing of interface().inputs.
   /// `last_loss`: of the model's last layer, unless it has its own; null:
   /// no losses are computed.
-  result run(const tensor_lists& given, const microbatch_data& data,
+  result run(const tensor_lists& uses, const microbatch_data& data,
              const loss_function* last_loss = nullptr);
 
   /// Converts floating-point parameters and buffers, in place; the model's
@@ -73,7 +73,7 @@ class layer_sequence final : public stage_module {
   std::vector<module_entry> modules_by_name() const;
 
  private:
-  /// Where a layer gets an input: a part of this stage, a use of `given`, or
+  /// Where a layer gets an input: a part of this stage, a use of a crossing, or
   /// the model's inputs.
   struct source {
     enum class kind { part, use, model_inputs } from = kind::part;
@@ -97,7 +97,7 @@ class layer_sequence final : public stage_module {
   source source_of(const layer_read& read, const stage_split& split,
                    layer_range own, std::vector<std::size_t>& next_use) const;
   tensor_list inputs_of(const part& which, const tensor_lists& outputs,
-                        const tensor_lists& given,
+                        const tensor_lists& uses,
                         const microbatch_data& data) const;
   tensor_list message_of(const stage_crossing& crossing,
                          const tensor_lists& outputs) const;

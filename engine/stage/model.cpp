@@ -27,9 +27,9 @@ std::shared_ptr<stage_module> make_by(
     fail(error_code::invalid_argument,
          "{} has no factory function; set its `{}`", label_of(layers, index),
          name);
-  std::shared_ptr<stage_module> made;
+  std::shared_ptr<stage_module> module;
   try {
-    made = make();
+    module = make();
   } catch (const error&) {
     throw;
   } catch (...) {
@@ -38,10 +38,10 @@ std::shared_ptr<stage_module> make_by(
             fmt::format("{}: its `{}` failed: {}", label_of(layers, index),
                         name, thrown_text())));
   }
-  if (!made)
+  if (!module)
     fail(error_code::invalid_argument, "{}: its `{}` returned a null pointer",
          label_of(layers, index), name);
-  return made;
+  return module;
 }
 
 }  // namespace
@@ -60,17 +60,17 @@ std::shared_ptr<stage_module> make_layer_shapes(const model& layers,
 }
 
 parameter_list parameters_of(const std::string& layer_name,
-                             const stage_module& made) {
+                             const stage_module& module) {
   parameter_list all;
-  for (const auto& item : made.named_parameters())
+  for (const auto& item : module.named_parameters())
     all.emplace_back(dotted_name(layer_name, item.key()), item.value());
   return all;
 }
 
 parameter_list buffers_of(const std::string& layer_name,
-                          const stage_module& made) {
+                          const stage_module& module) {
   parameter_list all;
-  for (const auto& item : made.named_buffers())
+  for (const auto& item : module.named_buffers())
     if (item.value().defined())
       all.emplace_back(dotted_name(layer_name, item.key()), item.value());
   return all;

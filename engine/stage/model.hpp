@@ -79,12 +79,12 @@ void require_legal(const model& layers);
 /// "blocks.0" and "weight": "blocks.0.weight"; or the one that is not empty.
 std::string dotted_name(const std::string& prefix, const std::string& name);
 
-/// The parameters of a layer that was made, under their unsplit names.
+/// The parameters of a layer's module, under their unsplit names.
 parameter_list parameters_of(const std::string& layer_name,
-                             const stage_module& made);
+                             const stage_module& module);
 /// Its buffers that are defined, likewise.
 parameter_list buffers_of(const std::string& layer_name,
-                          const stage_module& made);
+                          const stage_module& module);
 
 /// Throws `invalid_argument` if two parameters or buffers have one name.
 void require_own_names(const parameter_list& tensors);

@@ -106,7 +106,7 @@ at::Tensor mask_like(const at::Tensor& x, double p, random_draws& draws) {
   const auto threshold = static_cast<std::uint32_t>(
     std::min(std::round(std::ldexp(p, 32)), 0x1p32 - 1));
   if (draws.device)
-    draws.device->on()->kernels().fill_mask(mask, stream, threshold);
+    draws.device->hardware()->kernels().fill_mask(mask, stream, threshold);
   else
     fill_mask(mask, stream, threshold);
   return mask;

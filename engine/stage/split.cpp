@@ -177,14 +177,14 @@ std::vector<double> measured_costs(const model& layers,
         last_reader[slot(read.layer)] = n;
   for (std::size_t n = 0; n < layers.size(); ++n) {
     const auto module = make_layer(layers, n);
-    const auto given =
+    const auto layer_inputs =
       detached(inputs_of(layers, n, reads[n], inputs, outputs));
     std::vector<double> times;
     for (int i = 0; i < repeats; ++i)
-      times.push_back(seconds_of(*module, given));
+      times.push_back(seconds_of(*module, layer_inputs));
     std::ranges::nth_element(times, times.begin() + repeats / 2);
     costs.push_back(times[slot(repeats / 2)]);
-    outputs.push_back(detached(module->forward(given)));
+    outputs.push_back(detached(module->forward(layer_inputs)));
     for (std::size_t before = 0; before <= n; ++before)
       if (last_reader[before] <= n)
         outputs[before].clear();

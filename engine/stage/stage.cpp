@@ -1,5 +1,8 @@
 #include "troupe/engine/stage/stage.hpp"
 
+#include <type_traits>
+#include <variant>
+
 #include "troupe/base/error.hpp"
 
 namespace troupe {
@@ -16,13 +19,36 @@ void stage_state::reload(rank_device*) {
     "an activation is to be reloaded, but its forward was not prepared for it");
 }
 
-collective_work stage_parameters::begin_reduction() {
-  return {.kind = collective_kind::all_reduce,
-          .tensors = take_gradients(),
-          .targets = parameters()};
+namespace {
+
+/// The base of the alternative that is held; null: it has no such base.
+template <class Base>
+Base* base_of(collective_work& work) {
+  return std::visit(
+    []<class Work>(Work& held) -> Base* {
+      if constexpr (std::is_base_of_v<Base, Work>)
+        return &held;
+      else
+        return nullptr;
+    },
+    work);
 }
 
-collective_work stage_parameters::begin_tied_sum() {
+}  // namespace
+
+reduction* reduction_of(collective_work& work) {
+  return base_of<reduction>(work);
+}
+
+member_gradients* gradients_of(collective_work& work) {
+  return base_of<member_gradients>(work);
+}
+
+collective_work stage_parameters::begin_reduction() {
+  return all_reduce{{{take_gradients(), parameters()}}};
+}
+
+tied_sum stage_parameters::begin_tied_sum() {
   fail(error_code::internal, "the stage holds no tied parameters");
 }
 

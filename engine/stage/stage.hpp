@@ -117,13 +117,16 @@ class stage_parameters {
   /// Moves the gradients out: by parameter, undefined where there is none.
   virtual tensor_list take_gradients() = 0;
   /// Moves them back, reduced or not, as `put_gradients` (gradient_lists.hpp).
-  virtual void put_gradients(tensor_list gradients) = 0;
+  virtual void put_gradients(tensor_list gradients, at::Tensor present) = 0;
+  void put_gradients(tensor_list gradients) {
+    put_gradients(std::move(gradients), {});
+  }
   /// Moves them out for their reduction over replicas and copies;
   /// `put_gradients` takes the result.
   virtual collective_work begin_reduction();
   /// Moves them out for the sum of those that are tied, after their reduction;
   /// `put_gradients` takes the result. Throws `internal` if none are.
-  virtual collective_work begin_tied_sum();
+  virtual tied_sum begin_tied_sum();
 
   /// The powers of gradient_norm.hpp, for the norm of all stages.
   virtual std::vector<double> norm_powers() = 0;

@@ -41,9 +41,9 @@ class stage_module : public torch::nn::Module {
   /// entropy, so that the trainer's loss has to be that.
   virtual bool adds_losses() const { return false; }
 
-  /// Whether the module may be given a microbatch in slices along dimension 1
-  /// of its tensors, one after the other: it treats each position alone, or
-  /// looks at earlier positions by means of slices.hpp.
+  /// Whether the module takes a microbatch in slices along dimension 1 of its
+  /// tensors, one after the other: it treats each position alone, or looks at
+  /// earlier positions by means of slices.hpp.
   virtual bool runs_in_slices() const { return false; }
   /// Why it does not, for errors, if the module knows: "its loss is ...".
   virtual std::string why_not_in_slices() const { return {}; }

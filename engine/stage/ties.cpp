@@ -323,12 +323,12 @@ std::vector<tied_gradient> tied_among(const parameter_ties& ties,
   return found;
 }
 
-std::map<std::int32_t, tied_holders> holders_of(collective_work& work) {
+std::map<std::int32_t, tied_holders> holders_of(tied_sum& work) {
   std::map<std::int32_t, tied_holders> held;
   for (const auto& each : work.tied) {
     auto& holders = held[each.tie];
-    holders.gradients.push_back(&work.tensors.at(each.position));
-    holders.like.push_back(work.targets.at(each.position));
+    holders.gradients.push_back(&work.gradients.at(each.position));
+    holders.like.push_back(work.parameters.at(each.position));
   }
   return held;
 }

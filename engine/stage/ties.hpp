@@ -100,7 +100,7 @@ struct tied_holders {
   tensor_list like;
 };
 /// Those of a member's part of a sum, by tie.
-std::map<std::int32_t, tied_holders> holders_of(collective_work& work);
+std::map<std::int32_t, tied_holders> holders_of(tied_sum& work);
 
 /// Replaces the gradients by their sum (of 16 bits in fp32, as a mean), each in
 /// memory of its own; a missing one counts as zeros, and there is no sum of

@@ -149,12 +149,12 @@ std::uint64_t bytes_of(const std::vector<tensor_form>& forms) {
 }
 
 tensor_list allocate(const std::vector<tensor_form>& forms) {
-  tensor_list made;
+  tensor_list tensors;
   for (const auto& form : forms)
-    made.push_back(form.dtype == at::ScalarType::Undefined
-                     ? at::Tensor{}
-                     : at::empty(form.sizes, at::dtype(form.dtype)));
-  return made;
+    tensors.push_back(form.dtype == at::ScalarType::Undefined
+                        ? at::Tensor{}
+                        : at::empty(form.sizes, at::dtype(form.dtype)));
+  return tensors;
 }
 
 }  // namespace troupe

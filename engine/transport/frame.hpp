@@ -10,7 +10,7 @@
 
 namespace troupe {
 
-inline constexpr std::uint16_t frame_version = 3;
+inline constexpr std::uint16_t frame_version = 4;
 
 /// The purpose of a frame between processes of a job.
 enum class frame_type : std::uint16_t {

@@ -18,9 +18,9 @@ class heard_lines {
 
   /// The bytes that have come by now; one that is new counts as heard.
   void note(line which, std::int64_t bytes, clock::time_point now) {
-    const auto [known, is_new] = last_.try_emplace(which, bytes, now);
-    if (!is_new && known->second.bytes != bytes)
-      known->second = {bytes, now};
+    const auto [entry, is_new] = last_.try_emplace(which, bytes, now);
+    if (!is_new && entry->second.bytes != bytes)
+      entry->second = {bytes, now};
   }
 
   struct silence {

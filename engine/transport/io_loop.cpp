@@ -23,7 +23,7 @@ namespace asio = boost::asio;
 using clock = std::chrono::steady_clock;
 
 struct io_loop::impl {
-  explicit impl(const io_loop_options& given) : options(given) {}
+  explicit impl(const io_loop_options& settings) : options(settings) {}
 
   /// Runs until the context is stopped.
   void run() noexcept {

@@ -23,8 +23,8 @@ namespace troupe {
 
 std::uint64_t new_run_id() {
   std::random_device device;
-  const auto made = (std::uint64_t{device()} << 32) | device();
-  return made == 0 ? 1 : made;
+  const auto id = (std::uint64_t{device()} << 32) | device();
+  return id == 0 ? 1 : id;
 }
 
 line line_of(frame_type type) {
@@ -156,8 +156,8 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
       events.lost(process, reason);
   }
 
-  void begin(mesh_events given) {
-    events = std::move(given);
+  void begin(mesh_events handlers) {
+    events = std::move(handlers);
     loop.on_trouble([self = weak_from_this()](const std::string& reason) {
       if (const auto alive = self.lock())
         alive->lose_all("the thread of this process's links failed: " + reason);

@@ -140,8 +140,7 @@ class timeline_builder {
       else if (is_copy(what.kind))
         add(traits_of(what).name.data(), what.stream, to_text(plan_, i),
             op.begin, op.end, host);
-      else if (what.kind == plan_op_kind::reduce
-               || what.kind == plan_op_kind::sum_tied)
+      else if (is_joint(what.kind) && is_of_gradients(what.kind))
         add("reduce", what.stream, to_text(plan_, i), op.begin,
             std::max(op.end, reduced_at(i, done)), host);
       else if (what.kind == plan_op_kind::receive) {

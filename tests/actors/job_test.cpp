@@ -340,7 +340,7 @@ TEST_CASE(
     {{told({.rank = 1, .stage = 5})}, "names rank 1, stage 5"},
     {{told({.rank = 9, .stage = 0})}, "names rank 9, stage 0"},
     {{to_frame(event(ops_event{}))}, "names rank -1"},
-    {{to_frame(control_message(norm_known{1}))},
+    {{to_frame(control_message(norm_verdict{1}))},
      "sent a command to the leading one"},
     {{to_frame(control_message(remote_begin{9}))},
      "sent a command to the leading one"}};

@@ -203,11 +203,11 @@ TEST_CASE("a rank that waits for the reducer says so") {
   CHECK_THAT(at.board->describe(*at.whole)[1],
              ContainsSubstring("rank 1 waits at") && ContainsSubstring("NORM")
                && ContainsSubstring("reducer"));
-  at.runner->on(collective_result{1, {1}, 0, {}, 5, nullptr});
+  at.runner->on(collective_result{1, {1}, 0, {}, {}, 5, nullptr});
   at.run();
   REQUIRE(at.ports.reports.size() == 1);
-  CHECK_THROWS_AS(at.runner->on(collective_result{1, {1}, 0, {}, 5, nullptr}),
-                  error);
+  CHECK_THROWS_AS(
+    at.runner->on(collective_result{1, {1}, 0, {}, {}, 5, nullptr}), error);
 }
 
 TEST_CASE("an update waits for the norm, and is skipped on an overflow") {
@@ -218,7 +218,7 @@ TEST_CASE("an update waits for the norm, and is skipped on an overflow") {
   CHECK(at.ports.norms == 1);
   CHECK(at.work->updates == 0);
   for (int again = 0; again < 2; ++again)
-    at.runner->on(norm_known{1, 1, 1.0, false});
+    at.runner->on(norm_verdict{1, 1, 1.0, false});
   at.run();
   CHECK(at.work->updates == 0);
   CHECK(at.ports.reports.size() == 1);
@@ -226,7 +226,7 @@ TEST_CASE("an update waits for the norm, and is skipped on an overflow") {
 
 TEST_CASE("a norm of no step is nothing to a rank without one") {
   one_rank at({.waits_for_norm = true});
-  at.runner->on(norm_known{0, 1, 1.0, true});
+  at.runner->on(norm_verdict{0, 1, 1.0, true});
   at.begin();
   CHECK(at.doing() == progress_board::state::waiting);
 }
@@ -236,13 +236,13 @@ TEST_CASE("a norm that came before the update began is kept for it") {
     one_rank at({.waits_for_norm = true});
     const auto update = std::make_shared<const plan>(update_of(*at.whole));
     if (early)
-      at.runner->on(norm_known{2, 1, 1.0, true});
+      at.runner->on(norm_verdict{2, 1, 1.0, true});
     else
-      at.runner->on(norm_known{1, 1, 1.0, false});  // of the step before
+      at.runner->on(norm_verdict{1, 1, 1.0, false});  // of the step before
     at.begin(2, update, step_part::update);
     at.run();
     CHECK(at.ports.reports.size() == (early ? 1 : 0));
-    at.runner->on(norm_known{2, 1, 1.0, true});
+    at.runner->on(norm_verdict{2, 1, 1.0, true});
     at.run();
     CHECK(at.work->updates == 1);
     CHECK(at.ports.reports.size() == 1);
@@ -362,10 +362,10 @@ TEST_CASE("without overlap no stage of the rank runs beside a reduction") {
     at.begin();
     at.run();
     CHECK(at.ports.reduced == (overlaps ? std::vector{1, 0} : std::vector{1}));
-    at.runner->on(collective_result{1, {1}, 0, {}, 2, nullptr});
+    at.runner->on(collective_result{1, {1}, 0, {}, {}, 2, nullptr});
     at.run();
     CHECK(at.ports.reduced == std::vector{1, 0});
-    at.runner->on(collective_result{1, {0}, 0, {}, 2, nullptr});
+    at.runner->on(collective_result{1, {0}, 0, {}, {}, 2, nullptr});
     at.run();
     CHECK(at.ports.reports.size() == 1);
   }

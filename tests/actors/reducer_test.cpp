@@ -20,7 +20,6 @@
 
 #include "troupe/actors/reduction/link_collectives.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/stage/update/gradient_lists.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;
@@ -43,18 +42,13 @@ collective_request request_of(std::int32_t data_rank,
   collective_request request;
   request.serial = 1;
   request.data_rank = data_rank;
-  request.work.targets = parameters();
+  all_reduce work;
+  work.parameters = parameters();
   for (std::size_t i = 0; i < values.size(); ++i)
-    request.work.tensors.push_back(
-      values[i] == 0 ? at::Tensor{} : at::full({sizes[i]}, values[i]));
+    work.gradients.push_back(values[i] == 0 ? at::Tensor{}
+                                            : at::full({sizes[i]}, values[i]));
+  request.work = std::move(work);
   return request;
-}
-
-/// The gradients of an answer, as a stage takes them.
-tensor_list gradients_of(const collective_result& answer) {
-  const auto owners = parameters();
-  put_gradients(owners, answer.tensors, nullptr);
-  return take_gradients(owners);
 }
 
 reducer_core local_core(std::int32_t replicas) {
@@ -119,8 +113,8 @@ TEST_CASE("a reducer averages in ascending order, independent of arrival") {
     for (std::int32_t d = 0; d < 4; ++d) {
       const auto& answer = answers[static_cast<std::size_t>(d)];
       CHECK(answer.data_rank == d);
-      REQUIRE(answer.tensors.size() == 3);
-      for (const auto& each : answer.tensors)
+      REQUIRE(answer.gradients.size() == 3);
+      for (const auto& each : answer.gradients)
         CHECK(at::equal(each, at::full_like(each, expected)));
     }
   } while (std::ranges::next_permutation(order).found);
@@ -153,7 +147,7 @@ TEST_CASE("copies of a stage are added, replicas averaged") {
   }
   REQUIRE(answers.size() == 16);
   for (const auto& answer : answers)
-    for (const auto& each : gradients_of(answer))
+    for (const auto& each : answer.gradients)
       CHECK(at::equal(each, at::full_like(each, expected)));
 }
 
@@ -181,7 +175,7 @@ TEST_CASE("a missing gradient counts as zeros, unless all replicas lack it") {
   for (const auto& answers : {job.answers, alone}) {
     REQUIRE(answers.size() == 2);
     for (const auto& answer : answers) {
-      const auto gradients = gradients_of(answer);
+      const auto& gradients = answer.gradients;
       REQUIRE(gradients.size() == 3);
       CHECK(at::equal(gradients[0], at::full({2}, 3.0F)));
       CHECK(at::equal(gradients[1], at::full({3}, 3.0F)));
@@ -212,7 +206,7 @@ TEST_CASE("parts over links in any order give the bits of one process") {
     auto reducer = local_core(static_cast<std::int32_t>(owners.size()));
     std::vector<collective_result> expected;
     for (auto request : requests) {
-      for (auto& each : request.work.tensors)
+      for (auto& each : gradients_of(request.work)->gradients)
         each = each.defined() ? each.clone() : each;
       expected = reducer.on(std::move(request));
     }
@@ -228,8 +222,8 @@ TEST_CASE("parts over links in any order give the bits of one process") {
     REQUIRE(job.answers.size() == owners.size());
     for (const auto& answer : job.answers) {
       const auto& wanted =
-        expected[static_cast<std::size_t>(answer.data_rank)].tensors;
-      const auto gradients = gradients_of(answer);
+        expected[static_cast<std::size_t>(answer.data_rank)].gradients;
+      const auto& gradients = answer.gradients;
       REQUIRE(gradients.size() == wanted.size());
       for (std::size_t i = 0; i < wanted.size(); ++i) {
         REQUIRE(gradients[i].defined() == wanted[i].defined());
@@ -253,36 +247,38 @@ struct drawn_group {
     for (std::size_t i = 0; i < 1 + draw(4); ++i)
       elements.push_back(std::int64_t(draw(3) == 0 ? draw(2) : draw(40)));
     const auto multiple = 1 + std::int64_t(draw(3));
-    const std::vector<double> work(elements.size(), 1);
     layout = std::make_shared<const shard_layout>(
-      draw(2) == 0 ? shard_layout(elements, shards, multiple)
-                   : shard_layout::of_whole(elements, work, shards, multiple));
+      draw(2) == 0
+        ? shard_layout(elements, shards, multiple)
+        : shard_layout::of_whole(elements, std::vector(elements.size(), 1.0),
+                                 shards, multiple));
     for (std::int32_t m = 0; m < replicas * copies; ++m)
       owners.push_back(std::int32_t(draw(3)));
   }
 
-  collective_request request(std::int32_t member, collective_kind kind) const {
-    collective_request made;
-    made.serial = 1;
-    made.data_rank = member / copies;
-    made.owner.copy = static_cast<std::int8_t>(member % copies);
-    made.work.kind = kind;
-    made.work.layouts = {layout};
-    return made;
+  collective_request request(std::int32_t member, collective_work work) const {
+    collective_request asked;
+    asked.serial = 1;
+    asked.data_rank = member / copies;
+    asked.owner.copy = static_cast<std::int8_t>(member % copies);
+    asked.work = std::move(work);
+    return asked;
   }
   collective_request reduction(std::int32_t member) const {
-    auto made = request(member, collective_kind::reduce_scatter);
+    reduce_scatter work;
+    work.layouts = {layout};
     for (const auto size : layout->sizes()) {
-      made.work.targets.push_back(at::zeros({size}));
-      made.work.tensors.push_back(at::randn({size}));
+      work.parameters.push_back(at::zeros({size}));
+      work.gradients.push_back(member % 3 == 1 ? at::Tensor{}
+                                               : at::randn({size}));
     }
-    return made;
+    return request(member, std::move(work));
   }
   collective_request gather(std::int32_t member) const {
-    auto made = request(member, collective_kind::all_gather);
-    made.work.tensors = {at::randn({layout->length(member / copies % shards)})};
-    made.work.targets = {at::zeros({layout->padded()})};
-    return made;
+    return request(member, all_gather{.shards = {at::randn({layout->length(
+                                        member / copies % shards)})},
+                                      .rows = {at::zeros({layout->padded()})},
+                                      .layouts = {layout}});
   }
   at::Tensor without_padding(const at::Tensor& row) const {
     tensor_list parts{row.narrow(0, 0, 0)};
@@ -298,9 +294,12 @@ struct drawn_group {
 };
 
 collective_request copy_of(collective_request request) {
-  for (auto* tensors : {&request.work.tensors, &request.work.targets})
-    for (auto& each : *tensors)
-      each = each.clone();
+  auto* const gathered = std::get_if<all_gather>(&request.work);
+  if (gathered)
+    gathered->rows[0] = gathered->rows[0].clone();
+  for (auto& each :
+       gathered ? gathered->shards : gradients_of(request.work)->gradients)
+    each = each.defined() ? each.clone() : each;
   return request;
 }
 
@@ -322,8 +321,8 @@ TEST_CASE("shards over links, in any order, have the bits of one process") {
       requests.push_back(gathers ? group.gather(m) : group.reduction(m));
       auto same = copy_of(requests.back());
       if (gathers) {
-        rows.push_back(requests.back().work.targets[0]);
-        expected_rows.push_back(same.work.targets[0]);
+        rows.push_back(std::get<all_gather>(requests.back().work).rows[0]);
+        expected_rows.push_back(std::get<all_gather>(same.work).rows[0]);
       }
       expected = local.on(std::move(same));
     }
@@ -345,9 +344,9 @@ TEST_CASE("shards over links, in any order, have the bits of one process") {
         return each.data_rank == answer.data_rank
                && each.owner.copy == answer.owner.copy;
       });
-      REQUIRE(answer.tensors.size() == wanted->tensors.size());
-      for (std::size_t i = 0; i < answer.tensors.size(); ++i)
-        CHECK(at::equal(answer.tensors[i], wanted->tensors[i]));
+      REQUIRE(answer.gradients.size() == wanted->gradients.size());
+      for (std::size_t i = 0; i < answer.gradients.size(); ++i)
+        CHECK(at::equal(answer.gradients[i], wanted->gradients[i]));
     }
   }
 }
@@ -380,9 +379,7 @@ TEST_CASE("a member that makes another collective is named, with both sides") {
   });
 }
 
-TEST_CASE(
-  "a part of gradients that belongs elsewhere, or comes twice, is "
-  "refused") {
+TEST_CASE("a part that belongs elsewhere, or comes twice, is refused") {
   link_collectives calls({{0, 1}, 2}, 0,
                          [](std::int32_t, const collective_part&) {});
   const auto part = [](std::int32_t data_rank, std::int32_t piece) {
@@ -394,6 +391,8 @@ TEST_CASE(
   calls.on(part(1, 0));
   CHECK_THROWS_MATCHES(calls.on(part(1, 0)), error,
                        MessageMatches(ContainsSubstring("twice")));
+  CHECK_THROWS_AS(
+    calls.on({.member = 1, .values = at::ones({1}), .absent = {2, 1}}), error);
   calls.on(part(none, 1));
   CHECK_THROWS_MATCHES(calls.on(part(none, 1)), error,
                        MessageMatches(ContainsSubstring("twice")));

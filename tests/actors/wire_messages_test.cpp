@@ -137,7 +137,7 @@ TEST_CASE("messages with disturbed fields are read whole or refused") {
       .wishes = {.interest = std::make_shared<tensor_interest>(
                    std::vector<subscription>{{.names = "a.*", .every = 4}})}},
     stage_powers{1, 2, {3, 4}},
-    norm_known{1, 2, 0.5},
+    norm_verdict{1, 2, 0.5},
     report(),
     remote_outcome{4, {}, "why", run_end{}},
     op_failure{{.rank = 3}, "1F2", "why"},

@@ -90,7 +90,7 @@ void add_job_messages(seed_list& to) {
   begin.wishes.interest =
     std::make_shared<tensor_interest>(std::vector<subscription>(1));
   for (const control_message& each : std::vector<control_message>{
-         begin, stage_powers{1, 0, {2.5}}, norm_known{1, 2}, report(),
+         begin, stage_powers{1, 0, {2.5}}, norm_verdict{1, 2}, report(),
          remote_outcome{}, op_failure{{}, "0F1", "why"}, interrupt_run{"why"},
          save_run{3}})
     add(0, to_frame(each));

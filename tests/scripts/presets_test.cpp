@@ -23,3 +23,24 @@ TEST_CASE("a warning is an error in the preset ci alone") {
   CHECK(commands.find("-Wextra") != commands.npos);
   CHECK((commands.find("-Werror") != commands.npos) == (preset == "ci"));
 }
+
+TEST_CASE("a project that contains troupe keeps its own build settings") {
+  const temporary_folder folder;
+  folder.write("CMakeLists.txt",
+               fmt::format("cmake_minimum_required(VERSION 3.25)\n"
+                           "project(container LANGUAGES CXX)\n"
+                           "set(TROUPE_PLAN_ONLY ON)\n"
+                           "add_subdirectory({} troupe)\n",
+                           TROUPE_SOURCE_DIR));
+  const auto run = run_program(
+    fmt::format("cmake -S {} -B {} -G Ninja -DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
+                folder / ".", folder / "build"));
+  INFO(run.output);
+  REQUIRE(run.exit_code == 0);
+  const auto commands = content(folder / "build/compile_commands.json");
+  CHECK(commands.find("schedules/validate.cpp") != commands.npos);
+  for (const auto* flag : {"ccache", "-O2", "-Werror", "mold"})
+    CHECK(commands.find(flag) == commands.npos);
+  const auto cache = content(folder / "build/CMakeCache.txt");
+  CHECK(cache.find("CMAKE_BUILD_TYPE:STRING=\n") != cache.npos);
+}

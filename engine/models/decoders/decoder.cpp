@@ -26,16 +26,16 @@ struct folder final : torch::nn::Module {};
 /// A module under a dotted name, in modules that only give their names.
 template <class Module>
 std::shared_ptr<Module> nest(torch::nn::Module& outer, const std::string& name,
-                             const std::shared_ptr<Module>& made) {
+                             const std::shared_ptr<Module>& inner) {
   const auto dot = name.find('.');
   if (dot == std::string::npos)
-    return outer.register_module(name, made);
+    return outer.register_module(name, inner);
   const auto first = name.substr(0, dot);
   for (const auto& each : outer.named_children())
     if (each.key() == first)
-      return nest(*each.value(), name.substr(dot + 1), made);
+      return nest(*each.value(), name.substr(dot + 1), inner);
   return nest(*outer.register_module(first, std::make_shared<folder>()),
-              name.substr(dot + 1), made);
+              name.substr(dot + 1), inner);
 }
 
 /// What the layers of a decoder have in common. With a router's loss they hand
@@ -87,7 +87,7 @@ struct embeddings final : decoder_layer {
   tensor_list forward(const tensor_list& inputs,
                       const tensor_arguments& arguments) override {
     const auto& ids = inputs.at(0);
-    tensor_list made{observe(tokens, ids)};
+    tensor_list outputs{observe(tokens, ids)};
     if (positions) {
       const auto first = current_slice().first;
       auto places =
@@ -95,13 +95,13 @@ struct embeddings final : decoder_layer {
       // Those within a document.
       if (const auto starts = starts_among(arguments); starts.defined())
         places = places - starts;
-      made[0] = made[0] + observe(positions, places);
+      outputs[0] = outputs[0] + observe(positions, places);
     }
-    made[0] = dropout(made[0], o.dropout.embedding);
+    outputs[0] = dropout(outputs[0], o.dropout.embedding);
     if (o.has_router_loss())
-      made.push_back(
+      outputs.push_back(
         at::zeros({2, o.experts.count}, ids.options().dtype(at::kFloat)));
-    return made;
+    return outputs;
   }
 
   std::shared_ptr<embedding_layer> tokens, positions;
@@ -132,10 +132,10 @@ struct block final : decoder_layer {
                       const tensor_arguments& arguments) override {
     const auto starts = starts_among(arguments);
     if (o.has_router_loss()) {
-      tensor_list made{compute(inputs.at(0), starts), inputs.at(1)};
+      tensor_list outputs{compute(inputs.at(0), starts), inputs.at(1)};
       if (const auto routes = mlp->take_routes(); routes.defined())
-        made[1] = made[1] + routes;
-      return made;
+        outputs[1] = outputs[1] + routes;
+      return outputs;
     }
     auto x = inputs.at(0);
     for (std::size_t i = 1; i < inputs.size(); ++i)
@@ -273,24 +273,24 @@ model decoder(const decoder_options& options, const parameter_filler& fill,
                        ? o.names.head
                        : std::string();
   const auto filled = [lora = o.choices.lora, plain](
-                        const std::string& layer, auto made,
+                        const std::string& layer, auto module,
                         const parameter_filler& filler) {
     const at::NoGradGuard no_grad;
     if (filler)
-      for (auto& each : made->named_parameters())
+      for (auto& each : module->named_parameters())
         filler(dotted_name(layer, each.key()), each.value());
-    add_adapters(*made, layer, lora, plain);
-    return made;
+    add_adapters(*module, layer, lora, plain);
+    return module;
   };
-  model made;
+  model result;
   const auto add = [&](const std::string& name, const auto& construct) {
-    made.push_back({.name = name,
-                    .make = [=] { return filled(name, construct(kind), fill); },
-                    .make_on_meta =
-                      [=] {
-                        return filled(name, construct(kind.device(at::kMeta)),
-                                      nullptr);
-                      }});
+    result.push_back(
+      {.name = name,
+       .make = [=] { return filled(name, construct(kind), fill); },
+       .make_on_meta =
+         [=] {
+           return filled(name, construct(kind.device(at::kMeta)), nullptr);
+         }});
   };
   // One for all: it has lists with an entry for each layer.
   const auto all = std::make_shared<const decoder_options>(o);
@@ -306,8 +306,9 @@ model decoder(const decoder_options& options, const parameter_filler& fill,
     return std::make_shared<head_layer>(*all, of);
   });
   if (o.tied)
-    made.back().ties = {{o.names.head + ".weight", o.names.tokens + ".weight"}};
-  return made;
+    result.back().ties = {
+      {o.names.head + ".weight", o.names.tokens + ".weight"}};
+  return result;
 }
 
 parameter_filler fresh_parameters(const decoder_options& options,

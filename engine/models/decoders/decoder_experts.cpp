@@ -50,10 +50,10 @@ struct experts final : decoder_mlp {
     for (std::int64_t i = 0; i < o_.count; ++i) {
       const auto places = (chosen == i).nonzero().unbind(1);
       const auto& token = places[0];
-      const auto made = observe(experts_[static_cast<std::size_t>(i)],
-                                rows.index_select(0, token));
+      const auto outputs = observe(experts_[static_cast<std::size_t>(i)],
+                                   rows.index_select(0, token));
       const auto weight = weights.index({token, places[1]}).unsqueeze(-1);
-      sum = sum.index_add(0, token, (made * weight).to(x.scalar_type()));
+      sum = sum.index_add(0, token, (outputs * weight).to(x.scalar_type()));
     }
     return sum.view(x.sizes());
   }

@@ -60,11 +60,11 @@ constexpr std::array<std::pair<const char*, function>, 20> functions{{
 }};
 
 function function_of(const std::string& name) {
-  for (const auto& [known, what] : functions)
-    if (name == known)
+  for (const auto& [function_name, what] : functions)
+    if (name == function_name)
       return what;
   fail(error_code::invalid_argument,
-       "there is no activation function '{}'; those known are {}",
+       "there is no activation function '{}'; the names are {}",
        printable(name), fmt::join(functions | std::views::keys, ", "));
 }
 

@@ -89,12 +89,12 @@ void save_adapter(const std::string& path, const parameter_list& parameters,
                                       {"r", options.rank},
                                       {"target_modules", modules},
                                       {"task_type", "CAUSAL_LM"}};
-  fresh_folder made(path);
-  write_safetensors(made.file("adapter_model.safetensors"), adapters,
+  fresh_folder target(path);
+  write_safetensors(target.file("adapter_model.safetensors"), adapters,
                     {{"format", "pt"}});
-  write_file_atomically(made.file("adapter_config.json"),
+  write_file_atomically(target.file("adapter_config.json"),
                         config.dump(2) + "\n");
-  made.keep();
+  target.keep();
 }
 
 }  // namespace troupe

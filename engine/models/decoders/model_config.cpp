@@ -150,7 +150,7 @@ void model_config::refuse(const std::string& name,
 }
 
 const json* model_config::find(const std::string& name) {
-  known_.insert(name);
+  noted_.insert(name);
   const auto found = fields_.find(name);
   return found == fields_.end() || found->is_null() ? nullptr : &*found;
 }
@@ -199,12 +199,12 @@ void model_config::require(const std::string& name,
 }
 
 void model_config::ignore(std::initializer_list<const char*> names) {
-  known_.insert(names.begin(), names.end());
+  noted_.insert(names.begin(), names.end());
 }
 
 void model_config::finish() const {
   for (const auto& [name, value] : fields_.items())
-    if (!known_.contains(name) && !value.is_null())
+    if (!noted_.contains(name) && !value.is_null())
       refuse(name,
              "is not understood: it may change what the model computes; remove "
              "it if it does not");

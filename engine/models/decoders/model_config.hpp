@@ -86,7 +86,7 @@ class model_config {
   nlohmann::json fields_;
   std::string origin_;
   std::string path_;  // of an inner object, with a dot behind
-  std::set<std::string> known_;
+  std::set<std::string> noted_;
 };
 
 }  // namespace troupe

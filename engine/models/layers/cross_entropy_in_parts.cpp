@@ -36,19 +36,19 @@ void for_each_part(std::int64_t rows, std::int64_t positions,
 
 /// The gradient of the sum of losses with respect to a part's logits, in fp32.
 at::Tensor gradient_of(const at::Tensor& logits, const at::Tensor& targets) {
-  auto made = logits.to(at::kFloat).softmax(-1);
+  auto gradient = logits.to(at::kFloat).softmax(-1);
   const auto counts = targets.ne(ignored_target).unsqueeze(1);
   const auto classes = targets.clamp_min(0).unsqueeze(1);
-  made.scatter_add_(1, classes, counts.to(at::kFloat).neg());
-  return made.mul_(counts);
+  gradient.scatter_add_(1, classes, counts.to(at::kFloat).neg());
+  return gradient.mul_(counts);
 }
 
 /// Of a part's rows; `all` in one type, which the sum has, too.
 at::Tensor logits_of(const std::vector<linear_factors>& all, part p) {
   at::Tensor sum;
   for (const auto& [x, weight] : all) {
-    const auto made = linear_product(x.narrow(0, p.first, p.count), weight);
-    sum = sum.defined() ? sum + made : made;
+    const auto product = linear_product(x.narrow(0, p.first, p.count), weight);
+    sum = sum.defined() ? sum + product : product;
   }
   return sum;
 }

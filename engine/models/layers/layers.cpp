@@ -141,10 +141,10 @@ at::Tensor linear_layer::adapted(const at::Tensor& x) const {
 }
 
 std::vector<linear_factors> linear_layer::factors(const at::Tensor& x) const {
-  std::vector<linear_factors> made{{x, weight}};
+  std::vector<linear_factors> result{{x, weight}};
   if (lora_a_)
-    made.push_back({adapter_.scale * adapted(x), lora_b_->weight});
-  return made;
+    result.push_back({adapter_.scale * adapted(x), lora_b_->weight});
+  return result;
 }
 
 void linear_layer::add_adapter(const adapter_options& options,
@@ -171,9 +171,11 @@ at::Tensor linear_layer::base(const at::Tensor& x) const {
     !bias.defined() || bias.requires_grad() == weight.requires_grad();
   if (!at::GradMode::is_enabled() || !trains_as_one)
     return linear_product(x, transposed ? weight.t() : weight, bias);
-  const auto given = bias.defined() ? std::optional(bias) : std::nullopt;
-  return transposed ? accumulating_linear<true>::apply(x, weight, given)
-                    : accumulating_linear<false>::apply(x, weight, given);
+  const auto optional_bias =
+    bias.defined() ? std::optional(bias) : std::nullopt;
+  return transposed
+           ? accumulating_linear<true>::apply(x, weight, optional_bias)
+           : accumulating_linear<false>::apply(x, weight, optional_bias);
 }
 
 void linear_layer::fill(double deviation, at::Generator generator) {

@@ -1,6 +1,7 @@
 #include "troupe/engine/plan/compile/check_lanes.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <tuple>
 #include <vector>
 
@@ -36,7 +37,7 @@ class lane_checker : op_checker<plan, plan_op> {
   lane_checker(const plan& plan, const op_locator& locate)
     : op_checker{plan, locate},
       edges_(plan),
-      made_{marks(slot_count(plan)), marks(slot_count(plan))},
+      computed_{marks(slot_count(plan)), marks(slot_count(plan))},
       moved_{marks(edges_.size()), marks(edges_.size())},
       states_(slot(plan.stages() * plan.placement.copies())),
       gradients_(states_.size() * slot(updates_of(plan))),
@@ -75,8 +76,8 @@ class lane_checker : op_checker<plan, plan_op> {
       ++gradients(what).backwards_left;
   }
 
-  std::uint8_t& made(bool backward, const plan_op& what) {
-    return made_[backward ? 1 : 0][op_slot(order_, what)];
+  std::uint8_t& computed(bool backward, const plan_op& what) {
+    return computed_[backward ? 1 : 0][op_slot(order_, what)];
   }
   std::uint8_t& moved(bool backward, std::int32_t edge, const plan_op& what) {
     return moved_[backward ? 1 : 0][edges_(edge, what)];
@@ -93,34 +94,22 @@ class lane_checker : op_checker<plan, plan_op> {
   }
 
   void check(const plan_op& what) {
-    switch (what.kind) {
-      case plan_op_kind::send:
-      case plan_op_kind::receive:
-        return check_transfer(what);
-      case plan_op_kind::gather:
-      case plan_op_kind::release:
-        return check_shard(what);
-      case plan_op_kind::reduce:
-      case plan_op_kind::sum_tied:
-      case plan_op_kind::gradient_norm:
-      case plan_op_kind::update:
-        return check_closing(what);
-      case plan_op_kind::offload:
-      case plan_op_kind::reload:
-        return;  // check_copy
-      default:
-        return check_compute(what);
-    }
+    if (is_compute(what.kind))
+      check_compute(what);
+    else if (is_transfer(what.kind))
+      check_transfer(what);
+    else if (is_of_gradients(what.kind))
+      check_closing(what);
+    else if (!is_copy(what.kind))  // check_copy
+      check_shard(what);
   }
 
   // An op that ends gradients names their last microbatch if there are several
   // updates, and none otherwise.
   void check_microbatch(const plan_op& what) const {
-    const bool ends = what.kind == plan_op_kind::reduce
-                      || what.kind == plan_op_kind::sum_tied
-                      || traits_of(what).type == op_class::closing;
     const bool named = what.microbatch != none;
-    const bool has_several = ends && order_.update.every > 0;
+    const bool has_several =
+      is_of_gradients(what.kind) && order_.update.every > 0;
     if (is_of_microbatch(what.kind))
       return;
     if (named && !has_several)
@@ -161,7 +150,7 @@ class lane_checker : op_checker<plan, plan_op> {
     auto& seen = moved(backward, check_route(what), what);
     if ((seen & half) != 0)
       refuse(what, "appears twice; remove one");
-    if ((made(backward, what) != 0) != sends)
+    if ((computed(backward, what) != 0) != sends)
       refuse(what, sends ? "comes before the op whose result it sends"
                          : "comes after the op that needs it");
     seen |= half;
@@ -186,7 +175,7 @@ class lane_checker : op_checker<plan, plan_op> {
                        "needs {}, which does not come before it",
                        to_text(order_, transfer_of(what, plan_op_kind::receive,
                                                    backward, giver))));
-    made(backward, what) = 1;
+    computed(backward, what) = 1;
   }
 
   void check_shard(const plan_op& what) {
@@ -207,18 +196,21 @@ class lane_checker : op_checker<plan, plan_op> {
     if ((own.closed & bit) != 0)
       refuse(what, "appears twice; remove one");
     if (own.closed > bit)
-      refuse(what,
-             what.kind == plan_op_kind::reduce
-               ? "comes after its stage's sum of tied gradients, norm or update"
-               : "comes after its stage's norm or update");
+      refuse(what, fmt::format("comes after its stage's {}",
+                               name_of_last(own.closed)));
     if (own.backwards_left != 0)
       refuse(what, fmt::format("comes before {} backwards of its stage",
                                own.backwards_left));
-    if (what.kind == plan_op_kind::sum_tied)
+    if (traits_of(what).group == op_group::holders)
       check_sum(what);
     own.closed |= bit;
     if (what.kind == plan_op_kind::update)
       ++state(what).updated;
+  }
+
+  static std::string_view name_of_last(std::uint32_t closed) {
+    return traits_of(static_cast<plan_op_kind>(std::bit_width(closed) - 1))
+      .name;
   }
 
   // Ranks that make the sums of two copies in different orders would wait for
@@ -251,7 +243,7 @@ class lane_checker : op_checker<plan, plan_op> {
 
   void check_used(const plan_op& what) {
     if (what.kind == plan_op_kind::receive
-        && made(is_gradient(what.stream), what) == 0)
+        && computed(is_gradient(what.stream), what) == 0)
       refuse(what, "receives a value that no op of its rank reads; remove it");
   }
 
@@ -366,8 +358,8 @@ class lane_checker : op_checker<plan, plan_op> {
   }
 
   edge_slots edges_;
-  marks made_[2];   // results of forwards; of backwards; by op_slot
-  marks moved_[2];  // activations; gradients; by edge_slots
+  marks computed_[2];  // results of forwards; of backwards; by op_slot
+  marks moved_[2];     // activations; gradients; by edge_slots
   std::vector<stage_state> states_;
   std::vector<gradient_state> gradients_;  // by stage and update
   bool sharded_ = false;

@@ -12,7 +12,7 @@ namespace troupe {
 std::vector<std::int32_t> tied_stages(const plan& of) {
   std::set<std::int32_t> stages;
   for (const auto& op : of.ops)
-    if (op.kind == plan_op_kind::sum_tied)
+    if (traits_of(op.kind).group == op_group::holders)
       stages.insert(op.stage);
   return {stages.begin(), stages.end()};
 }

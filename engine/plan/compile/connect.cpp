@@ -100,12 +100,11 @@ class connector {
         ++receives_left_;
         receive(is_gradient(op.stream), edge_of(plan_, op), op) = i;
         break;
-      case plan_op_kind::gather:
-      case plan_op_kind::release:
-        break;
       default:
-        singles_[slot(op.kind)]
-                [is_copy(op.kind) ? op_slot(plan_, op) : update_slot(op)] = i;
+        if (is_copy(op.kind))
+          singles_[slot(op.kind)][op_slot(plan_, op)] = i;
+        else if (is_of_gradients(op.kind))
+          singles_[slot(op.kind)][update_slot(op)] = i;
     }
   }
 
@@ -230,6 +229,8 @@ class connector {
         static_cast<std::uint32_t>(plan_.dependencies.size());
       if (is_compute(op.kind))
         compute_depends(op);
+      else if (is_of_gradients(op.kind))
+        gradients_depend(op);
       else
         other_depends(op);
       op.dependency_count =
@@ -295,7 +296,6 @@ class connector {
 
   void other_depends(const plan_op& op) {
     const auto message = slot(op.message);
-    auto each = op;
     switch (op.kind) {
       case plan_op_kind::send:
         return depend_on(plan_.messages[message].producer);
@@ -319,35 +319,40 @@ class connector {
         for (const auto use : std::exchange(uses_[stage_copy(op)], {}))
           depend_on(use);  // some may overtake others
         return;
-      case plan_op_kind::reduce:
-        // The gradients of a stage's copies are reduced together.
-        for (each.copy = 0; each.copy < plan_.placement.copies(); ++each.copy)
-          depend_on(last_backward_[update_slot(each)]);
-        return;
-      case plan_op_kind::sum_tied:
-        // Over the stages of a copy.
-        for (each.stage = 0; each.stage < plan_.stages(); ++each.stage)
-          if (single(plan_op_kind::sum_tied, update_slot(each)) != absent)
-            depend_on(gradients_of(update_slot(each)));
-        return;
-      case plan_op_kind::gradient_norm:
-        return depend_on(tied_gradients_of(update_slot(op)));
-      case plan_op_kind::update:
-        if (!plan_.global_norm)
-          depend_on(single(plan_op_kind::gradient_norm, update_slot(op)));
-        return;
       default:
         return;
     }
   }
 
-  std::uint32_t gradients_of(std::size_t place) const {
-    const auto reduce = single(plan_op_kind::reduce, place);
-    return reduce != absent ? reduce : last_backward_[place];
+  // On the gradients of all members of the op's group in the plan, which other
+  // replicas have, too.
+  void gradients_depend(const plan_op& op) {
+    auto member = op;
+    switch (traits_of(op.kind).group) {
+      case op_group::none:
+        if (op.kind != plan_op_kind::update || !plan_.global_norm)
+          depend_on(gradients_before(op));
+        return;
+      case op_group::instances:
+        for (member.copy = 0; member.copy < plan_.placement.copies();
+             ++member.copy)
+          depend_on(gradients_before(member));
+        return;
+      case op_group::holders:
+        for (member.stage = 0; member.stage < plan_.stages(); ++member.stage)
+          if (single(op.kind, update_slot(member)) != absent)
+            depend_on(gradients_before(member));
+    }
   }
-  std::uint32_t tied_gradients_of(std::size_t place) const {
-    const auto sum = single(plan_op_kind::sum_tied, place);
-    return sum != absent ? sum : gradients_of(place);
+
+  // The last op on the gradients of a stage ahead of those of the op's kind.
+  std::uint32_t gradients_before(const plan_op& op) const {
+    const auto place = update_slot(op);
+    for (auto kind = slot(op.kind);
+         is_of_gradients(static_cast<plan_op_kind>(--kind));)
+      if (singles_[kind][place] != absent)
+        return singles_[kind][place];
+    return last_backward_[place];
   }
 
   void share_norms() {

@@ -36,7 +36,9 @@ plan update_of(const plan& whole) {
 
 plan without_overlapped_reductions(plan whole) {
   for (auto& op : whole.ops)
-    if (op.kind == plan_op_kind::reduce)  // nothing runs beside sums of tied
+    // Nothing runs beside those of holders.
+    if (is_of_gradients(op.kind)
+        && traits_of(op.kind).group == op_group::instances)
       op.stream = stream_kind::compute;
   return whole;
 }

@@ -65,13 +65,13 @@ class placer {
   }
 
  private:
-  void take_graph(const stage_graph& given) {
-    if (given.stages() != 0 && given.stages() != lanes_.stages())
+  void take_graph(const stage_graph& graph) {
+    if (graph.stages() != 0 && graph.stages() != lanes_.stages())
       fail(error_code::invalid_argument,
            "{} has {} stages, the model's graph {}", lanes_.name,
-           lanes_.stages(), given.stages());
-    if (given.stages() != 0)
-      result_.graph = given;
+           lanes_.stages(), graph.stages());
+    if (graph.stages() != 0)
+      result_.graph = graph;
   }
 
   void take_tied(const std::vector<std::int32_t>& stages) {

@@ -18,12 +18,21 @@ namespace troupe {
 
 namespace {
 
-constexpr entry_reader cost_reader{
-  .what = "costs",
-  .known_keys =
-    "f, b, i, w, unshard, reshard, offload, reload, reduce, sum_tied, norm, "
-    "update, message, bytes and bandwidth",
-  .has_links = true};
+/// "f, b, i, w, unshard, ... and bandwidth".
+std::string all_cost_keys() {
+  std::string keys;
+  for (const auto* row : op_rows)
+    if (!is_transfer(row->kind))
+      keys += fmt::format("{}, ", row->cost_key);
+  return keys + "message, bytes and bandwidth";
+}
+
+const entry_reader& cost_reader() {
+  static const auto keys = all_cost_keys();
+  static const entry_reader reader{
+    .what = "costs", .keys = keys, .has_links = true};
+  return reader;
+}
 
 bool is_of_messages(std::string_view key) {
   return key == traits_of(plan_op_kind::send).cost_key || key == "bytes"
@@ -33,7 +42,7 @@ bool is_of_messages(std::string_view key) {
 plan_op_kind kind_of(const keyed_number& read) {
   if (is_of_messages(read.key)) {
     if (read.stage)
-      cost_reader.refuse(
+      cost_reader().refuse(
         read.text,
         "a message belongs to a link, as in message.0-1=2 for ranks 0 and 1");
     return plan_op_kind::send;
@@ -41,10 +50,10 @@ plan_op_kind kind_of(const keyed_number& read) {
   const auto* found =
     std::ranges::find(op_actions, read.key, &op_traits::cost_key);
   if (found == op_actions.end() || found->cost_key.empty())
-    cost_reader.refuse(read.text, "the key is unknown");
+    cost_reader().refuse(read.text, "the key is unknown");
   if (read.link)
-    cost_reader.refuse(read.text,
-                       "only messages belong to a link; give a stage");
+    cost_reader().refuse(read.text,
+                         "only messages belong to a link; give a stage");
   return found->kind;
 }
 
@@ -56,7 +65,7 @@ class message_entries {
       of_key_[each.key].emplace(each.link, &each);
     for (const auto& each : all)
       if (each.key == "bandwidth" && each.value == 0)
-        cost_reader.refuse(each.text, "no message would ever arrive");
+        cost_reader().refuse(each.text, "no message would ever arrive");
       else if (each.key == "bytes")
         require(each, "bandwidth");
       else if (each.key == "bandwidth")
@@ -70,18 +79,18 @@ class message_entries {
     const auto transfer =
       bytes && bandwidth ? bytes->value / bandwidth->value : 0;
     if (transfer > largest_entry)
-      cost_reader.refuse(bandwidth->text,
-                         "a message takes longer than 1e15; use other units");
+      cost_reader().refuse(bandwidth->text,
+                           "a message takes longer than 1e15; use other units");
     return {.transfer = transfer, .latency = latency ? latency->value : 0};
   }
 
  private:
   const keyed_number* find(std::string_view key,
                            std::optional<rank_pair> link) const {
-    const auto known = of_key_.find(key);
-    if (known == of_key_.end())
+    const auto entries = of_key_.find(key);
+    if (entries == of_key_.end())
       return nullptr;
-    const auto& of_link = known->second;
+    const auto& of_link = entries->second;
     auto found = of_link.find(link);
     if (found == of_link.end())
       found = of_link.find(std::nullopt);
@@ -89,12 +98,12 @@ class message_entries {
   }
 
   // One without the other would have no effect.
-  void require(const keyed_number& given, std::string_view other) const {
+  void require(const keyed_number& entry, std::string_view other) const {
     const bool fits =
-      given.link ? find(other, given.link) != nullptr : of_key_.contains(other);
+      entry.link ? find(other, entry.link) != nullptr : of_key_.contains(other);
     if (!fits)
-      cost_reader.refuse(given.text,
-                         fmt::format("it has no effect without {}", other));
+      cost_reader().refuse(entry.text,
+                           fmt::format("it has no effect without {}", other));
   }
 
   std::map<std::string_view,
@@ -138,12 +147,12 @@ class subjects {
 // Halves of a full backward, or their sum, that no entry gives, from those that
 // one does; of a stage's row.
 void complete_backwards(op_costs::by_kind& row, stage_number stage,
-                        const subjects& given) {
-  const bool whole = given.have(plan_op_kind::backward, stage);
+                        const subjects& covered) {
+  const bool whole = covered.have(plan_op_kind::backward, stage);
   auto& backward = row[slot(plan_op_kind::backward)];
   auto& input = row[slot(plan_op_kind::input_backward)];
   auto& weight = row[slot(plan_op_kind::weight_backward)];
-  if (const bool halves = given.have_half(stage); whole && !halves)
+  if (const bool halves = covered.have_half(stage); whole && !halves)
     input = weight = backward / 2;
   else if (halves && !whole)
     backward = input + weight;
@@ -153,11 +162,11 @@ void complete_backwards(op_costs::by_kind& row, stage_number stage,
 // the text: so single stages are handled last.
 op_costs make_costs(cost_entries entries) {
   op_costs costs;
-  const subjects given(entries);
+  const subjects covered(entries);
   for (const auto& each : entries)
     if (!each.stage && each.kind != plan_op_kind::send)
       costs.of_kind[slot(each.kind)] = each.value;
-  complete_backwards(costs.of_kind, {}, given);
+  complete_backwards(costs.of_kind, {}, covered);
   for (const auto& each : entries) {
     if (!each.stage)
       continue;
@@ -168,7 +177,7 @@ op_costs make_costs(cost_entries entries) {
   }
   for (std::size_t row = 0; row < costs.of_stage.size(); ++row)
     complete_backwards(costs.of_stage[row], static_cast<std::int32_t>(row),
-                       given);
+                       covered);
   costs.entries = std::move(entries);
   return costs;
 }
@@ -180,21 +189,21 @@ rank_pair link_of(const channel& each) {
 // A half of a backward that no entry gives follows from the whole, and the
 // whole from its halves.
 bool follows_from(plan_op_kind kind, const op_costs::entry& entry,
-                  const subjects& given) {
+                  const subjects& covered) {
   const auto is_half = [](plan_op_kind each) {
     return each == plan_op_kind::input_backward
            || each == plan_op_kind::weight_backward;
   };
   if (entry.kind == plan_op_kind::backward)
-    return is_half(kind) && !given.have_half(entry.stage);
+    return is_half(kind) && !covered.have_half(entry.stage);
   return is_half(entry.kind) && kind == plan_op_kind::backward
-         && !given.have(kind, entry.stage);
+         && !covered.have(kind, entry.stage);
 }
 
 }  // namespace
 
 op_costs parse_costs(std::string_view text) {
-  const auto read = cost_reader.read(text);
+  const auto read = cost_reader().read(text);
   cost_entries entries;
   for (const auto& each : read)
     entries.push_back({each, kind_of(each)});
@@ -271,13 +280,13 @@ op_costs disturbed(op_costs costs, const plan& plan, const disturbance& how) {
 
 std::vector<std::string> without_effect(const op_costs& costs,
                                         const plan& plan) {
-  const subjects given(costs.entries);
+  const subjects covered(costs.entries);
   const auto has_effect = [&](const op_costs::entry& entry) {
     return entry.link ? std::ranges::find(plan.channels, *entry.link, link_of)
                           != plan.channels.end()
                       : std::ranges::any_of(plan.ops, [&](const plan_op& op) {
                           return (op.kind == entry.kind
-                                  || follows_from(op.kind, entry, given))
+                                  || follows_from(op.kind, entry, covered))
                                  && op.stage == entry.stage.value_or(op.stage);
                         });
   };

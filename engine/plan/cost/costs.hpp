@@ -70,15 +70,14 @@ struct op_costs {
   }
 };
 
-/// Reads "f=1,b=2,i=1,w=1,message=0.25": keys f, b, i, w, unshard, reshard,
-/// offload, reload, reduce, sum_tied, norm, update, message, bytes, bandwidth;
-/// "f.3=1.5" is for stage 3 only. Of b, i and w the halves that are not given
-/// follow from the whole, or the whole from them. `message` is the latency of
-/// one; with `bytes` (of a message) and `bandwidth` (bytes in a unit of time)
-/// it also occupies its channel. These three also for single links:
-/// "bandwidth.3-4=1e6" for ranks 3 and 4, both ways. Entries end in a comma or
-/// a new line; '#' begins a comment. A cost is in 0..1e15. Throws `error`
-/// (malformed_text) with the entry.
+/// Reads "f=1,b=2,i=1,w=1,message=0.25": the keys are `op_traits::cost_key`,
+/// and message, bytes, bandwidth; "f.3=1.5" is for stage 3 only. Of b, i and w
+/// the halves that are not given follow from the whole, or the whole from them.
+/// `message` is the latency of one; with `bytes` (of a message) and `bandwidth`
+/// (bytes in a unit of time) it also occupies its channel. These three also for
+/// single links: "bandwidth.3-4=1e6" for ranks 3 and 4, both ways. Entries end
+/// in a comma or a new line; '#' begins a comment. A cost is in 0..1e15. Throws
+/// `error` (malformed_text) with the entry.
 op_costs parse_costs(std::string_view text);
 
 /// Reads a file if one has this name, else the text itself; then text that

@@ -49,7 +49,7 @@ std::optional<rank_pair> link_of(std::string_view text) {
 void entry_reader::refuse(std::string_view entry,
                           std::string_view reason) const {
   fail(error_code::malformed_text, "{} '{}': {}; known keys are {}", what,
-       printable(entry), reason, known_keys);
+       printable(entry), reason, keys);
 }
 
 keyed_number entry_reader::read_entry(std::string_view text) const {

@@ -29,7 +29,7 @@ struct keyed_number {
 /// Reads entries of one kind.
 struct entry_reader {
   std::string_view what;  // for messages: "costs"
-  std::string_view known_keys;
+  std::string_view keys;
   bool has_links = false;
 
   /// Entries that end in a comma or a new line; '#' begins a comment. Throws

@@ -118,11 +118,11 @@ class held_bytes {
   /// itself if there is none.
   std::uint32_t release_of(std::uint32_t gather) const {
     const auto rank = slot(plan_.rank_of(gather));
-    const auto& made = plan_.ops[gather];
+    const auto& gather_op = plan_.ops[gather];
     for (auto i = gather + 1; i < plan_.first_op[rank + 1]; ++i)
       if (const auto& op = plan_.ops[i];
           op.kind == plan_op_kind::release
-          && instance_of(op) == instance_of(made))
+          && instance_of(op) == instance_of(gather_op))
         return i;
     return gather;
   }
@@ -133,11 +133,11 @@ class held_bytes {
 
   /// A forward's context occupies the device until its offload has ended, and
   /// from its reload on.
-  void hold_context(std::int32_t rank, std::uint32_t made_by) {
-    const auto& op = plan_.ops[made_by];
+  void hold_context(std::int32_t rank, std::uint32_t producer) {
+    const auto& op = plan_.ops[producer];
     const auto offload = reader(op, pass::offload);
     const bool leaves = op.kind == plan_op_kind::forward && offload != absent;
-    hold(rank, times_.start[made_by],
+    hold(rank, times_.start[producer],
          times_.end[leaves ? offload : reader(op, pass::backward)],
          sizes_.row(op.stage).kept);
   }
@@ -175,28 +175,29 @@ class held_bytes {
     hold_whole_gradient(rank, i);
     if (op.kind == plan_op_kind::forward && !plan_.training)
       hold(rank, times_.start[i], times_.end[i], sizes_.row(op.stage).kept);
-    for_each_output(plan_, op, [&](const value& made) {
-      if (made.kind == value_kind::context)
+    for_each_output(plan_, op, [&](const value& output) {
+      if (output.kind == value_kind::context)
         hold_context(rank, i);
-      else if (made.kind == value_kind::hosted)
+      else if (output.kind == value_kind::hosted)
         hold(host_changes_, rank, times_.start[i],
              times_.end[reader(op, pass::reload)], sizes_.row(op.stage).kept);
-      else if (made.kind == value_kind::deferred)
+      else if (output.kind == value_kind::deferred)
         hold(rank, times_.end[i], times_.end[reader(op, pass::weights)],
              sizes_.row(op.stage).deferred);
-      else if (made.kind == value_kind::parameters)
+      else if (output.kind == value_kind::parameters)
         hold(rank, times_.start[i], times_.end[release_of(i)],
              sizes_.row(op.stage).whole);
-      if (is_own(made.kind) || made.kind == value_kind::parameters
-          || made.kind == value_kind::weight_gradient  // part of the parameters
-          || crosses(plan_.placement, made.from, made.to, made.copy))
+      // Weight gradients are counted with the parameters.
+      if (is_own(output.kind) || output.kind == value_kind::parameters
+          || output.kind == value_kind::weight_gradient
+          || crosses(plan_.placement, output.from, output.to, output.copy))
         return;
-      const bool gradient = made.kind == value_kind::gradient;
+      const bool gradient = output.kind == value_kind::gradient;
       auto reading = op;
-      reading.stage = made.to;
+      reading.stage = output.to;
       hold(rank, times_.start[i],
            read_by(reader(reading, gradient ? pass::backward : pass::forward)),
-           bytes_of(gradient, made.from, made.to));
+           bytes_of(gradient, output.from, output.to));
     });
   }
 
@@ -269,13 +270,14 @@ value_sizes parse_sizes(std::string_view text) {
       size_reader.refuse(entry.text, "the key is unknown");
     row.*field->member = entry.value;
   };
-  std::set<std::pair<std::string_view, std::optional<std::int32_t>>> given;
+  std::set<std::pair<std::string_view, std::optional<std::int32_t>>>
+    present_keys;
   for (const auto& entry : entries)
-    given.emplace(entry.key, entry.stage);
+    present_keys.emplace(entry.key, entry.stage);
   const auto complete = [&](stage_sizes& row, std::optional<std::int32_t> of) {
     for (const auto& [key, member, otherwise] : size_fields)
-      if (otherwise && !given.contains({key, std::nullopt})
-          && !given.contains({key, of}))
+      if (otherwise && !present_keys.contains({key, std::nullopt})
+          && !present_keys.contains({key, of}))
         row.*member = row.*otherwise;
   };
   // A stage's row starts from the figures for all, which may come later.

@@ -69,10 +69,10 @@ standing_lane lane_of(const plan& plan, const verdict& found,
     for (const auto op : {wait.op, wait.for_op})
       if (plan.rank_of(op) == rank)
         show(op, 1, 1);
-  standing_lane made;
+  standing_lane result;
   const auto add = [&](const lane_cell& cell) {
-    made.before += cell.op < stands_at ? cell.width : 0;
-    made.cells.push_back(cell);
+    result.before += cell.op < stands_at ? cell.width : 0;
+    result.cells.push_back(cell);
   };
   const auto add_gap = [&](std::uint32_t from, std::uint32_t to) {
     if (from < to)
@@ -86,7 +86,7 @@ standing_lane lane_of(const plan& plan, const verdict& found,
     next = op + 1;
   }
   add_gap(next, last);
-  return made;
+  return result;
 }
 
 /// Words in lines of at most so many characters.

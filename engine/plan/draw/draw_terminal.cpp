@@ -23,17 +23,11 @@ bool names_stages(const timeline& timeline) {
   });
 }
 
-char fill_of(plan_op_kind kind) {
-  constexpr std::string_view fills = "FBIW..UU..RTNO";
-  static_assert(fills.size() == op_kinds);
-  return fills[slot(kind)];
-}
-
 /// 2F0, or as much as fits: stage and kind take precedence over microbatch, and
 /// kind over stage. 2f0 is of the other copy of the stage, 2F0.1 of a slice.
 std::string label_of(const timeline_span& span, bool with_stage,
                      std::size_t room) {
-  auto kind = std::string(1, fill_of(span.kind));
+  auto kind = std::string(1, traits_of(span.kind).letter);
   if (span.copy != 0)
     kind[0] = static_cast<char>(kind[0] - 'A' + 'a');
   auto number = span.microbatch == none ? "" : std::to_string(span.microbatch);

@@ -44,13 +44,11 @@ compared_schedule compared(const schedule& lanes, const comparison& job,
 }
 
 op_costs divided(op_costs costs, const schedule_shape& shape) {
-  for (const auto kind :
-       {plan_op_kind::forward, plan_op_kind::backward,
-        plan_op_kind::input_backward, plan_op_kind::weight_backward})
-    costs.of_kind[slot(kind)] /= shape.stages_per_rank * shape.slices;
-  for (const auto kind : {plan_op_kind::reduce, plan_op_kind::sum_tied,
-                          plan_op_kind::gradient_norm, plan_op_kind::update})
-    costs.of_kind[slot(kind)] /= shape.stages_per_rank;
+  for (const auto& row : op_rows)
+    if (!is_transfer(row->kind))
+      costs.of_kind[slot(row->kind)] /=
+        shape.stages_per_rank
+        * (is_of_microbatch(row->kind) ? shape.slices : 1);
   costs.message /= shape.slices;
   costs.transfer /= shape.slices;
   for (auto& [link, time] : costs.of_link)
@@ -74,11 +72,11 @@ std::vector<compared_schedule> compare_schedules(const comparison& job) {
       "schedules are compared by costs per kind of op, which each schedule "
       "divides among its stages; omit costs of single stages");
   std::vector<compared_schedule> all;
-  for (const auto& known : builtin_schedules()) {
-    compared_schedule row{.name = std::string{known.name},
-                          .shape = shape_for(known, job.shape)};
+  for (const auto& builtin : builtin_schedules()) {
+    compared_schedule row{.name = std::string{builtin.name},
+                          .shape = shape_for(builtin, job.shape)};
     try {
-      const auto lanes = make_schedule(known.name, row.shape);
+      const auto lanes = make_schedule(builtin.name, row.shape);
       if (!is_training(lanes))
         continue;
       row = compared(lanes, job, std::move(row));

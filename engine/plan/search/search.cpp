@@ -34,7 +34,7 @@ void check(const search_problem& problem) {
 }
 
 // The catalogue's schedules on the placement.
-std::vector<schedule> known_schedules(const search_problem& problem) {
+std::vector<schedule> builtin_candidates(const search_problem& problem) {
   std::vector<schedule> all;
   for (const auto& row : builtin_schedules()) {
     try {
@@ -67,8 +67,8 @@ class searcher {
   explicit searcher(const search_problem& problem) : problem_{problem} {}
 
   search_result run() {
-    for (auto& lanes : known_schedules(problem_))
-      start_from_known(std::move(lanes));
+    for (auto& lanes : builtin_candidates(problem_))
+      start_from_builtin(std::move(lanes));
     for (auto& rules : search_rules(problem_))
       if (!is_stopped(problem_))
         start_from(list_schedule(problem_, rules));
@@ -132,12 +132,12 @@ class searcher {
     }
   }
 
-  void start_from_known(schedule lanes) {
+  void start_from_builtin(schedule lanes) {
     end_pairs(lanes);
     const bool split = problem_.split_backward;
     if (!split && has_split_backward(lanes))
       return;
-    note_known(lanes);
+    note_builtin(lanes);
     start_from(lanes);
     if (split && !has_split_backward(lanes)) {
       split_backwards(lanes);
@@ -145,13 +145,13 @@ class searcher {
     }
   }
 
-  void note_known(const schedule& lanes) {
+  void note_builtin(const schedule& lanes) {
     const auto found = try_lanes(problem_, lanes);
     if (!found || !within_limit(problem_, *found)
-        || (!known_.empty() && found->period >= known_period_))
+        || (!builtin_.empty() && found->period >= builtin_period_))
       return;
-    known_ = lanes.name;
-    known_period_ = found->period;
+    builtin_ = lanes.name;
+    builtin_period_ = found->period;
   }
 
   // Half of the effort goes into patterns of all microbatches, of the best
@@ -173,8 +173,8 @@ class searcher {
             .makespan = best_.makespan,
             .lower_bound = period_bound(problem_),
             .peak_bytes = best_.bytes,
-            .known = known_,
-            .known_period = known_period_};
+            .builtin = builtin_,
+            .builtin_period = builtin_period_};
   }
 
   static constexpr std::size_t most_starts = 4;
@@ -183,8 +183,8 @@ class searcher {
   const search_problem& problem_;
   std::vector<trial> starts_;  // the best so far
   trial best_;
-  std::string known_;
-  double known_period_ = 0;
+  std::string builtin_;
+  double builtin_period_ = 0;
   double least_bytes_ = none_held;
 };
 

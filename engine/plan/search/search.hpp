@@ -47,8 +47,8 @@ struct search_result {
   double peak_bytes = 0;   // of the rank that holds most; 0 without sizes
   /// The catalogue's best schedule on this placement, within the limit; no name
   /// if none fits.
-  std::string known{};
-  double known_period = 0;
+  std::string builtin{};
+  double builtin_period = 0;
 };
 
 /// Looks for the schedule of the shortest period, among equal ones of the

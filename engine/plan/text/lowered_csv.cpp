@@ -117,9 +117,7 @@ std::string to_lowered_csv(const plan& plan) {
   refuse_if(plan.slices != 1, "slices");
   refuse_if(plan.placement.copies() != 1, "copies of stages");
   refuse_if(plan.update.every > 0, "updates within a step");
-  refuse_if(
-    std::ranges::count(plan.ops, plan_op_kind::sum_tied, &plan_op::kind) > 0,
-    "sums of tied gradients");
+  refuse_if(!tied_stages(plan).empty(), "sums of tied gradients");
   refuse_if(!plan.graph.is_chain(),
             "stages that read others than the one before");
   std::string text;

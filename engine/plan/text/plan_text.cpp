@@ -72,10 +72,12 @@ plan_op read_word(std::string_view text) {
     fail(error_code::malformed_text, "it is not an op of a plan");
   if (overlaps && !is_compute(as->kind))
     fail(error_code::malformed_text, "only a compute op overlaps another");
-  if (alone && as->kind == plan_op_kind::sum_tied)
-    fail(error_code::malformed_text,
-         "a sum of tied gradients can't have the compute stream to itself, as "
-         "another stage of its rank may take part in it; omit the '!'");
+  if (alone && as->group == op_group::holders)
+    fail(
+      error_code::malformed_text,
+      "a {} can't have the compute stream to itself, as another stage of its "
+      "rank may take part in it; omit the '!'",
+      as->name);
   if (alone && !is_collective(as->kind))
     fail(error_code::malformed_text,
          "'!' puts a collective on the compute stream, where this op is");

@@ -18,9 +18,9 @@ backward_roots module_compute::roots_of(const saved_forward& saved,
   backward_roots roots;
   for (const auto& each : output_uses_) {
     const auto& edges = saved.roots.at(each.use);
-    const auto& given = gradients.at(each.crossing);
+    const auto& received = gradients.at(each.crossing);
     for (std::size_t i = 0; i < edges.size(); ++i)
-      roots.add(edges[i], given.at(each.first + i));
+      roots.add(edges[i], received.at(each.first + i));
   }
   for (std::size_t i = 0; i < saved.losses.size(); ++i)
     roots.add(saved.losses[i], saved.seeds.at(i));

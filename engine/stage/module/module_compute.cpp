@@ -57,7 +57,7 @@ torch::autograd::Edge edge_of(const at::Tensor& output) {
 }
 
 /// Shows monitors what led to a failure; a failed device may be unable to.
-void show_what_is_known(observer& observer) noexcept {
+void show_partial_results(observer& observer) noexcept {
   try {
     observer.end_op();
     observer.flush();
@@ -71,7 +71,7 @@ auto observed(observer& observer, const Work& work) {
   try {
     return work();
   } catch (...) {
-    show_what_is_known(observer);
+    show_partial_results(observer);
     throw;
   }
 }
@@ -317,9 +317,9 @@ op_outputs module_compute::backward(op_kind kind, microbatch_key key,
 }
 
 template <class State>
-State& module_compute::state_of(const std::shared_ptr<stage_state>& given,
+State& module_compute::state_of(const std::shared_ptr<stage_state>& base_state,
                                 microbatch_key key) const {
-  auto* state = dynamic_cast<State*>(given.get());
+  auto* state = dynamic_cast<State*>(base_state.get());
   if (state == nullptr)
     fail(error_code::internal,
          "stage {}: backward of microbatch {} slice {} without its forward's, "

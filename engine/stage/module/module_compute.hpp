@@ -94,7 +94,7 @@ class module_compute final : public stage_compute {
   tensor_list input_gradients(saved_forward& saved, backward_roots roots,
                               const tensor_list& leaves, stage_states& states);
   template <class State>
-  State& state_of(const std::shared_ptr<stage_state>& given,
+  State& state_of(const std::shared_ptr<stage_state>& base_state,
                   microbatch_key key) const;
   weight_split split_of(const weight_gradients& store,
                         const tensor_list& leaves) const;

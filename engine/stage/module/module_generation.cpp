@@ -53,7 +53,7 @@ at::Tensor module_compute::choose(std::int64_t batch,
     batch, read_on_host(logits.select(1, -1), options_.device.get()));
 }
 
-/// Runs the given positions of a batch behind those that are kept. Without any,
+/// Runs new positions of a batch behind those that are kept. Without any,
 /// as its sequences have ended, it does nothing.
 op_outputs module_compute::continue_sequences(microbatch_key key,
                                               const tensor_lists& inputs,
@@ -64,9 +64,9 @@ op_outputs module_compute::continue_sequences(microbatch_key key,
   op_outputs outputs;
   outputs.tensors.resize(module_->interface().outputs.size());
   auto kept = key.slice == 0 ? take_sequences(batch) : std::move(earlier);
-  const auto& given =
+  const auto& new_inputs =
     module_->interface().inputs.empty() ? data.inputs : inputs.at(0);
-  if (batch != generation_step::no_batch && !given.empty()) {
+  if (batch != generation_step::no_batch && !new_inputs.empty()) {
     auto done = run_observed(key, inputs, data, kept, observer::pass::forward);
     observer_.end_op();
     kept = done.saved.slice->for_later();

@@ -30,7 +30,7 @@ void bring(torch::nn::Module& module, device_stream& stream) {
 }
 
 stage_outputs run_on_host(layer_sequence& module, const tensor_list& inputs,
-                          const tensor_lists& given,
+                          const tensor_lists& messages,
                           std::optional<at::ScalarType> autocast,
                           rank_device* device) {
   const at::NoGradGuard no_grad;
@@ -56,21 +56,21 @@ stage_outputs run_on_host(layer_sequence& module, const tensor_list& inputs,
   tensor_lists by_use;
   const auto& crossings = module.interface().inputs;
   for (std::size_t c = 0; c < crossings.size(); ++c)
-    for (auto& tensors : module.by_use(crossings[c], brought(given.at(c))))
+    for (auto& tensors : module.by_use(crossings[c], brought(messages.at(c))))
       by_use.push_back(std::move(tensors));
   const auto scope = stream ? stream->enter() : nullptr;
   const autocast_scope casts(autocast,
                              device ? device->device().type() : c10::kCPU);
   auto done = module.run(by_use, data);
-  stage_outputs made{std::move(done.sent), {}};
+  stage_outputs result{std::move(done.sent), {}};
   if (module.has_last())
-    made.outputs = std::move(done.outputs);
-  returned(made.outputs);
-  for (auto& each : made.sent)
+    result.outputs = std::move(done.outputs);
+  returned(result.outputs);
+  for (auto& each : result.sent)
     returned(each);
   if (stream)
     stream->record()->wait();
-  return made;
+  return result;
 }
 
 }  // namespace troupe

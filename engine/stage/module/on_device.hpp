@@ -28,12 +28,12 @@ struct stage_outputs {
 };
 
 /// A stage's outputs, without gradients, in host memory. `inputs`: of the
-/// model, `given` by the stages that this one reads, ascending; in any memory,
-/// and ready. `autocast` as in numerics. On a device it runs after all earlier
-/// work of its compute stream, and the host waits for it; null: the CPU. Call
-/// it on the device's launching thread.
+/// model; `messages`: from the stages that this one reads, ascending; both in
+/// any memory, and ready. `autocast` as in numerics. On a device it runs after
+/// all earlier work of its compute stream, and the host waits for it; null: the
+/// CPU. Call it on the device's launching thread.
 stage_outputs run_on_host(layer_sequence& module, const tensor_list& inputs,
-                          const tensor_lists& given,
+                          const tensor_lists& messages,
                           std::optional<at::ScalarType> autocast,
                           rank_device* device);
 

@@ -161,14 +161,14 @@ void saved_tensors::drop_later(const at::Tensor& handle) {
 }
 
 void saved_tensors::to_host(rank_device* device) {
-  std::map<const void*, std::size_t> known;
+  std::map<const void*, std::size_t> places;
   for (auto& weak : std::exchange(handles_, {})) {
     const auto handle = weak.lock();
     if (!handle)
       continue;
     const auto& storage = handle->storage();
     const auto [found, fresh] =
-      known.emplace(storage.unsafeGetStorageImpl(), on_host_.size());
+      places.emplace(storage.unsafeGetStorageImpl(), on_host_.size());
     if (fresh) {
       const auto bytes = bytes_of(storage);
       on_host_.push_back({device

@@ -59,17 +59,17 @@ class graph_reach {
   /// The accumulators of the inputs, which must outlive this.
   explicit graph_reach(const edge_list& inputs) {
     for (const auto& each : inputs)
-      known_[each.function.get()].inputs = true;
+      reach_[each.function.get()].inputs = true;
   }
 
   /// Depth first, without recursion: graphs are deep.
   void visit(Node* root) {
     std::vector<std::pair<Node*, std::size_t>> open;
     const auto enter = [&](Node* node) {
-      if (known_.contains(node))
+      if (reach_.contains(node))
         return;
       const auto& next = node->next_edges();
-      known_[node].parameters = next.empty();  // a leaf, and not of the inputs
+      reach_[node].parameters = next.empty();  // a leaf, and not of the inputs
       open.emplace_back(node, 0);
       order_.push_back(node);
     };
@@ -82,31 +82,31 @@ class graph_reach {
           enter(child);
         continue;
       }
-      auto found = known_[node];
+      auto found = reach_[node];
       for (const auto& edge : edges)
         if (edge.is_valid()) {
-          const auto child = known_[edge.function.get()];
+          const auto child = reach_[edge.function.get()];
           found.inputs |= child.inputs;
           found.parameters |= child.parameters;
         }
-      known_[node] = found;
+      reach_[node] = found;
       open.pop_back();
     }
   }
 
   bool on_path(const Edge& edge) const {
-    return edge.is_valid() && known_.at(edge.function.get()).inputs;
+    return edge.is_valid() && reach_.at(edge.function.get()).inputs;
   }
 
   /// Nodes on the way to the inputs that lead to a parameter off that way.
   std::vector<Node*> cut() const {
     std::vector<Node*> cut;
     for (auto* node : order_) {
-      if (!known_.at(node).inputs)
+      if (!reach_.at(node).inputs)
         continue;
       for (const auto& edge : node->next_edges())
         if (edge.is_valid() && !on_path(edge)
-            && known_.at(edge.function.get()).parameters) {
+            && reach_.at(edge.function.get()).parameters) {
           cut.push_back(node);
           break;
         }
@@ -121,12 +121,12 @@ class graph_reach {
     for (auto* node : order_)
       if (next != cut.end() && *next == node)
         ++next;
-      else if (known_.at(node).inputs)
+      else if (reach_.at(node).inputs)
         node->release_variables();
   }
 
  private:
-  std::unordered_map<const Node*, reach> known_;
+  std::unordered_map<const Node*, reach> reach_;
   std::vector<Node*> order_;
 };
 

@@ -77,23 +77,21 @@ tensor_list module_parameters::take_gradients() {
   return troupe::take_gradients(parameters_);
 }
 
-void module_parameters::put_gradients(tensor_list gradients) {
-  troupe::put_gradients(parameters_, std::move(gradients), device_.get());
+void module_parameters::put_gradients(tensor_list gradients,
+                                      at::Tensor present) {
+  if (present.defined())
+    remove_absent(gradients, present_of(present, device_.get()));
+  troupe::put_gradients(parameters_, std::move(gradients));
 }
 
 collective_work module_parameters::begin_reduction() {
-  auto work = stage_parameters::begin_reduction();
-  work.in_fp32 = reduces_in_fp32_;
-  return work;
+  return all_reduce{{{take_gradients(), parameters_}, reduces_in_fp32_}};
 }
 
-collective_work module_parameters::begin_tied_sum() {
+tied_sum module_parameters::begin_tied_sum() {
   if (tied_.empty())
     return stage_parameters::begin_tied_sum();
-  return {.kind = collective_kind::tied_sum,
-          .tensors = take_gradients(),
-          .targets = parameters_,
-          .tied = tied_};
+  return {{take_gradients(), parameters_}, tied_};
 }
 
 std::vector<double> module_parameters::norm_powers() {

@@ -186,35 +186,32 @@ void sharded_parameters::make_pieces(const std::vector<tied_gradient>& tied,
   optimize(std::move(named), options);
 }
 
-void sharded_parameters::put_gradients(tensor_list gradients) {
-  if (gradients.size() == pieces_.size() + 1) {
-    const auto present = presence(gradients.back(), device_.get());
-    gradients.pop_back();
-    for (std::size_t i = 0; i < pieces_.size(); ++i)
-      if (!present.at(pieces_[i].parameter))
-        gradients[i].reset();
+/// Of a reduction, `present` is by parameter; of a sum, by piece.
+void sharded_parameters::put_gradients(tensor_list gradients,
+                                       at::Tensor present) {
+  if (present.defined()) {
+    const auto has = present_of(present, device_.get());
+    std::vector<bool> of_pieces;
+    for (const auto& piece : pieces_)
+      of_pieces.push_back(has.at(piece.parameter));
+    remove_absent(gradients, has.size() == pieces_.size() ? has : of_pieces);
   }
   for (std::size_t i = 0; i < pieces_.size(); ++i)
     if (gradients[i].defined())
       gradients[i] = gradients[i].view(values_[i].sizes());
-  troupe::put_gradients(values_, std::move(gradients), nullptr);
+  troupe::put_gradients(values_, std::move(gradients));
 }
 
 collective_work sharded_parameters::begin_reduction() {
-  auto work = module_parameters::begin_reduction();
-  work.kind = collective_kind::reduce_scatter;
-  work.layouts = layouts_;
-  return work;
+  auto whole = std::get<all_reduce>(module_parameters::begin_reduction());
+  return reduce_scatter{std::move(whole), layouts_};
 }
 
 /// Also of a shard that has none of them.
-collective_work sharded_parameters::begin_tied_sum() {
+tied_sum sharded_parameters::begin_tied_sum() {
   if (first_tied_ == names_.size())
     return stage_parameters::begin_tied_sum();
-  return {.kind = collective_kind::tied_sum,
-          .tensors = troupe::take_gradients(values_),
-          .targets = values_,
-          .tied = tied_};
+  return {{troupe::take_gradients(values_), values_}, tied_};
 }
 
 std::vector<double> sharded_parameters::norm_powers() {
@@ -286,12 +283,12 @@ tensor_list sharded_parameters::own_shards() const {
   return shards;
 }
 
-collective_work sharded_parameters::begin_gather() {
-  collective_work work{collective_kind::all_gather, own_shards(), {}};
+all_gather sharded_parameters::begin_gather() {
+  all_gather work{.shards = own_shards()};
   for (const auto& row : rows_) {
     if (!whole_)
       allocate_storage(row.whole);
-    work.targets.push_back(row.whole);
+    work.rows.push_back(row.whole);
     work.layouts.push_back(row.layout);
   }
   whole_ = true;

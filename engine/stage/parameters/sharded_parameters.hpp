@@ -49,9 +49,10 @@ class sharded_parameters final : public module_parameters {
                      std::function<void()> publish);
 
   /// By piece of the shard.
-  void put_gradients(tensor_list gradients) override;
+  using stage_parameters::put_gradients;
+  void put_gradients(tensor_list gradients, at::Tensor present) override;
   collective_work begin_reduction() override;
-  collective_work begin_tied_sum() override;
+  tied_sum begin_tied_sum() override;
   std::vector<double> norm_powers() override;
   std::string name_of_power(std::size_t place) const override {
     return names_.at(place);
@@ -73,7 +74,7 @@ class sharded_parameters final : public module_parameters {
   tensor_list own_shards() const;
   /// The member's part of a gather; allocates the rows if they were released.
   /// Parameters are whole once it is done.
-  collective_work begin_gather();
+  all_gather begin_gather();
   /// Frees the whole parameters. Throws `internal` if they are not whole.
   void release();
   /// Throws `internal` naming the op if the parameters are not whole.

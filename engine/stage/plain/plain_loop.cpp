@@ -66,7 +66,7 @@ plain_loop::plain_loop(const compute_scope&, const model& layers,
   : options_(std::move(options)),
     module_(std::make_shared<layer_sequence>(layers, all_of(layers))),
     ties_(ties_of(layers)),
-    aliases_(troupe::aliases_of(ties_)),
+    aliases_(aliases_of(ties_)),
     counter_(item_counter_of(layers, options_.numerics)),
     scale_(options_.numerics.loss_scale) {
   require_counts(options_);
@@ -267,13 +267,10 @@ void plain_loop::average(std::vector<tensor_list> members) {
 }
 
 void plain_loop::sum_tied() {
-  collective_work work{.kind = collective_kind::tied_sum,
-                       .tensors = take_gradients(values_),
-                       .targets = values_,
-                       .tied = tied_};
+  tied_sum work{{take_gradients(values_), values_}, tied_};
   for (const auto& [tie, holders] : holders_of(work))
     troupe::sum_tied(holders);
-  put_gradients(values_, std::move(work.tensors), nullptr);
+  put_gradients(values_, std::move(work.gradients));
 }
 
 plain_loop::result plain_loop::step(const data_function& load,

@@ -107,7 +107,7 @@ class plain_loop {
   const alias_names& aliases() const { return aliases_; }
   /// Steps made, and the loss scale after them: for checkpoints.
   std::int64_t steps() const { return step_; }
-  const troupe::loss_scale& scale() const { return scale_; }
+  const loss_scale& scale() const { return scale_; }
   void go_on_from(std::int64_t step, const loss_scale_progress& scale) {
     step_ = step;
     scale_.restore(scale);
@@ -157,7 +157,7 @@ class plain_loop {
   std::vector<tied_gradient> tied_;
   item_counter counter_;  // null: no loss counts items beforehand
   std::unique_ptr<optimizer> optimizer_;
-  troupe::loss_scale scale_;
+  loss_scale scale_;
   std::int64_t step_ = 0;
   std::int64_t position_ = 0;
   bool counts_equally_ = false;

@@ -6,18 +6,6 @@
 
 namespace troupe {
 
-namespace {
-
-void remove_absent(tensor_list& gradients, rank_device* device) {
-  const auto present = presence(gradients.back(), device);
-  gradients.pop_back();
-  for (std::size_t i = 0; i < gradients.size(); ++i)
-    if (!present[i])
-      gradients[i].reset();
-}
-
-}  // namespace
-
 at::Tensor read_on_host(const at::Tensor& tensor, rank_device* device) {
   if (!device)
     return tensor;
@@ -26,13 +14,19 @@ at::Tensor read_on_host(const at::Tensor& tensor, rank_device* device) {
   return copy.tensor;
 }
 
-std::vector<bool> presence(const at::Tensor& given, rank_device* device) {
-  const auto row = read_on_host(given, device).to(at::kFloat).contiguous();
+std::vector<bool> present_of(const at::Tensor& numbers, rank_device* device) {
+  const auto row = read_on_host(numbers, device).to(at::kFloat).contiguous();
   const auto* values = row.const_data_ptr<float>();
   std::vector<bool> present;
   for (std::int64_t i = 0; i < row.numel(); ++i)
     present.push_back(values[i] != 0);
   return present;
+}
+
+void remove_absent(tensor_list& gradients, const std::vector<bool>& present) {
+  for (std::size_t i = 0; i < gradients.size(); ++i)
+    if (!present.at(i))
+      gradients[i].reset();
 }
 
 tensor_list values_of(const parameter_list& parameters) {
@@ -68,11 +62,7 @@ tensor_list take_gradients(const tensor_list& parameters) {
   return gradients;
 }
 
-void put_gradients(const tensor_list& parameters, tensor_list gradients,
-                   rank_device* device) {
-  const auto size = static_cast<std::int64_t>(parameters.size());
-  if (std::ssize(gradients) == size + 1 && gradients.back().numel() == size)
-    remove_absent(gradients, device);
+void put_gradients(const tensor_list& parameters, tensor_list gradients) {
   if (gradients.size() != parameters.size())
     fail(error_code::internal, "there are {} gradients of {} parameters",
          gradients.size(), parameters.size());

@@ -32,14 +32,13 @@ tensor_list take_gradients(const tensor_list& parameters);
 /// Whether there is a gradient of each parameter, from a row of numbers (not
 /// 0) on the host or, with `device`, there, for whose compute stream the host
 /// waits.
-std::vector<bool> presence(const at::Tensor& row, rank_device* device);
+std::vector<bool> present_of(const at::Tensor& numbers, rank_device* device);
 
-/// Moves them back. One tensor more than there are parameters tells, by
-/// parameter, whether there is a gradient (not 0), where others were completed
-/// with zeros. `device`: where they are, to read that row on its compute
-/// stream, for which the host waits; null: the CPU. Throws `internal` for
-/// another number of gradients.
-void put_gradients(const tensor_list& parameters, tensor_list gradients,
-                   rank_device* device);
+/// Drops the gradients that are zeros in place of missing ones.
+void remove_absent(tensor_list& gradients, const std::vector<bool>& present);
+
+/// Moves them back. Throws `internal` for another number of gradients than of
+/// parameters.
+void put_gradients(const tensor_list& parameters, tensor_list gradients);
 
 }  // namespace troupe

@@ -48,14 +48,14 @@ at::Tensor gradient_mean::divided(at::Tensor sum) const {
 }
 
 at::Tensor gradient_mean::of(const tensor_list& gradients) const {
-  const auto known = std::ranges::find_if(
+  const auto first_defined = std::ranges::find_if(
     gradients, [](const auto& each) { return each.defined(); });
-  if (known == gradients.end())
+  if (first_defined == gradients.end())
     return {};
   if (gradients.size() == 1)
     return gradients[0];
-  auto sum =
-    addend(gradients[0].defined() ? gradients[0] : at::zeros_like(*known));
+  auto sum = addend(gradients[0].defined() ? gradients[0]
+                                           : at::zeros_like(*first_defined));
   for (std::size_t i = 1; i < gradients.size(); ++i)
     if (gradients[i].defined())
       sum.add_(addend(gradients[i]).to(sum.device()));

@@ -66,8 +66,8 @@ std::vector<double> powers_on_device(const tensor_list& parameters,
   std::vector<double> powers(parameters.size());
   if (gradients.empty())
     return powers;
-  const auto sums =
-    read_on_host(device.on()->kernels().norm_powers(gradients, type), &device);
+  const auto sums = read_on_host(
+    device.hardware()->kernels().norm_powers(gradients, type), &device);
   const auto* next = sums.const_data_ptr<double>();
   for (std::size_t i = 0; i < parameters.size(); ++i)
     powers[i] = parameters[i].grad().defined() ? *next++ : 0.0;

@@ -81,7 +81,8 @@ optimizer::optimizer(const optimizer_options& options,
   require_legal(options);
   require_legal(groups);
   // By settings and kind of options: the group.
-  std::map<std::pair<const parameter_group*, std::size_t>, std::size_t> known;
+  std::map<std::pair<const parameter_group*, std::size_t>, std::size_t>
+    group_numbers;
   std::set<std::string> names;
   for (auto& [name, parameter] : parameters) {
     if (!names.insert(name).second)
@@ -95,7 +96,7 @@ optimizer::optimizer(const optimizer_options& options,
     const auto* settings = group_of(groups, name);
     const auto own = options_for(options, settings, name, parameter);
     const auto [found, is_new] =
-      known.emplace(std::pair(settings, own.index()), groups_.size());
+      group_numbers.emplace(std::pair(settings, own.index()), groups_.size());
     if (is_new)
       groups_.push_back({own, settings ? settings->learning_rate : 1, {}});
     groups_[found->second].members.push_back(members_.size());
@@ -202,20 +203,20 @@ optimizer_state optimizer::state() const {
 
 void optimizer::load(const optimizer_state& state) {
   const at::NoGradGuard no_grad;
-  std::map<std::string, const parameter_list*> given;
+  std::map<std::string, const parameter_list*> by_name;
   for (const auto& each : state)
-    if (!given.emplace(each.parameter, &each.tensors).second)
+    if (!by_name.emplace(each.parameter, &each.tensors).second)
       refuse_state(each.parameter, "is there twice");
   std::vector<parameter_list> states;
   for (std::size_t i = 0; i < members_.size(); ++i) {
-    const auto found = given.find(members_[i].name);
-    if (found == given.end())
+    const auto found = by_name.find(members_[i].name);
+    if (found == by_name.end())
       refuse_state(members_[i].name, "is missing");
     states.push_back(loaded(members_[i], *found->second));
-    given.erase(found);
+    by_name.erase(found);
   }
-  if (!given.empty())
-    refuse_state(given.begin()->first,
+  if (!by_name.empty())
+    refuse_state(by_name.begin()->first,
                  "is present, but the model has no such parameter");
   for (std::size_t i = 0; i < members_.size(); ++i) {
     auto& into = members_[i];

@@ -52,12 +52,12 @@ endpoint parse_unix(const std::string& text, const std::string& path) {
 
 /// The address of a unix socket; the path's length must be valid.
 socket_address unix_address(const std::string& path) {
-  socket_address made;
-  auto* name = reinterpret_cast<sockaddr_un*>(&made.bytes);
+  socket_address address;
+  auto* name = reinterpret_cast<sockaddr_un*>(&address.bytes);
   name->sun_family = AF_UNIX;
   std::memcpy(name->sun_path, path.c_str(), path.size() + 1);
-  made.size = sizeof(sockaddr_un);
-  return made;
+  address.size = sizeof(sockaddr_un);
+  return address;
 }
 
 }  // namespace

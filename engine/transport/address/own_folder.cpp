@@ -73,11 +73,11 @@ own_folder find_own_folder(const folder_places& places) {
   auto trouble = fmt::format("{}", fmt::join(troubles, ", "));
   if (const auto further = further_folders(places.prefix); !further.empty())
     return {further.front(), std::move(trouble)};
-  auto made = places.prefix + "XXXXXX";
-  if (::mkdtemp(made.data()) == nullptr)
-    fail(error_code::io, "{}, and {} can't be made: {}", trouble, made,
+  auto folder = places.prefix + "XXXXXX";
+  if (::mkdtemp(folder.data()) == nullptr)
+    fail(error_code::io, "{}, and {} can't be made: {}", trouble, folder,
          std::strerror(errno));
-  return {made, std::move(trouble)};
+  return {folder, std::move(trouble)};
 }
 
 std::vector<std::string> own_folders(const folder_places& places) {

@@ -42,7 +42,7 @@ class byte_stream {
   /// Ends both directions at once, for both sides.
   virtual void close() = 0;
 
-  /// The handle to wait on for the given need of a read or write.
+  /// The handle to wait on for what a read or write needs.
   virtual wait_handle handle_to(stream_progress::state need) const = 0;
   /// The underlying socket, which may be TCP; -1 if there is none.
   virtual int tcp_socket() const { return -1; }

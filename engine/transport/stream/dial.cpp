@@ -38,12 +38,12 @@ asio::awaitable<connected_socket> connect(const socket_address& target,
   using namespace asio::experimental::awaitable_operators;
   constexpr auto in_tuple = asio::as_tuple(asio::use_awaitable);
   const auto on = co_await asio::this_coro::executor;
-  const int made =
+  const int handle =
     ::socket(target.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (made < 0)
+  if (handle < 0)
     co_return connected_socket{.why = std::strerror(errno)};
-  asio::posix::stream_descriptor socket(on, made);
-  int problem = ::connect(made, target.get(), target.size) == 0 ? 0 : errno;
+  asio::posix::stream_descriptor socket(on, handle);
+  int problem = ::connect(handle, target.get(), target.size) == 0 ? 0 : errno;
   if (problem == EINPROGRESS) {
     asio::steady_timer timer(on, within);
     const auto first = co_await (
@@ -52,7 +52,7 @@ asio::awaitable<connected_socket> connect(const socket_address& target,
     if (first.index() == 1)
       co_return connected_socket{.why = "no answer"};
     socklen_t size = sizeof(problem);
-    ::getsockopt(made, SOL_SOCKET, SO_ERROR, &problem, &size);
+    ::getsockopt(handle, SOL_SOCKET, SO_ERROR, &problem, &size);
   }
   if (problem != 0)
     co_return connected_socket{.why = std::strerror(problem)};
@@ -74,7 +74,7 @@ struct dialling {
 
   /// One attempt: the stream, or why there is none.
   asio::awaitable<refusal> attempt(const socket_address& target,
-                                   stream_pointer& made) const {
+                                   stream_pointer& connected) const {
     const auto found =
       co_await connect(target, std::min(left(), longest_attempt));
     if (found.socket < 0)
@@ -86,13 +86,13 @@ struct dialling {
       stream, link_side::client, trusted,
       std::min(left(), std::clamp(within / 4, least_authentication,
                                   most_authentication)));
-    made = stream.take();
+    connected = stream.take();
     co_return refused.value_or(refusal{});
   }
 
   /// One attempt at each of the host's addresses, which are asked for each
   /// time: they may come later, or change.
-  asio::awaitable<refusal> round(stream_pointer& made) const {
+  asio::awaitable<refusal> round(stream_pointer& connected) const {
     std::vector<socket_address> targets;
     try {
       targets = addresses_of(address);
@@ -101,8 +101,8 @@ struct dialling {
     }
     refusal why;
     for (const auto& target : targets) {
-      why = co_await attempt(target, made);
-      if (made || why.answered || clock::now() >= until)
+      why = co_await attempt(target, connected);
+      if (connected || why.answered || clock::now() >= until)
         break;
     }
     co_return why;
@@ -113,10 +113,10 @@ struct dialling {
     asio::steady_timer timer(co_await asio::this_coro::executor);
     for (auto pause = first_pause;;
          pause = std::min(2 * pause, longest_pause)) {
-      stream_pointer made;
-      const auto why = co_await round(made);
-      if (made)
-        co_return made;
+      stream_pointer connected;
+      const auto why = co_await round(connected);
+      if (connected)
+        co_return connected;
       if (why.answered)
         fail(error_code::transport, "{}: {}", to_text(address), why.reason);
       if (clock::now() + pause >= until)
@@ -136,8 +136,8 @@ struct dialling {
 
 asio::awaitable<stream_pointer> dial(endpoint address, credentials shown,
                                      milliseconds within) {
-  const dialling made{address, make_trust(address, shown), within};
-  co_return co_await made.run();
+  const dialling attempts{address, make_trust(address, shown), within};
+  co_return co_await attempts.run();
 }
 
 }  // namespace troupe

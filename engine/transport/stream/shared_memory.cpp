@@ -44,9 +44,9 @@ void require(bool success) {
 }
 
 int new_doorbell() {
-  const auto made = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  require(made >= 0);
-  return made;
+  const auto doorbell = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  require(doorbell >= 0);
+  return doorbell;
 }
 
 /// A message with room for the descriptors.

@@ -160,28 +160,28 @@ long control(::BIO* bio, int what, long, void*) {
 }
 
 const ::BIO_METHOD* make_method() {
-  auto* made = ::BIO_meth_new(
+  auto* method = ::BIO_meth_new(
     ::BIO_get_new_index() | BIO_TYPE_SOURCE_SINK | BIO_TYPE_DESCRIPTOR,
     "troupe socket");
-  if (made == nullptr)
+  if (method == nullptr)
     fail(error_code::internal, "OpenSSL can't be used");
-  ::BIO_meth_set_write(made, &write_bytes);
-  ::BIO_meth_set_read(made, &read_bytes);
-  ::BIO_meth_set_ctrl(made, &control);
-  return made;
+  ::BIO_meth_set_write(method, &write_bytes);
+  ::BIO_meth_set_read(method, &read_bytes);
+  ::BIO_meth_set_ctrl(method, &control);
+  return method;
 }
 
 /// OpenSSL's interface to a socket, without the signal that a write to a closed
 /// one raises. The caller keeps the socket.
 ::BIO* make_socket_bio(int descriptor) {
   static const auto* method = make_method();
-  auto* made = ::BIO_new(method);
-  if (made == nullptr)
+  auto* bio = ::BIO_new(method);
+  if (bio == nullptr)
     fail(error_code::internal, "OpenSSL can't be used");
   ::BIO_set_data(
-    made, reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor)));
-  ::BIO_set_init(made, 1);
-  return made;
+    bio, reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor)));
+  ::BIO_set_init(bio, 1);
+  return bio;
 }
 
 using state = stream_progress::state;

@@ -42,9 +42,9 @@ void require_made(bool success) {
 }
 
 key_pointer make_key() {
-  key_pointer made(::EVP_PKEY_Q_keygen(nullptr, nullptr, "EC", "P-256"));
-  require_made(made != nullptr);
-  return made;
+  key_pointer key(::EVP_PKEY_Q_keygen(nullptr, nullptr, "EC", "P-256"));
+  require_made(key != nullptr);
+  return key;
 }
 
 struct member {
@@ -52,8 +52,8 @@ struct member {
   key_pointer key;
 };
 
-void set_name(::X509* given, const char* name) {
-  auto* subject = ::X509_get_subject_name(given);
+void set_name(::X509* certificate, const char* name) {
+  auto* subject = ::X509_get_subject_name(certificate);
   require_made(::X509_NAME_add_entry_by_txt(
                  subject, "CN", MBSTRING_ASC,
                  reinterpret_cast<const unsigned char*>(name), -1, -1, 0)
@@ -76,16 +76,17 @@ void add_extension(::X509* target, ::X509* issuer, int which,
   ::X509V3_CTX context;
   X509V3_set_ctx_nodb(&context);
   ::X509V3_set_ctx(&context, issuer, target, nullptr, nullptr, 0);
-  const extension_pointer made(
+  const extension_pointer extension(
     ::X509V3_EXT_conf_nid(nullptr, &context, which, value));
-  require_made(made != nullptr && ::X509_add_ext(target, made.get(), -1) == 1);
+  require_made(extension != nullptr
+               && ::X509_add_ext(target, extension.get(), -1) == 1);
 }
 
 /// Self-signed if there is no issuer.
 member make_member(const char* name, const member* issuer, int days) {
-  member made{certificate_pointer(::X509_new()), make_key()};
-  auto* certificate = made.certificate.get();
-  const auto* means = issuer == nullptr ? &made : issuer;
+  member result{certificate_pointer(::X509_new()), make_key()};
+  auto* certificate = result.certificate.get();
+  const auto* means = issuer == nullptr ? &result : issuer;
   require_made(certificate != nullptr);
   ::X509_set_version(certificate, X509_VERSION_3);
   set_serial(certificate);
@@ -95,7 +96,7 @@ member make_member(const char* name, const member* issuer, int days) {
   ::X509_time_adj_ex(::X509_getm_notAfter(certificate), days, 0, nullptr);
   ::X509_set_issuer_name(certificate,
                          ::X509_get_subject_name(means->certificate.get()));
-  require_made(::X509_set_pubkey(certificate, made.key.get()) == 1);
+  require_made(::X509_set_pubkey(certificate, result.key.get()) == 1);
   auto* source = means->certificate.get();
   const bool is_authority = issuer == nullptr;
   add_extension(
@@ -110,7 +111,7 @@ member make_member(const char* name, const member* issuer, int days) {
     add_extension(certificate, source, NID_ext_key_usage,
                   "serverAuth,clientAuth");
   require_made(::X509_sign(certificate, means->key.get(), ::EVP_sha256()) > 0);
-  return made;
+  return result;
 }
 
 template <class Write>
@@ -221,11 +222,12 @@ void make_certificates(const std::string& folder,
   const auto authority =
     is_new ? make_member("troupe job authority", nullptr, options.days)
            : read_authority(options.authority);
-  const auto made = make_member("troupe job member", &authority, options.days);
+  const auto job_member =
+    make_member("troupe job member", &authority, options.days);
   std::vector<new_file> files{
     {"authority.pem", pem_of(authority.certificate), false},
-    {"member.pem", pem_of(made.certificate), false},
-    {"member.key", pem_of(made.key), true}};
+    {"member.pem", pem_of(job_member.certificate), false},
+    {"member.key", pem_of(job_member.key), true}};
   if (options.keep_authority_key)
     files.push_back({"authority.key", pem_of(authority.key), true});
   const bool existed = std::filesystem::exists(folder);

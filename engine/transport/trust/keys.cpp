@@ -13,15 +13,15 @@ namespace troupe {
 namespace {
 
 secret_key hash(std::string_view key, std::string_view bytes) {
-  secret_key made{};
+  secret_key digest{};
   unsigned size = 0;
   if (::HMAC(::EVP_sha256(), key.data(), static_cast<int>(key.size()),
              reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
-             made.data(), &size)
+             digest.data(), &size)
         == nullptr
-      || size != made.size())
+      || size != digest.size())
     fail(error_code::internal, "OpenSSL has no HMAC with SHA-256");
-  return made;
+  return digest;
 }
 
 std::string_view text(const secret_key& key) {
@@ -41,12 +41,12 @@ std::string keyed_hash(const secret_key& key, std::string_view bytes) {
 }
 
 std::string random_bytes(std::size_t count) {
-  std::string made(count, '\0');
-  if (::RAND_bytes(reinterpret_cast<unsigned char*>(made.data()),
+  std::string bytes(count, '\0');
+  if (::RAND_bytes(reinterpret_cast<unsigned char*>(bytes.data()),
                    static_cast<int>(count))
       != 1)
     fail(error_code::internal, "the system provides no random bytes");
-  return made;
+  return bytes;
 }
 
 }  // namespace troupe

@@ -31,14 +31,15 @@ const tls_context& context_of(const ::SSL* session) {
 /// The key as an earlier session, the form that OpenSSL requires.
 session_pointer session_of_key(::SSL* session, const secret_key& key) {
   constexpr unsigned char suite_bytes[] = {0x13, 0x01};
-  session_pointer made(::SSL_SESSION_new(), &::SSL_SESSION_free);
+  session_pointer key_session(::SSL_SESSION_new(), &::SSL_SESSION_free);
   const auto* cipher = ::SSL_CIPHER_find(session, suite_bytes);
-  if (!made || cipher == nullptr
-      || !::SSL_SESSION_set1_master_key(made.get(), key.data(), key.size())
-      || !::SSL_SESSION_set_cipher(made.get(), cipher)
-      || !::SSL_SESSION_set_protocol_version(made.get(), TLS1_3_VERSION))
-    made.reset();
-  return made;
+  if (!key_session || cipher == nullptr
+      || !::SSL_SESSION_set1_master_key(key_session.get(), key.data(),
+                                        key.size())
+      || !::SSL_SESSION_set_cipher(key_session.get(), cipher)
+      || !::SSL_SESSION_set_protocol_version(key_session.get(), TLS1_3_VERSION))
+    key_session.reset();
+  return key_session;
 }
 
 /// The client's only key.
@@ -109,12 +110,12 @@ bio_pointer reader_of(const std::string& bytes) {
 
 certificate_pointer certificate_of(const std::string& path) {
   const auto bytes = bytes_of(path, false);
-  certificate_pointer made(
+  certificate_pointer certificate(
     ::PEM_read_bio_X509(reader_of(bytes).get(), nullptr, nullptr, nullptr),
     &::X509_free);
-  if (!made)
+  if (!certificate)
     refuse(path);
-  return made;
+  return certificate;
 }
 
 /// Refuses a key with a passphrase instead of asking for it.
@@ -160,9 +161,9 @@ tls_context::~tls_context() {
 
 std::shared_ptr<tls_context> tls_context::of_certificates(
   const std::string& folder) {
-  std::shared_ptr<tls_context> made(new tls_context);
-  auto* context = made->context_;
-  made->has_certificates_ = true;
+  std::shared_ptr<tls_context> result(new tls_context);
+  auto* context = result->context_;
+  result->has_certificates_ = true;
   const auto authority = folder + "/authority.pem";
   const auto certificate = folder + "/member.pem";
   const auto key = folder + "/member.key";
@@ -177,7 +178,7 @@ std::shared_ptr<tls_context> tls_context::of_certificates(
   if (!secret || !::SSL_CTX_use_PrivateKey(context, secret.get())
       || !::SSL_CTX_check_private_key(context))
     refuse(key);
-  return made;
+  return result;
 }
 
 std::shared_ptr<tls_context> tls_context::of_token(const std::string& token,
@@ -187,13 +188,13 @@ std::shared_ptr<tls_context> tls_context::of_token(const std::string& token,
 
 std::shared_ptr<tls_context> tls_context::of_tokens(
   const std::vector<std::string>& tokens, tls_advice advice) {
-  std::shared_ptr<tls_context> made(new tls_context);
-  made->advice_ = std::move(advice);
+  std::shared_ptr<tls_context> result(new tls_context);
+  result->advice_ = std::move(advice);
   for (const auto& each : tokens)
-    made->keys_.push_back(key_of(each));
-  ::SSL_CTX_set_psk_use_session_callback(made->context_, &use_key);
-  ::SSL_CTX_set_psk_find_session_callback(made->context_, &find_key);
-  return made;
+    result->keys_.push_back(key_of(each));
+  ::SSL_CTX_set_psk_use_session_callback(result->context_, &use_key);
+  ::SSL_CTX_set_psk_find_session_callback(result->context_, &find_key);
+  return result;
 }
 
 std::size_t tls_context::proven_token(const ::SSL* session) {

@@ -41,12 +41,12 @@ trust_kind choose_trust(const endpoint& address, const credentials& shown) {
 }
 
 trust make_trust(const endpoint& address, const credentials& shown) {
-  trust made{choose_trust(address, shown)};
-  if (made.kind == trust_kind::pre_shared_key)
-    made.tls = tls_context::of_token(shown.token);
-  if (made.kind == trust_kind::certificates)
-    made.tls = tls_context::of_certificates(shown.certificates);
-  return made;
+  trust result{choose_trust(address, shown)};
+  if (result.kind == trust_kind::pre_shared_key)
+    result.tls = tls_context::of_token(shown.token);
+  if (result.kind == trust_kind::certificates)
+    result.tls = tls_context::of_certificates(shown.certificates);
+  return result;
 }
 
 }  // namespace troupe

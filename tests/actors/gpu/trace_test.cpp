@@ -33,9 +33,9 @@ TEST_CASE("the host gives a GPU a whole step without a wait") {
 // the small model take.
 TEST_CASE("the host waits when it is 64 ops ahead of a GPU, and not before") {
   rank_device rank(one_gpu(), {});
-  delay(*rank.on(), rank.compute(), 0);  // loads the kernel
+  delay(*rank.hardware(), rank.compute(), 0);  // loads the kernel
   rank.compute().drain();
-  delay(*rank.on(), rank.compute(), 0.2);
+  delay(*rank.hardware(), rank.compute(), 0.2);
   const event_handle first = rank.compute().record();
   rank.launched(first);
   for (int i = 1; i < 64; ++i)

@@ -55,7 +55,8 @@ class faked_stage final : public stage_compute, public stage_parameters {
   }
   const tensor_list& parameters() const override { return parameters_; }
   tensor_list take_gradients() override { return {}; }
-  void put_gradients(tensor_list) override {}
+  using stage_parameters::put_gradients;
+  void put_gradients(tensor_list, at::Tensor) override {}
   std::vector<double> norm_powers() override { return {}; }
   std::string name_of_power(std::size_t) const override { return {}; }
   void update(double) override { ++updates; }

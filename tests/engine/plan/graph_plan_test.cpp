@@ -154,7 +154,7 @@ TEST_CASE("a copy's ops are its own, and closings follow what they close") {
           "0W0@1 is in copy 1 of its stage, but other ops of microbatch 0 are "
           "in copy 0");
   refuses("placement 0\n", "rank 0: 0F0 0B0 0UPDATE 0REDUCE_GRAD\ncredits\n",
-          "op 3: 0REDUCE_GRAD comes after its stage's sum");
+          "op 3: 0REDUCE_GRAD comes after its stage's norm");
   refuses("placement 0\n", "rank 0: 0F0 0NORM 0UPDATE\ncredits\n",
           "0NORM has no use where nothing is trained");
 }

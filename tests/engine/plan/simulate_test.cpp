@@ -4,6 +4,7 @@
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <cmath>
 
@@ -17,7 +18,10 @@
 
 using namespace troupe;
 using Catch::Approx;
+using Catch::Matchers::EndsWith;
 using Catch::Matchers::Message;
+using Catch::Matchers::MessageMatches;
+using Catch::Matchers::StartsWith;
 
 namespace {
 
@@ -230,10 +234,9 @@ TEST_CASE("costs are read strictly") {
         std::pair{"f.-1=1", "the stage is not a number below 65536"}})
     CHECK_THROWS_MATCHES(
       parse_costs(text), error,
-      Message(
-        std::string{"costs '"} + text + "': " + why
-        + "; known keys are f, b, i, w, unshard, reshard, offload, reload, "
-          "reduce, sum_tied, norm, update, message, bytes and bandwidth"));
+      MessageMatches(StartsWith(std::string{"costs '"} + text + "': " + why
+                                + "; known keys are f, b, i, w, unshard, ")
+                     && EndsWith(", message, bytes and bandwidth")));
   for (const auto* text :
        {"bandwidth=0,bytes=1", "f=1,f=2", "f.1=1,f.01=1",
         "message.0-1=1,message.1-0=1", "bytes.0-1=1,bandwidth.1-2=1",

@@ -33,7 +33,8 @@ void step_of_ones(sharded_parameters& member) {
   member.begin_step(settings);
   tensor_list gradients;
   for (const auto& part : member.parts())
-    gradients.push_back(at::ones({part.value.numel()}));
+    if (!member.parameters().empty())  // else it is of frozen ones
+      gradients.push_back(at::ones({part.value.numel()}));
   member.put_gradients(std::move(gradients));
   member.update(1);
 }

@@ -60,8 +60,8 @@ TEST_CASE("frames that are none are refused, each with its reason") {
   const auto good = frame_start(sample());
   check_refused(with(good, 0, 'X'), "not a process of a troupe job");
   check_refused(with(good, 4, 9),
-                "version 9 of the link protocol, this "
-                "program 3; run the same program");
+                "version 9 of the link protocol, this program "
+                  + std::to_string(frame_version) + "; run the same program");
   check_refused(with(good, 6, 77), "of type 77");
   check_refused(with(good, 12, 1), "nonzero reserved bytes");
   check_refused(with(good, 16, 25), "other sizes than it announces");

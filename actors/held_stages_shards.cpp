@@ -1,10 +1,10 @@
-// What a trainer does between two steps with parameters that are sharded.
+// Shards of parameters between two steps.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
 #include <cstring>
 
-#include "troupe/actors/trainer_state.hpp"
+#include "troupe/actors/held_stages.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/stage/parameters/sharded_parameters.hpp"
 #include "troupe/engine/transport/wire.hpp"
@@ -47,46 +47,44 @@ optimizer_state unpacked(const tensor_list& tensors, std::size_t pieces) {
 
 }  // namespace
 
-std::int32_t trainer::impl::shards() const {
-  return options.sharding.shards_of(options.data_parallel);
-}
-
 /// The tensors of a member of a stage's group, for the processes of the group's
 /// other members. All processes of a job make the call.
-tensor_list trainer::impl::shared(tensor_list own, stage_instance which,
-                                  std::int32_t data_rank) const {
-  const auto rank = places().rank_of(which);
+tensor_list held_stages::shared(tensor_list own, stage_instance which,
+                                std::int32_t data_rank) const {
+  const auto& layout = setup_.layout;
+  const auto rank = setup_.places().rank_of(which);
   const auto owner = layout.process_of(data_rank, rank);
-  const auto first = data_rank / shards() * shards();
-  for (auto d = first; d < first + shards(); ++d)
+  const auto shards = setup_.shards();
+  const auto first = data_rank / shards * shards;
+  for (auto d = first; d < first + shards; ++d)
     if (layout.process_of(d, rank) != owner)
-      return share(options.job.get(), std::move(own), owner);
+      return share(setup_.job(), std::move(own), owner);
   return own;
 }
 
-void trainer::impl::gather_shards(stage_instance which, std::int32_t first) {
-  const auto index = places().index_of(which);
+void held_stages::gather_shards(stage_instance which,
+                                std::int32_t first) const {
   tensor_lists by_shard;
-  for (auto d = first; d < first + shards(); ++d) {
-    const auto& stage = stages[static_cast<std::size_t>(d)][index];
+  for (auto d = first; d < first + setup_.shards(); ++d) {
+    const auto& stage = stage_of(d, which);
     tensor_list own;
     if (stage)
       own = stage.shards->own_shards();
     by_shard.push_back(shared(std::move(own), which, d));
   }
-  for (auto d = first; d < first + shards(); ++d) {
-    const auto& stage = stages[static_cast<std::size_t>(d)][index];
+  for (auto d = first; d < first + setup_.shards(); ++d) {
+    const auto& stage = stage_of(d, which);
     if (!stage)
       continue;
-    const auto device = devices.of(d, which);
+    const auto device = devices_.of(d, which);
     const auto scope = device ? device->compute().enter() : nullptr;
     for (auto& shards : by_shard)
       if (device)
         take_over(device->compute(), shards, nullptr);
     const auto work = stage.shards->begin_gather();
-    for (std::int32_t q = 0; q < shards(); ++q)
-      for (std::size_t row = 0; row < work.targets.size(); ++row)
-        work.targets[row]
+    for (std::int32_t q = 0; q < setup_.shards(); ++q)
+      for (std::size_t row = 0; row < work.rows.size(); ++row)
+        work.rows[row]
           .narrow(0, work.layouts[row]->begin(q), work.layouts[row]->length(q))
           .copy_(by_shard[static_cast<std::size_t>(q)].at(row));
     if (device)
@@ -94,47 +92,41 @@ void trainer::impl::gather_shards(stage_instance which, std::int32_t first) {
   }
 }
 
-void trainer::impl::make_whole() {
-  if (options.sharding.mode != shard_mode::all)
+void held_stages::make_whole() const {
+  if (!setup_.releases())
     return;
   const at::NoGradGuard no_grad;
-  for (const auto& which : places().instances())
-    for (std::int32_t first = 0; first < options.data_parallel;
-         first += shards())
+  for (const auto& which : setup_.places().instances())
+    for (std::int32_t first = 0; first < setup_.options.data_parallel;
+         first += setup_.shards())
       gather_shards(which, first);
 }
 
-void trainer::impl::release_whole() {
-  if (options.sharding.mode != shard_mode::all)
-    return;
-  for (const auto& replica : stages)
-    for (const auto& stage : replica)
-      if (stage && stage.shards->is_whole())
-        stage.shards->release();
+void held_stages::release_whole() const {
+  if (setup_.releases())
+    for_each_stage([&](std::int32_t d, stage_instance which) {
+      auto& shards = *stage_of(d, which).shards;
+      if (shards.is_whole())
+        shards.release();
+    });
 }
 
-parameter_list trainer::impl::kept(parameter_list whole) const {
-  if (options.sharding.mode == shard_mode::all)
-    for (auto& [name, value] : whole)
-      value = value.detach().clone();
-  return whole;
+/// Takes up what was written to whole parameters.
+void held_stages::take_shards() {
+  for_each_stage([&](std::int32_t d, stage_instance which) {
+    if (const auto& shards = stage_of(d, which).shards)
+      shards->take_shards();
+  });
 }
 
-void trainer::impl::take_shards() {
-  for (const auto& replica : stages)
-    for (const auto& stage : replica)
-      if (stage && stage.shards)
-        stage.shards->take_shards();
-}
-
-optimizer_state trainer::impl::optimizer_state_of(stage_instance which) const {
-  const auto index = places().index_of(which);
-  const auto& first = stages[0][index];
-  if (!options.sharding.shards())
+/// Of whole parameters of the first replica; empty where that lives elsewhere.
+optimizer_state held_stages::optimizer_state_of(stage_instance which) const {
+  const auto& first = stage_of(0, which);
+  if (!setup_.options.sharding.shards())
     return first ? first.parameters->state() : optimizer_state{};
   std::vector<optimizer_state> states;
-  for (std::int32_t d = 0; d < shards(); ++d) {
-    const auto& stage = stages[static_cast<std::size_t>(d)][index];
+  for (std::int32_t d = 0; d < setup_.shards(); ++d) {
+    const auto& stage = stage_of(d, which);
     const auto tensors = shared(
       stage ? packed(stage.parameters->state()) : tensor_list{}, which, d);
     if (first)
