@@ -16,7 +16,7 @@ namespace {
 
 using instance_modules = std::vector<std::shared_ptr<layer_sequence>>;
 
-/// Of one copy of all stages, as far as they live here, in model order.
+/// The parameters of one copy of all stages that live here, in model order.
 parameter_list parameters_of(const instance_modules& modules,
                              std::int32_t stages, std::int8_t copy = 0) {
   parameter_list all;
@@ -194,7 +194,7 @@ std::vector<parameter_here> held_stages::parameters_here() const {
   return all;
 }
 
-/// Of parameters that are about to be sharded again.
+/// Copies, if the parameters are about to be sharded again.
 parameter_list held_stages::copies_if_released(parameter_list whole) const {
   if (setup_.releases())
     for (auto& [name, value] : whole)

@@ -40,11 +40,12 @@ class held_stages {
   void require_generation() const;
   void forget_sequences();
 
-  /// Of modules and parameters, each once.
+  /// The names of modules and parameters here, each once.
   std::vector<std::string> names() const;
   std::vector<parameter_here> parameters_here() const;
 
-  /// Of the first replica's first copies, without aliases, in model order.
+  /// The parameters of the first replica's first copies, without aliases, in
+  /// model order.
   parameter_list parameters() const;
   /// The same of all processes, for the leader; empty for others.
   parameter_list gather() const;

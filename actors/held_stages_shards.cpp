@@ -119,7 +119,8 @@ void held_stages::take_shards() {
   });
 }
 
-/// Of whole parameters of the first replica; empty where that lives elsewhere.
+/// The state of the first replica's whole parameters; empty where that replica
+/// lives elsewhere.
 optimizer_state held_stages::optimizer_state_of(stage_instance which) const {
   const auto& first = stage_of(0, which);
   if (!setup_.options.sharding.shards())

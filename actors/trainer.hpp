@@ -210,7 +210,7 @@ class trainer {
   const troupe::plan& plan() const;
   plan_pointer shared_plan() const;
   double loss_scale() const;
-  /// What the trainer was made with.
+  /// The options that the trainer was constructed with.
   const trainer_options& options() const;
   /// Names of tied parameters: the name that is stored by that of each alias.
   const std::map<std::string, std::string>& aliases() const;

@@ -17,9 +17,8 @@ struct checkpoint_options {
   kept_checkpoints kept{};
   std::string resume{};    // as resume_options::from: "auto", a path or empty
   std::int64_t steps = 0;  // of the whole run, for messages; 0: unknown
-  /// What checkpoints tell in addition to what the trainer knows: the model
-  /// (texts_of_folder), and settings of the data, which a resumed run compares
-  /// with its own.
+  /// Added to what the trainer itself records: the model (texts_of_folder), and
+  /// the settings of the data, which a resumed run compares with its own.
   manifest about{};
   checkpoint_words words{};
   saver_timeouts timeouts{};

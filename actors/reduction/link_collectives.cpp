@@ -252,7 +252,7 @@ void link_collectives::add(collective_part part) {
   hand_out(reduced(std::exchange(parts, {})));
 }
 
-/// Of all members' parts of a piece.
+/// Reduces all members' parts of a piece to its result.
 collective_part link_collectives::reduced(
   std::vector<collective_part> parts) const {
   auto result = parts.front();

@@ -178,7 +178,7 @@ struct collective_result {
   std::int64_t serial = 0;
   stage_instance owner;
   std::int32_t data_rank = 0;
-  /// Of a reduction or sum, as `put_gradients` takes them.
+  /// The result of a reduction or sum, as `put_gradients` takes it.
   tensor_list gradients;
   at::Tensor present = {};  // as in member_gradients
   std::int64_t sent = 0;

@@ -92,12 +92,12 @@ template <class Factory>
 layer as_layer(const std::string& name, Factory make) {
   return {.name = name, .make = [name, make = std::move(make)] {
             const seeded_scope seeded(name);
-            auto made = make();
+            auto built = make();
             auto module = [&] {
-              if constexpr (requires { made.ptr(); })
-                return made.ptr();
+              if constexpr (requires { built.ptr(); })
+                return built.ptr();
               else
-                return made;
+                return built;
             }();
             auto* called = module.get();
             return std::make_shared<adapted_module>(
