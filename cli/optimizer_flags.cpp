@@ -157,11 +157,12 @@ parameter_groups groups_for(const optimizer_flags& flags, const model& layers) {
   return without_decay(std::move(groups), vectors);
 }
 
-std::optional<at::ScalarType> dtype_of(const std::string& word) {
-  static const std::map<std::string, at::ScalarType> known{
+choices<std::optional<at::ScalarType>> dtype_choices(const char* none) {
+  choices<std::optional<at::ScalarType>> words{
     {"fp32", at::kFloat}, {"bf16", at::kBFloat16}, {"fp16", at::kHalf}};
-  const auto found = known.find(word);
-  return found == known.end() ? std::nullopt : std::optional(found->second);
+  if (*none != '\0')
+    words.insert(words.begin(), {none, std::nullopt});
+  return words;
 }
 
 }  // namespace troupe::cli

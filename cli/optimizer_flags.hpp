@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "troupe/cli/plan/choices.hpp"
 #include "troupe/cli/plan/fwd.hpp"
 #include "troupe/engine/stage/model.hpp"
 #include "troupe/engine/stage/numerics.hpp"
@@ -39,7 +40,8 @@ optimizer_options optimizer_for(const optimizer_flags& flags);
 /// Throws `invalid_argument`.
 parameter_groups groups_for(const optimizer_flags& flags, const model& layers);
 
-/// "bf16"; none for "same" and "none".
-std::optional<at::ScalarType> dtype_of(const std::string& word);
+/// "fp32", "bf16" and "fp16", after a word that stands for none of them, if
+/// there is one.
+choices<std::optional<at::ScalarType>> dtype_choices(const char* none = "");
 
 }  // namespace troupe::cli

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
 namespace troupe {
 
@@ -11,11 +10,6 @@ enum class shard_mode : std::uint8_t {
   gradients,  // reduced gradients and the optimizer's state (ZeRO 1 and 2)
   all,        // and the parameters, gathered for their ops (ZeRO 3, FSDP)
 };
-
-/// "replicate", "gradients" or "all".
-std::string_view to_text(shard_mode mode);
-/// Throws `invalid_argument` with the known names.
-shard_mode parse_shard_mode(std::string_view name);
 
 inline constexpr std::int64_t largest_shard_multiple = 1 << 20;
 
