@@ -15,20 +15,15 @@
 
 namespace troupe::cli {
 
-/// The flags of all optimizers; numbers below 0: the optimizer's default.
+/// The flags of all optimizers; numbers that are not given are the optimizer's
+/// own.
 struct optimizer_flags {
   std::string optimizer = "adamw";
-  double lr = -1;
-  double weight_decay = -1;
-  std::string decay_of = "all";
-  double momentum = -1;
-  double dampening = -1;
+  std::optional<double> lr, weight_decay, momentum, dampening;
+  std::optional<double> beta1, beta2, epsilon;
+  bool decays_all = true;  // else matrices alone
   bool nesterov = false;
-  double beta1 = -1;
-  double beta2 = -1;
-  double epsilon = -1;
-  std::string muon_scale = "match_rms_adamw";
-  std::string muon_except = muon{}.except;
+  muon of_muon{};                       // its scale and its exceptions
   std::vector<std::string> parameters;  // groups of them
 };
 

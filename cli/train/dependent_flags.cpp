@@ -45,9 +45,14 @@ void add_flags_of_updates(flag_table& table, const train_options& o) {
   table.push_back({{"cooldown"},
                    rate.decay == wsd || rate.decay == wsd_sqrt,
                    "without --decay wsd or wsd-sqrt"});
-  table.push_back({{"dampening"},
-                   o.optimisation.optimizer.momentum > 0,
-                   "without --momentum"});
+  const auto& optimizer = o.optimisation.optimizer;
+  const auto with_another = "with --optimizer " + optimizer.optimizer;
+  table.push_back(
+    {{"dampening"}, optimizer.momentum.value_or(0) > 0, "without --momentum"});
+  table.push_back({{"nesterov"}, optimizer.optimizer == "sgd", with_another});
+  table.push_back({{"muon-scale", "muon-except"},
+                   optimizer.optimizer == "muon",
+                   with_another});
   table.push_back({{"accumulate-dtype", "reduce-dtype"},
                    is_16_bit,
                    "without --dtype bf16 or fp16"});
@@ -70,7 +75,10 @@ void add_flags_of_pipeline(flag_table& table, const train_options& o) {
   table.push_back({{"shard-whole"},
                    parts.shard.mode == shard_mode::all,
                    "without --shard all or hybrid"});
-  table.push_back({{"shard", "order"}, !o.plain, "with --plain"});
+  table.push_back({{"shard"}, !(o.plain && shards), "with --plain"});
+  table.push_back({{"order"},
+                   !o.plain || o.execution.order == lane_order::strict,
+                   "with --plain"});
   table.push_back({{"slow-from"}, !o.order.slow.empty(), "without --slow"});
 }
 
