@@ -11,6 +11,7 @@
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/stage/error_context.hpp"
 #include "troupe/engine/stage/random.hpp"
+#include "troupe/engine/stage/random_draws.hpp"
 #include "troupe/engine/stage/ties.hpp"
 #include "troupe/schedules/op.hpp"
 
@@ -211,9 +212,9 @@ layer_sequence::result layer_sequence::run(const tensor_lists& uses,
                    : std::nullopt;
     if (!terms) {
       outputs[p] = run(part, inputs, data.arguments);
-      if (auto* seen_by = current_observer(); seen_by && seen_by->watches())
-        seen_by->called(*part.module, as_observed(inputs, true),
-                        as_observed(outputs[p], outputs[p].size() > 1));
+      if (is_observed())
+        observe_call(*part.module, as_observed(inputs, true),
+                     as_observed(outputs[p], outputs[p].size() > 1));
       if (last_loss && *loss)
         terms = losses_of(*loss, part.shared ? own_use(outputs[p]) : outputs[p],
                           data);

@@ -2,6 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -12,6 +13,8 @@
 #include <cmath>
 
 #include "troupe/base/error.hpp"
+#include "troupe/engine/device/rank_device.hpp"
+#include "troupe/engine/stage/random_draws.hpp"
 
 namespace troupe {
 

@@ -10,7 +10,7 @@
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/statistics_row.hpp"
 #include "troupe/engine/events/statistics.hpp"
-#include "troupe/engine/stage/random.hpp"
+#include "troupe/engine/stage/random_draws.hpp"
 #include "troupe/engine/stage/update/gradient_norm.hpp"
 
 namespace troupe::testing {

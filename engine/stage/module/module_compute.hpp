@@ -12,7 +12,7 @@
 #include "troupe/engine/stage/module/step_losses.hpp"
 #include "troupe/engine/stage/numerics.hpp"
 #include "troupe/engine/stage/parameters/sharded_parameters.hpp"
-#include "troupe/engine/stage/random.hpp"
+#include "troupe/engine/stage/random_draws.hpp"
 #include "troupe/engine/stage/ties.hpp"
 
 namespace troupe {

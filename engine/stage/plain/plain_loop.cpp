@@ -13,7 +13,7 @@
 #include "troupe/engine/stage/module/autocast.hpp"
 #include "troupe/engine/stage/module/on_device.hpp"
 #include "troupe/engine/stage/module/slices.hpp"
-#include "troupe/engine/stage/random.hpp"
+#include "troupe/engine/stage/random_draws.hpp"
 #include "troupe/engine/stage/update/gradient_lists.hpp"
 #include "troupe/engine/stage/update/gradient_mean.hpp"
 #include "troupe/engine/stage/update/gradient_norm.hpp"

@@ -1,6 +1,7 @@
 // Random numbers of forwards: known answers, statistics, and what they depend
 // on.
 #include "troupe/engine/stage/random.hpp"
+#include "troupe/engine/stage/random_draws.hpp"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
