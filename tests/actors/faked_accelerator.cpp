@@ -1,6 +1,7 @@
 #include "faked_accelerator.hpp"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 
 #include <algorithm>
 

@@ -3,6 +3,7 @@
 #include "troupe/engine/stage/random.hpp"
 #include "troupe/engine/stage/random_draws.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/dropout.h>
