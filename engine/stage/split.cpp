@@ -167,6 +167,9 @@ tensor_list inputs_of(const model& layers, std::size_t layer,
 
 std::vector<double> measured_costs(const model& layers,
                                    const tensor_list& inputs, int repeats) {
+  if (repeats < 1)
+    fail(error_code::invalid_argument,
+         "layers are timed by {} repeats; use 1 or more", repeats);
   std::vector<double> costs;
   tensor_lists outputs;  // by layer, until the last reader has read them
   const auto reads = reads_of(layers);

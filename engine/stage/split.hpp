@@ -31,7 +31,8 @@ stage_split split_evenly(std::int32_t layers, layer_range blocks,
 std::vector<double> parameter_counts(const model& layers);
 
 /// Seconds of one forward and backward of each layer on these inputs
-/// (the median of `repeats`), for `split_by_cost`.
+/// (the median of `repeats`), for `split_by_cost`. Throws invalid_argument
+/// without a repeat.
 std::vector<double> measured_costs(const model& layers,
                                    const tensor_list& inputs, int repeats = 5);
 

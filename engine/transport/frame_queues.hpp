@@ -118,11 +118,11 @@ class incoming_frames {
     has_head_ = false;
     parts_.clear();
     body_ = 0;
-    const auto whole = std::exchange(current_, {});
+    auto whole = std::exchange(current_, {});
     if (whole.type == frame_type::goodbye)
       said_goodbye_ = true;
     else if (events_.arrived)
-      events_.arrived(whole);
+      events_.arrived(std::move(whole));
   }
 
   const connection_events& events_;

@@ -79,8 +79,12 @@ tensor_list module_parameters::take_gradients() {
 
 void module_parameters::put_gradients(tensor_list gradients,
                                       at::Tensor present) {
-  if (present.defined())
-    remove_absent(gradients, present_of(present, device_.get()));
+  if (present.defined()) {
+    const auto is_present = present_of(present, device_.get());
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+      if (!is_present.at(i))
+        gradients[i].reset();
+  }
   troupe::put_gradients(parameters_, std::move(gradients));
 }
 

@@ -186,18 +186,19 @@ void sharded_parameters::make_pieces(const std::vector<tied_gradient>& tied,
   optimize(std::move(named), options);
 }
 
-/// Of a reduction, `present` is by parameter; of a sum, by piece.
 void sharded_parameters::put_gradients(tensor_list gradients,
                                        at::Tensor present) {
   if (present.defined()) {
-    const auto has = present_of(present, device_.get());
-    std::vector<bool> of_pieces;
-    for (const auto& piece : pieces_)
-      of_pieces.push_back(has.at(piece.parameter));
-    remove_absent(gradients, has.size() == pieces_.size() ? has : of_pieces);
+    // A reduction lists all parameters, a sum of tied gradients the pieces; if
+    // there are as many of both, piece i is parameter i.
+    const auto is_present = present_of(present, device_.get());
+    const bool by_parameter = is_present.size() == parameters_.size();
+    for (std::size_t i = 0; i < pieces_.size(); ++i)
+      if (!is_present.at(by_parameter ? pieces_[i].parameter : i))
+        gradients.at(i).reset();
   }
   for (std::size_t i = 0; i < pieces_.size(); ++i)
-    if (gradients[i].defined())
+    if (gradients.at(i).defined())
       gradients[i] = gradients[i].view(values_[i].sizes());
   troupe::put_gradients(values_, std::move(gradients));
 }
@@ -252,20 +253,18 @@ std::vector<parameter_part> sharded_parameters::parts() const {
 }
 
 void sharded_parameters::load_state(const optimizer_state& state) {
-  std::map<std::string, const parameter_list*> given;
-  for (const auto& each : state)
-    given[each.parameter] = &each.tensors;
-  optimizer_state own;
+  optimizer_state shard;
   for (const auto& piece : pieces_) {
-    auto& part = own.emplace_back(parameter_state{names_[piece.parameter]});
-    const auto found = given.find(part.parameter);
-    if (found == given.end())
-      continue;
-    for (const auto& [name, tensor] : *found->second)
+    const auto whole = std::ranges::find(state, names_[piece.parameter],
+                                         &parameter_state::parameter);
+    if (whole == state.end())
+      continue;  // the optimizer refuses a state that lacks a parameter
+    auto& part = shard.emplace_back(parameter_state{whole->parameter});
+    for (const auto& [name, tensor] : whole->tensors)
       part.tensors.emplace_back(
         name, part_of(tensor, piece, parameters()[piece.parameter], name));
   }
-  optimizer_->load(own);
+  optimizer_->load(shard);
 }
 
 std::int64_t sharded_parameters::bytes() const {

@@ -22,10 +22,6 @@ namespace troupe {
 
 namespace {
 
-layer_range all_of(const model& layers) {
-  return {0, static_cast<std::int32_t>(layers.size())};
-}
-
 tensor_list copies_of(const tensor_list& tensors) {
   tensor_list all;
   for (const auto& tensor : tensors)
@@ -64,18 +60,19 @@ plain_loop::plain_loop(const model& layers, plain_options options)
 plain_loop::plain_loop(const compute_scope&, const model& layers,
                        plain_options options)
   : options_(std::move(options)),
-    module_(std::make_shared<layer_sequence>(layers, all_of(layers))),
-    ties_(ties_of(layers)),
-    aliases_(aliases_of(ties_)),
+    module_(std::make_shared<layer_sequence>(
+      layers, layer_range{0, static_cast<std::int32_t>(layers.size())})),
     counter_(item_counter_of(layers, options_.numerics)),
     scale_(options_.numerics.loss_scale) {
   require_counts(options_);
   require_legal(layers);
+  const auto ties = ties_of(layers);
+  aliases_ = aliases_of(ties);
   require_own_names(state_dict());
   distinct_parameters().add(module_->parameters_by_name());
   require_legal(options_.numerics);
   const auto settings = options_.numerics.parameters;
-  options_.numerics = with_settings_of_owners(options_.numerics, ties_);
+  options_.numerics = with_settings_of_owners(options_.numerics, ties);
   require_matching(settings, names_of(parameters()));
   if (options_.updates.every > 0 && options_.numerics.needs_norm())
     fail(error_code::invalid_argument,
@@ -89,21 +86,31 @@ plain_loop::plain_loop(const compute_scope&, const model& layers,
   const auto scope = enter();
   if (options_.device)
     bring(*module_, options_.device->compute());
-  const auto own = trained(*module_);
-  values_ = values_of(own);
-  ties_ = trained_ties(std::move(ties_), options_.numerics.parameters);
-  tied_ = tied_among(ties_, own);
-  counted_ = counted_of(own, tied_);
+  const auto updated = trained(*module_);
+  values_ = values_of(updated);
+  tied_ = tied_among(trained_ties(ties, options_.numerics.parameters), updated);
+  counted_ = counted_of(updated, tied_);
   optimizer_ = std::make_unique<optimizer>(
-    options_.numerics.optimizer, own, options_.numerics.parameters,
+    options_.numerics.optimizer, updated, options_.numerics.parameters,
     options_.numerics.offload_optimizer ? options_.device : nullptr);
-  for (std::size_t s = 0; s < options_.updates.stages.size(); ++s)
-    stage_of_.resize(
-      stage_of_.size()
-        + trained(layer_sequence(layers, options_.updates.stages[s])).size(),
-      static_cast<std::int32_t>(s));
+  if (options_.updates.every > 0)
+    find_stages(layers);
   if (options_.device)
     options_.device->compute().drain();
+}
+
+/// Throws `invalid_argument` if the stages do not hold all layers.
+void plain_loop::find_stages(const model& layers) {
+  const auto& updates = options_.updates;
+  for (std::size_t s = 0; s < updates.stages.size(); ++s)
+    stage_of_.resize(
+      stage_of_.size()
+        + trained(layer_sequence(layers, updates.stages[s])).size(),
+      static_cast<std::int32_t>(s));
+  if (!updates.version || stage_of_.size() != values_.size())
+    fail(error_code::invalid_argument,
+         "a plain loop of updates within a step needs stages that hold all "
+         "layers, and the version that each microbatch reads");
 }
 
 /// The parameters that are not frozen.
@@ -169,10 +176,9 @@ void plain_loop::accumulate(const data_function& load,
 /// A forward, of a slice: where its backward starts.
 backward_roots plain_loop::roots_of(const microbatch_data& part,
                                     random_draws& draws) {
-  const double every = options_.updates.every == 0 ? options_.microbatches
-                                                   : options_.updates.every;
+  const double microbatches = microbatches_of_update();
   const loss_seeds seeds{
-    scale_.value(), scale_.value() / (every * options_.slices),
+    scale_.value(), scale_.value() / (microbatches * options_.slices),
     options_.numerics.weighting == loss_weighting::microbatches};
   draws.slice = current_slice().index;
   const draws_scope random(&draws);
@@ -283,20 +289,20 @@ plain_loop::result plain_loop::step(const data_function& load,
   losses_.clear();
   counts_equally_ = counts_equally;
   ++step_;
-  const auto m = options_.microbatches;
-  const auto every = options_.updates.every;
-  const auto group = every == 0 ? m : every;
-  if (every > 0)
+  const auto microbatches = options_.microbatches;
+  const auto group = microbatches_of_update();
+  if (options_.updates.every > 0)
     versions_ = {copies_of(values_)};
   try {
-    for (std::int32_t first = 0; first < m; first += group)
-      accumulate_update(load, first, std::min(first + group, m), outcome);
+    for (std::int32_t first = 0; first < microbatches; first += group)
+      accumulate_update(load, first, std::min(first + group, microbatches),
+                        outcome);
   } catch (...) {
     --step_;
     throw;
   }
   versions_.clear();
-  position_ += std::int64_t{options_.data_parallel} * m;
+  position_ += std::int64_t{options_.data_parallel} * microbatches;
   const auto loss = take_losses();
   outcome.loss = loss.value;
   outcome.counted = loss.count;
@@ -380,10 +386,6 @@ tensor_list plain_loop::infer(const tensor_list& inputs) {
   return run_on_host(*module_, inputs, {}, options_.numerics.autocast,
                      options_.device.get())
     .outputs;
-}
-
-parameter_list plain_loop::parameters() const {
-  return without_aliases(holders(), aliases_);
 }
 
 parameter_list plain_loop::holders() const {

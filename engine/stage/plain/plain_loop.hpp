@@ -92,7 +92,9 @@ class plain_loop {
 
   /// Handles, on the device: the next step changes them. Of tied parameters the
   /// owner's; or those of all holders, who writes to one writes to all.
-  parameter_list parameters() const;
+  parameter_list parameters() const {
+    return without_aliases(holders(), aliases_);
+  }
   parameter_list holders() const;
   /// The holders' parameters, and the buffers.
   parameter_list state_dict() const;
@@ -116,9 +118,14 @@ class plain_loop {
   tensor_list infer(const tensor_list& inputs);
 
  private:
-  /// In a thread that computes.
+  /// The public constructor calls this one within a scope of the thread.
   plain_loop(const compute_scope& in, const model& layers,
              plain_options options);
+  void find_stages(const model& layers);
+  std::int32_t microbatches_of_update() const {
+    return options_.updates.every == 0 ? options_.microbatches
+                                       : options_.updates.every;
+  }
   parameter_list trained(const layer_sequence& module) const;
   std::unique_ptr<stream_scope> enter() const;
   /// The optimised losses of the model.
@@ -150,7 +157,6 @@ class plain_loop {
 
   plain_options options_;
   std::shared_ptr<layer_sequence> module_;
-  parameter_ties ties_;  // those that are trained
   alias_names aliases_;
   tensor_list values_;      // of the parameters that are trained
   parameter_list counted_;  // ... in the norm

@@ -23,12 +23,6 @@ std::vector<bool> present_of(const at::Tensor& numbers, rank_device* device) {
   return present;
 }
 
-void remove_absent(tensor_list& gradients, const std::vector<bool>& present) {
-  for (std::size_t i = 0; i < gradients.size(); ++i)
-    if (!present.at(i))
-      gradients[i].reset();
-}
-
 tensor_list values_of(const parameter_list& parameters) {
   tensor_list values;
   values.reserve(parameters.size());

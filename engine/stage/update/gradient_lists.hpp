@@ -34,9 +34,6 @@ tensor_list take_gradients(const tensor_list& parameters);
 /// waits.
 std::vector<bool> present_of(const at::Tensor& numbers, rank_device* device);
 
-/// Drops the gradients that are zeros in place of missing ones.
-void remove_absent(tensor_list& gradients, const std::vector<bool>& present);
-
 /// Moves them back. Throws `internal` for another number of gradients than of
 /// parameters.
 void put_gradients(const tensor_list& parameters, tensor_list gradients);

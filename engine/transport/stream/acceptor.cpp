@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include <fcntl.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -28,7 +28,7 @@ class acceptor::impl : public std::enable_shared_from_this<impl> {
       options_(options),
       listening_(std::in_place, address),
       where_(listening_->where()),
-      waiting_(on, ::dup(listening_->handle())),
+      waiting_(on, ::fcntl(listening_->handle(), F_DUPFD_CLOEXEC, 0)),
       pause_(on) {}
 
   const endpoint& where() const { return where_; }
