@@ -24,13 +24,13 @@ namespace troupe {
 /// graph.
 at::Tensor dropout(const at::Tensor& x, double p);
 
-/// For other draws in a forward of training: a CPU generator of the op's own,
-/// another one at each call (`at::rand(sizes, op_generator())`). Throws
-/// `invalid_argument` elsewhere.
+/// Makes a CPU generator of the op's own for other draws in a forward of
+/// training, another one at each call (`at::rand(sizes, op_generator())`).
+/// Throws `invalid_argument` elsewhere.
 at::Generator op_generator();
 
-/// For data sources: a CPU generator that depends on these numbers alone, so
-/// that a microbatch is the same whichever thread makes it, and when.
+/// Makes a CPU generator that depends on these numbers alone. A data source
+/// with it gives the same microbatches whichever thread makes them, and when.
 at::Generator generator_at(std::uint64_t seed, std::int64_t index);
 
 }  // namespace troupe

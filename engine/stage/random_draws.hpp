@@ -11,7 +11,7 @@ namespace troupe {
 
 class rank_device;
 
-/// What a forward draws from: entered by what runs it.
+/// The random numbers of a forward, made current by the code that runs it.
 struct random_draws {
   std::uint64_t seed = 0;
   std::int64_t step = 0;
@@ -34,7 +34,8 @@ struct random_draws {
 void fill_mask(const at::Tensor& mask, const philox_stream& stream,
                std::uint32_t threshold);
 
-/// Those of this thread; null: it runs no forward of training.
+/// The draws that are current on this thread; null: it runs no forward of
+/// training.
 random_draws*& current_draws();
 using draws_scope = current_scope<random_draws*, current_draws>;
 
@@ -47,11 +48,11 @@ class draw_watch {
   draw_watch(const draw_watch&) = delete;
   draw_watch& operator=(const draw_watch&) = delete;
 
-  /// The first one's name; empty: there was none.
-  const std::string& found() const { return found_; }
+  /// The name of the first one; empty: there was none.
+  const std::string& first() const { return first_; }
 
  private:
-  std::string found_;
+  std::string first_;
   std::uint64_t handle_;
 };
 

@@ -35,16 +35,17 @@ class readiness_watch {
 
   template <class Then>
   void wait(const byte_stream& stream, state need, Then then) {
-    auto& at = need == state::needs_read ? reading_ : writing_;
+    auto& descriptor = need == state::needs_read ? reading_ : writing_;
     const auto handle = stream.handle_to(need);
-    if (!at.is_open())
-      at.assign(own_copy(handle.descriptor));
-    at.async_wait(handle.for_reading ? asio::posix::descriptor_base::wait_read
-                                     : asio::posix::descriptor_base::wait_write,
-                  [then = std::move(then)](const auto& problem) {
-                    if (!problem)
-                      then();
-                  });
+    if (!descriptor.is_open())
+      descriptor.assign(duplicate(handle.descriptor));
+    descriptor.async_wait(handle.for_reading
+                            ? asio::posix::descriptor_base::wait_read
+                            : asio::posix::descriptor_base::wait_write,
+                          [then = std::move(then)](const auto& problem) {
+                            if (!problem)
+                              then();
+                          });
   }
   void close() {
     boost::system::error_code ignored;
@@ -53,7 +54,7 @@ class readiness_watch {
   }
 
  private:
-  static int own_copy(int descriptor) {
+  static int duplicate(int descriptor) {
     const int copy = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
     if (copy < 0)
       fail(error_code::transport, "can't wait for a connection: {}",
@@ -83,12 +84,12 @@ class framed_connection final : public connection {
       read();
   }
 
-  void send(frame what) override {
+  void send(frame message) override {
     {
       const std::scoped_lock lock(mutex_);
       if (ending_)
         return;
-      queue_.add(std::move(what));
+      queue_.add(std::move(message));
       if (writing_)
         return;
       writing_ = true;
@@ -139,7 +140,7 @@ class framed_connection final : public connection {
   /// Called on the loop's thread.
   void read() {
     if (read_on())
-      loop_.look([self = shared()] { return self->read_on(); });
+      loop_.poll([self = shared()] { return self->read_on(); });
   }
 
   /// Reads what is available. Returns whether to read again at once: there is
@@ -149,7 +150,7 @@ class framed_connection final : public connection {
       return false;
     try {
       const auto before = received_.load();
-      const auto need = in_.take_from(*stream_, received_);
+      const auto need = in_.read_from(*stream_, received_);
       if (write_needs_read_)
         write_on();
       if (need == state::ended)
@@ -165,13 +166,14 @@ class framed_connection final : public connection {
     return false;
   }
 
-  bool is_awake(bool something_came) {
+  /// Whether to poll instead of waiting: some bytes have arrived just now.
+  bool is_awake(bool has_received) {
     if (loop_.spin().count() == 0)
       return false;
     const auto now = std::chrono::steady_clock::now();
-    if (something_came)
-      last_came_ = now;
-    return now - last_came_ < loop_.spin();
+    if (has_received)
+      last_received_ = now;
+    return now - last_received_ < loop_.spin();
   }
 
   /// Called by the thread that has set `writing_`.
@@ -195,9 +197,9 @@ class framed_connection final : public connection {
         if (progress.what != state::moved)
           return wait_to_write(progress.what);
         sent_ += static_cast<std::int64_t>(progress.bytes);
-        std::vector<tensor_list> through;
+        std::vector<tensor_list> written;  // freed without the lock
         const std::scoped_lock lock(mutex_);
-        through = queue_.advance(progress.bytes);
+        written = queue_.advance(progress.bytes);
       }
     } catch (...) {
       loop_.post([self = shared(), text = thrown_text()] { self->lose(text); });
@@ -222,7 +224,7 @@ class framed_connection final : public connection {
       write();
   }
 
-  /// Everything is written; ignores what still arrives.
+  /// Called when everything is written; what still arrives is ignored.
   void leave() {
     events_ = {};
     finish();
@@ -272,7 +274,7 @@ class framed_connection final : public connection {
   bool started_ = false;
   bool write_waits_ = false, write_needs_read_ = false;
   std::atomic<bool> closed_ = false;
-  std::chrono::steady_clock::time_point last_came_{};
+  std::chrono::steady_clock::time_point last_received_{};
   acknowledgements acknowledgements_;
   std::atomic<std::int64_t> sent_ = 0, received_ = 0;
 

@@ -64,7 +64,7 @@ microbatch_data slice_of(const microbatch_data& data, std::int32_t index,
          length, length);
   const auto first = first_of(length, index, count);
   const auto end = first_of(length, index + 1, count);
-  auto part = brought(data, [&](const at::Tensor& whole) {
+  auto part = transformed(data, [&](const at::Tensor& whole) {
     return whole.defined() && whole.dim() >= 2 && whole.size(1) == length
              ? whole.slice(1, first, end)
              : whole;

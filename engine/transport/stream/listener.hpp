@@ -28,7 +28,7 @@ class listener {
  private:
   void bind_unix();
   void bind_tcp();
-  [[noreturn]] void fail_with(const char* doing) const;
+  [[noreturn]] void fail_with(const char* predicate) const;
 
   endpoint where_;
   owned_descriptor handle_;
@@ -40,10 +40,10 @@ class listener {
 /// Whether a process listens at a unix socket.
 bool has_listener(const std::string& path);
 
-/// Removes a folder's sockets with such names that nobody listens at any more;
-/// keeps any younger than 10 s, which may still be starting up.
+/// Removes a folder's sockets with such names at which nobody listens any more;
+/// keeps those younger than 10 s, which may still be starting up.
 void remove_dead_sockets(const std::string& folder,
-                         std::string_view begins = {},
-                         std::string_view ends = ".sock");
+                         std::string_view prefix = {},
+                         std::string_view suffix = ".sock");
 
 }  // namespace troupe

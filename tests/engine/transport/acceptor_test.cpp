@@ -3,6 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -58,6 +59,22 @@ TEST_CASE("a client with the same credentials arrives") {
       CHECK(found.stream);
       CHECK(arrivals.wait_for_stream());
     }
+}
+
+TEST_CASE("programs that a job starts inherit no listening socket") {
+  const temporary_folder folder;
+  io_loop loop;
+  recorded_arrivals arrivals;
+  const loop_acceptor listening(loop,
+                                parse_endpoint("unix:" + folder / "a.sock"),
+                                shown, arrivals.events());
+  for (int handle = 3; handle < 1024; ++handle) {
+    int listens = 0;
+    socklen_t size = sizeof(listens);
+    if (::getsockopt(handle, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0
+        && listens == 1)
+      CHECK((::fcntl(handle, F_GETFD) & FD_CLOEXEC) != 0);
+  }
 }
 
 TEST_CASE("a job may start its processes in any order") {

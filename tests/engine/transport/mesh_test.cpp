@@ -7,7 +7,7 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "socket_pair.hpp"
-#include "troupe/engine/transport/heard_lines.hpp"
+#include "troupe/engine/transport/line_silence.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -67,12 +67,12 @@ TEST_CASE("a silent process is reported, and its return") {
 
 TEST_CASE("silence is reported for all connections, or for a single one") {
   using std::chrono::seconds;
-  const heard_lines::clock::time_point begin{};
-  heard_lines heard;
+  const line_silence::clock::time_point begin{};
+  line_silence silence;
   const auto at = [&](int time, std::int64_t control, std::int64_t tensors) {
-    heard.note(line::control, control, begin + seconds(time));
-    heard.note(line::incoming, tensors, begin + seconds(time));
-    return heard.longer_than(seconds(5), begin + seconds(time));
+    silence.note(line::control, control, begin + seconds(time));
+    silence.note(line::incoming, tensors, begin + seconds(time));
+    return silence.check(seconds(5), begin + seconds(time));
   };
   CHECK(at(0, 0, 0).longest == seconds(0));
   CHECK(at(5, 0, 7).longest == seconds(5));
