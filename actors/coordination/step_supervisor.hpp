@@ -90,8 +90,8 @@ struct step_supervisor {
     if (!running)
       return;
     const auto step = running->settings.step;
-    if (book->device_links)
-      for (const auto& text : book->device_links->stuck())
+    if (book->transfers)
+      for (const auto& text : book->transfers->stuck())
         log()->warn("step {}: {}", step, text);
     auto now = watch.progress->snapshot();
     if (now == seen)

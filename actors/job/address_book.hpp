@@ -18,7 +18,7 @@ namespace troupe {
 
 /// The actors of a run. Filled before the first message; read-only then.
 struct address_book {
-  troupe::placement placement;
+  placement places;
   std::vector<stage_handle> stage_actors;  // by data rank, then instance
   std::vector<rank_handle> rank_actors;    // by data rank, then rank
   std::vector<loader_handle> loaders;      // by data rank
@@ -32,7 +32,7 @@ struct address_book {
   /// that live there are null here.
   std::shared_ptr<remote_links> links;
   /// Links between devices of different processes; null if there are none.
-  std::shared_ptr<troupe::device_links> device_links;
+  std::shared_ptr<device_links> transfers;
   std::shared_ptr<failure_cause> cause = std::make_shared<failure_cause>();
 
   std::int32_t data_ranks() const {
@@ -46,16 +46,15 @@ struct address_book {
   const reducer_handle& reducer(collective_kind kind, std::int32_t data_rank,
                                 stage_instance which) const {
     const auto group = kind == collective_kind::tied_sum
-                         ? data_rank * placement.copies() + which.copy
+                         ? data_rank * places.copies() + which.copy
                          : which.stage;
     return (kind == collective_kind::tied_sum ? tied_reducers : reducers)
       .at(static_cast<std::size_t>(group));
   }
   /// The process where an instance of a stage lives.
   std::int32_t process_of(std::int32_t data_rank, stage_instance which) const {
-    return links
-             ? links->layout().process_of(data_rank, placement.rank_of(which))
-             : 0;
+    return links ? links->layout().process_of(data_rank, places.rank_of(which))
+                 : 0;
   }
   /// Lets the ranks that live here begin a step.
   template <class Self>
@@ -83,19 +82,19 @@ struct address_book {
   }
   /// After the run has failed: ends the waits of devices for each other.
   void end_transfers() const {
-    if (device_links)
-      device_links->abort();
+    if (transfers)
+      transfers->abort();
   }
   const rank_handle& rank(std::int32_t data_rank, std::int32_t rank) const {
     return rank_actors[rank_index(data_rank, rank)];
   }
   std::size_t stage_index(std::int32_t data_rank, stage_instance which) const {
-    return static_cast<std::size_t>(data_rank * placement.stages()
-                                    * placement.copies())
-           + placement.index_of(which);
+    return static_cast<std::size_t>(data_rank * places.stages()
+                                    * places.copies())
+           + places.index_of(which);
   }
   std::size_t rank_index(std::int32_t data_rank, std::int32_t rank) const {
-    return static_cast<std::size_t>(data_rank * placement.ranks + rank);
+    return static_cast<std::size_t>(data_rank * places.ranks + rank);
   }
 };
 using address_book_pointer = std::shared_ptr<address_book>;
@@ -110,9 +109,10 @@ struct handler_guard {
   handler_hook hook;
   bool failed = false;
 
-  template <class Work>
+  /// `where` makes the failure but for its reason.
+  template <class Where, class Work>
   void run(caf::event_based_actor* self, const address_book& book,
-           const std::function<op_failure()>& where, Work&& work) {
+           const Where& where, Work&& work) {
     if (failed)
       return;
     const auto tell = [&](const std::string& reason, bool for_good = true) {

@@ -150,7 +150,8 @@ void op_values::take(const plan_op& op, run_op& request, op_record& record,
     note_message(taken, waits_since);
     request.ready.push_back(std::move(taken.ready));
     request.inputs.push_back(std::move(taken.tensors));
-    request.present = std::move(taken.present);
+    if (taken.present.defined())
+      request.present = std::move(taken.present);
   });
   if (reads_data(op))
     take_data(op, request, record);

@@ -32,10 +32,10 @@ struct rank_setup {
   std::function<bool(std::int32_t rank)> is_far;
 };
 
-/// A stage's: what its rank runs ops on.
+/// A stage of the rank, on which it runs ops.
 struct stage_setup {
-  stage_instance stage;
-  troupe::stage work;
+  stage_instance instance;
+  stage work;
   /// By how much its compute ops take longer, from a step on (tests).
   double slow = 1;
   std::int64_t slow_from = 1;
@@ -43,15 +43,13 @@ struct stage_setup {
   std::shared_ptr<rank_device> device;
 };
 
-/// Where the messages of a rank and its stages go, apart from the stages'
-/// answers. Calls don't block, and don't call back.
+/// Where the messages of a rank and its stages go. Calls don't block, and don't
+/// call back.
 class rank_ports {
  public:
   virtual ~rank_ports() = default;
-  /// To a stage of this rank.
-  virtual void begin(stage_instance stage, const begin_step& message) = 0;
+  /// To a stage of this rank, which has the op run (`rank_runner::run`).
   virtual void run(stage_instance stage, run_op request) = 0;
-  virtual void end(stage_instance stage, end_step message) = 0;
   /// To the stage of another rank of the replica.
   virtual void deliver(stage_tensors message) = 0;
   /// To the first stage of the replica.

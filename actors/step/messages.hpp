@@ -66,7 +66,7 @@ struct envelope {
 TROUPE_FIELDS(envelope, run, serial, data_rank, from_stage, to_stage, copy, key,
               backward, message, sent, left, by_device, tensors)
 
-// ---- coordinator -> rank, loader; rank -> stage
+// ---- coordinator -> rank, loader
 struct begin_step {
   step_pointer step;
 };
@@ -153,7 +153,6 @@ struct op_launched {
   event_handle device_begin, device_end;  // null on a CPU
 };
 struct end_step {
-  std::int64_t serial = 0;
   /// Reduced ones that no op of the plan has read: of a step's first part.
   tensor_list gradients = {};
   at::Tensor present = {};  // as in member_gradients
@@ -220,7 +219,7 @@ struct stage_powers {
 };
 TROUPE_FIELDS(stage_powers, serial, stage, powers, shard, not_finite)
 
-// ---- stage -> rank -> coordinator
+// ---- rank -> coordinator
 struct stage_done {
   std::int64_t serial = 0;
   stage_instance stage;

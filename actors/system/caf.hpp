@@ -30,7 +30,6 @@
 CAF_BEGIN_TYPE_ID_BLOCK(troupe, 2000)
 TROUPE_ADD_MESSAGE(troupe, begin_step)
 TROUPE_ADD_MESSAGE(troupe, run_op)
-TROUPE_ADD_MESSAGE(troupe, end_step)
 TROUPE_ADD_MESSAGE(troupe, stage_tensors)
 TROUPE_ADD_MESSAGE(troupe, want_data)
 TROUPE_ADD_MESSAGE(troupe, loaded_data)

@@ -1,6 +1,7 @@
 // What a C++ program around a trainer uses.
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mse_loss.h>
+#include <pthread.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
@@ -221,6 +222,20 @@ TEST_CASE("a signal ends the run after a step") {
   REQUIRE(run.ended());
   CHECK_THAT(run.ended()->reason, ContainsSubstring("SIGINT after step "));
   CHECK(stopping.exit_code() == 130);
+}
+
+TEST_CASE("a stop_on_signals without a thread gives its place back") {
+  auto run = small_run();
+  pthread_attr_t usual, unstartable;
+  REQUIRE(::pthread_getattr_default_np(&usual) == 0);
+  REQUIRE(::pthread_getattr_default_np(&unstartable) == 0);
+  ::pthread_attr_setstacksize(&unstartable, std::size_t{1} << 47);
+  ::pthread_setattr_default_np(&unstartable);
+  CHECK_THROWS_AS(stop_on_signals(run), error);
+  ::pthread_setattr_default_np(&usual);
+  const stop_on_signals stopping(run);
+  std::raise(SIGTERM);
+  CHECK(stopping.exit_code() == 128 + SIGTERM);
 }
 
 TEST_CASE("signals' handlers of before return") {
