@@ -345,9 +345,5 @@ struct prefetch_data {};
 struct publish_event {
   std::shared_ptr<const event> what;
 };
-/// To a monitor that is an actor of the user's own (actor_monitor.hpp).
-struct monitor_event {
-  std::shared_ptr<const event> what;
-};
 
 }  // namespace troupe
