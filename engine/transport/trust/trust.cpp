@@ -41,12 +41,15 @@ trust_kind choose_trust(const endpoint& address, const credentials& own) {
 }
 
 trust make_trust(const endpoint& address, const credentials& own) {
-  trust result{choose_trust(address, own)};
-  if (result.kind == trust_kind::pre_shared_key)
-    result.tls = tls_context::of_token(own.token);
-  if (result.kind == trust_kind::certificates)
-    result.tls = tls_context::of_certificates(own.certificates);
-  return result;
+  switch (choose_trust(address, own)) {
+    case trust_kind::none:
+      break;
+    case trust_kind::pre_shared_key:
+      return {tls_context::of_token(own.token)};
+    case trust_kind::certificates:
+      return {tls_context::of_certificates(own.certificates)};
+  }
+  return {};
 }
 
 }  // namespace troupe

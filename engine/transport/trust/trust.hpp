@@ -35,9 +35,8 @@ enum class trust_kind : std::uint8_t {
 /// `transport` for an unknown host.
 trust_kind choose_trust(const endpoint& address, const credentials& own);
 
-/// A kind of trust with the credentials that it needs, for many links.
+/// What two ends need to authenticate each other, for many links.
 struct trust {
-  trust_kind kind = trust_kind::none;
   std::shared_ptr<tls_context> tls{};  // null: plain text
 };
 
