@@ -123,7 +123,7 @@ stage held_stages::make_stage(std::int32_t data_rank, stage_instance which,
   if (!device)
     return make_module_stage(module, options);
   const auto scope = device->compute().enter();
-  bring(*module, device->compute());
+  move_to_device(*module, device->compute());
   auto on_device = make_module_stage(module, options);
   device->compute().drain();
   return on_device;

@@ -165,7 +165,7 @@ void stage_runner::forward(run_op& request, op_launched& answer) {
   const auto loaded = std::move(request.data);
   microbatch_data data;
   if (loaded && device_)
-    data = brought(*loaded, [&](const at::Tensor& tensor) {
+    data = transformed(*loaded, [&](const at::Tensor& tensor) {
       return device_.take({tensor}, request.data_ready)[0];
     });
   else if (loaded)

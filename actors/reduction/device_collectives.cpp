@@ -159,7 +159,7 @@ class tied_device_collectives final : public collectives {
       auto& own = *holders.gradients.front();
       if (!own.defined()) {
         ties.push_back(static_cast<std::uint32_t>(sums.size()));
-        own = at::zeros_like(holders.like.front());
+        own = at::zeros_like(holders.parameters.front());
       }
       sums.push_back(own);
     }

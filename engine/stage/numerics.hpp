@@ -47,20 +47,20 @@ enum class weight_split : std::uint8_t {
   graph,
 };
 
-/// What the losses of an update's microbatches, slices and replicas are
-/// averaged over, and how they are reported.
+/// How the losses of an update's microbatches, slices and replicas are averaged
+/// and reported.
 enum class loss_weighting : std::uint8_t {
-  /// Items: every counted token weighs the same, as in Transformers, torchtune
-  /// and torchtitan. A loss that does not count items beforehand (see
+  /// Every counted token weighs the same, as in Transformers, torchtune and
+  /// torchtitan. A loss that does not count items beforehand (see
   /// loss_function) weighs microbatches equally.
   tokens,
-  /// Microbatches and slices: a mean of means, as in Megatron-LM by default and
-  /// in DeepSpeed.
+  /// Microbatches and slices weigh the same: a mean of means, as in Megatron-LM
+  /// by default and in DeepSpeed.
   microbatches,
 };
 
-/// How steps compute losses, gradients and updates: the same for a pipeline and
-/// for the plain loop.
+/// How steps compute losses, gradients and updates, in a pipeline as in the
+/// plain loop.
 struct numerics {
   /// The loss of the model's last layer, unless that has its own.
   loss_function loss = cross_entropy_loss();
@@ -68,7 +68,7 @@ struct numerics {
   /// The seed of the random numbers that forwards draw (random.hpp).
   std::uint64_t seed = 1;
   optimizer_options optimizer = adamw{};
-  parameter_groups parameters{};  // settings of some of them
+  parameter_groups parameters{};  // settings of some parameters
   /// Parameters on a device are updated on the host, which keeps the
   /// optimizer's state. Without effect on CPUs.
   bool offload_optimizer = false;

@@ -27,16 +27,16 @@ namespace troupe {
 /// graph.
 at::Tensor dropout(const at::Tensor& x, double p);
 
-/// For other draws in a forward of training: a CPU generator of the op's own,
-/// another one at each call (`at::rand(sizes, op_generator())`). Throws
-/// `invalid_argument` elsewhere.
+/// Makes a CPU generator of the op's own for other draws in a forward of
+/// training, another one at each call (`at::rand(sizes, op_generator())`).
+/// Throws `invalid_argument` elsewhere.
 at::Generator op_generator();
 
-/// For data sources: a CPU generator that depends on these numbers alone, so
-/// that a microbatch is the same whichever thread makes it, and when.
+/// Makes a CPU generator that depends on these numbers alone. A data source
+/// with it gives the same microbatches whichever thread makes them, and when.
 at::Generator generator_at(std::uint64_t seed, std::int64_t index);
 
-/// What a forward draws from: entered by what runs it.
+/// The random numbers of a forward, made current by the code that runs it.
 struct random_draws {
   std::uint64_t seed = 0;
   std::int64_t step = 0;
@@ -59,7 +59,8 @@ struct random_draws {
 void fill_mask(const at::Tensor& mask, const philox_stream& stream,
                std::uint32_t threshold);
 
-/// Those of this thread; null: it runs no forward of training.
+/// The draws that are current on this thread; null: it runs no forward of
+/// training.
 random_draws*& current_draws();
 using draws_scope = current_scope<random_draws*, current_draws>;
 
@@ -72,11 +73,11 @@ class draw_watch {
   draw_watch(const draw_watch&) = delete;
   draw_watch& operator=(const draw_watch&) = delete;
 
-  /// The first one's name; empty: there was none.
-  const std::string& found() const { return found_; }
+  /// The name of the first one; empty: there was none.
+  const std::string& first() const { return first_; }
 
  private:
-  std::string found_;
+  std::string first_;
   std::uint64_t handle_;
 };
 

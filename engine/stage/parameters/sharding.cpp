@@ -1,5 +1,7 @@
 #include "troupe/engine/stage/parameters/sharding.hpp"
 
+#include <iterator>
+
 #include "troupe/base/error.hpp"
 #include "troupe/base/names.hpp"
 #include "troupe/engine/stage/shard_layout.hpp"
@@ -9,6 +11,8 @@ namespace troupe {
 namespace {
 
 constexpr std::string_view names[]{"replicate", "gradients", "all"};
+static_assert(std::size(names)
+              == static_cast<std::size_t>(shard_mode::all) + 1);
 
 }  // namespace
 
