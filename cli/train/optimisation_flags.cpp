@@ -200,15 +200,16 @@ numerics numerics_for(const train_options& o, const built_model& model,
   made.weighting = words.loss_weighting == "tokens"
                      ? loss_weighting::tokens
                      : loss_weighting::microbatches;
-  made.norm_type = norm_type_of(words.clip_norm_type);
+  made.gradient_norm = norm_type_of(words.clip_norm_type);
   made.division = division_of(o.partition);
   made.autocast = dtype_of(words.autocast);
   made.dtypes = {dtype_of(words.dtype), dtype_of(words.buffer_dtype)};
   made.accumulate_in_fp32 = words.accumulate_dtype == "fp32";
   set_loss_scale(made, schedule);
-  made.weight_split = words.weight_split == "layers"  ? weight_split::layers
-                      : words.weight_split == "graph" ? weight_split::graph
-                                                      : weight_split::automatic;
+  made.backward_split = words.weight_split == "layers" ? weight_split::layers
+                        : words.weight_split == "graph"
+                          ? weight_split::graph
+                          : weight_split::automatic;
   return made;
 }
 

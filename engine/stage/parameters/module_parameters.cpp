@@ -30,7 +30,7 @@ module_parameters::module_parameters(const numerics& options,
                                      std::shared_ptr<rank_device> device,
                                      std::function<void()> publish)
   : device_(std::move(device)),
-    norm_type_(options.norm_type),
+    norm_type_(options.gradient_norm),
     reduces_in_fp32_(options.reduces_in_fp32()),
     publish_(std::move(publish)) {}
 

@@ -70,7 +70,7 @@ class module_parameters : public stage_parameters {
   std::vector<tied_gradient> tied_;
   std::unique_ptr<optimizer> optimizer_;
   std::shared_ptr<rank_device> device_;
-  troupe::norm_type norm_type_;
+  norm_type norm_type_;
   bool reduces_in_fp32_;
 
  private:
