@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "troupe/base/current_scope.hpp"
 #include "troupe/engine/device/philox.hpp"

@@ -120,9 +120,6 @@ class stage_parameters {
   /// Moves gradients in, reduced or not, as `put_gradients`
   /// (gradient_lists.hpp). `present`: as in member_gradients.
   virtual void put_gradients(tensor_list gradients, at::Tensor present) = 0;
-  void put_gradients(tensor_list gradients) {
-    put_gradients(std::move(gradients), {});
-  }
   /// Moves the gradients out for their reduction over replicas and copies;
   /// `put_gradients` takes the result.
   virtual collective_work begin_reduction();

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <mutex>
 
@@ -13,7 +12,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/thrown.hpp"

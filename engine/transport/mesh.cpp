@@ -5,12 +5,10 @@
 #include <algorithm>
 #include <atomic>
 #include <boost/asio/steady_timer.hpp>
-#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <random>
 #include <thread>
 #include <utility>

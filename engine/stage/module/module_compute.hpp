@@ -3,10 +3,8 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "troupe/engine/events/observer.hpp"
-#include "troupe/engine/stage/model.hpp"
 #include "troupe/engine/stage/module/saved_forward.hpp"
 #include "troupe/engine/stage/module/split_backward.hpp"
 #include "troupe/engine/stage/module/step_losses.hpp"

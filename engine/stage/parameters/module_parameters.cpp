@@ -62,7 +62,7 @@ void module_parameters::begin_step(const step_settings& settings) {
     set(values_);
   if (settings.part == step_part::update) {
     if (!recorded_gradients_.empty())
-      put_gradients(recorded_gradients_);
+      put_gradients(recorded_gradients_, {});
   } else if (settings.training()) {
     take_gradients();
     troupe::take_gradients(values_);

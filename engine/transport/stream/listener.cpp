@@ -1,6 +1,5 @@
 #include "troupe/engine/transport/stream/listener.hpp"
 
-#include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/stat.h>
 #include <sys/un.h>

@@ -1,6 +1,5 @@
 #include "troupe/engine/transport/trust/access.hpp"
 
-#include "troupe/base/error.hpp"
 #include "troupe/engine/transport/trust/secret_file.hpp"
 #include "troupe/engine/transport/trust/trust.hpp"
 
