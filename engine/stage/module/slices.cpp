@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/tensor.h>
+#include <c10/core/WrapDimMinimal.h>
 #include <fmt/ranges.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -93,6 +94,7 @@ void position_cache::grow(buffer& target, const at::Tensor& tensor,
 
 at::Tensor position_cache::append(std::size_t call, const at::Tensor& tensor,
                                   std::int64_t dimension) {
+  dimension = c10::maybe_wrap_dim(dimension, tensor.dim());
   if (call >= buffers_.size())
     buffers_.resize(call + 1);
   auto& target = buffers_[call];

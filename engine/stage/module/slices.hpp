@@ -126,8 +126,8 @@ using slice_scope = current_scope<slice_pass*, current_pass>;
 /// that run in slices (stage_module::runs_in_slices) may call it.
 slice_place current_slice();
 /// The earlier slices' tensors of this call, concatenated with this slice's
-/// own along a dimension, in order. Calls must come in the same order in each
-/// slice.
+/// own along a dimension (below 0: counted from the last), in order. Calls must
+/// come in the same order in each slice.
 at::Tensor with_earlier_slices(const at::Tensor& tensor,
                                std::int64_t dimension);
 
