@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include <fcntl.h>
 #include <sys/socket.h>
 
 #include <boost/asio/as_tuple.hpp>
@@ -27,7 +26,7 @@ class acceptor::impl : public std::enable_shared_from_this<impl> {
       handlers_(std::move(handlers)),
       options_(options),
       listening_(std::in_place, address),
-      waiting_(executor, ::fcntl(listening_->handle(), F_DUPFD_CLOEXEC, 0)),
+      waiting_(executor, listening_->duplicate()),
       pause_(executor) {}
 
   const endpoint& where() const { return listening_->where(); }
