@@ -49,7 +49,7 @@ std::optional<norm_verdict> coordinator_core::on(stage_powers message) {
   for (const auto& part : powers_)
     all.insert(all.end(), part->begin(), part->end());
   const auto scale = step_->settings.loss_scale;
-  norm_ = norm_of(all, setup_.numerics.norm_type) / scale;
+  norm_ = norm_of(all, setup_.numerics.gradient_norm) / scale;
   finite_ = std::isfinite(norm_);
   return norm_verdict{step_->serial, now_ns(),
                       clip_factor(norm_, setup_.numerics.clip) / scale,

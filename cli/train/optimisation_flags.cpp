@@ -98,7 +98,7 @@ void add_optimisation_flags(CLI::App& app, train_options& o) {
              "themselves");
   add_value(app, "--clip", o.numerics.clip,
             "largest gradient norm; 0: no clipping", number(0));
-  add_choice(app, "--clip-norm-type P", o.numerics.norm_type,
+  add_choice(app, "--clip-norm-type P", o.numerics.gradient_norm,
              {{"1", norm_type::one},
               {"2", norm_type::two},
               {"3", norm_type::three},

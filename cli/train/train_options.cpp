@@ -176,7 +176,7 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
   app.add_flag("--recompute", o.numerics.recompute,
                "recompute forwards in the backward, to save memory");
   o.partition.offload.add_to(app);
-  add_choice(app, "--weight-split HOW", o.numerics.weight_split,
+  add_choice(app, "--weight-split HOW", o.numerics.backward_split,
              {{"automatic", weight_split::automatic},
               {"layers", weight_split::layers},
               {"graph", weight_split::graph}},

@@ -63,13 +63,13 @@ std::vector<std::int32_t> path(const model& layers,
   const auto label = [&](std::int32_t i) { return label_of(layers, slot(i)); };
   if (later == reader)
     fail(error_code::invalid_argument, "{} reads itself", label(reader));
-  const auto back = path(layers, numbers, later, reader);
-  if (back.empty())
+  const auto chain = path(layers, numbers, later, reader);
+  if (chain.empty())
     fail(error_code::invalid_argument,
          "{} reads {}, which runs after it; list layers in execution order",
          label(reader), label(later));
   std::vector<std::string> cycle{label(reader)};
-  for (const auto each : back)
+  for (const auto each : chain)
     cycle.push_back(label(each));
   fail(error_code::invalid_argument,
        "the layers read each other in a cycle: {}; each may only read earlier "

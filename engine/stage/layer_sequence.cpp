@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/stage/error_context.hpp"
 #include "troupe/engine/stage/random.hpp"
 #include "troupe/engine/stage/random_draws.hpp"

@@ -80,7 +80,7 @@ struct numerics {
   bool accumulate_in_fp32 = true;
   gradient_division division{};  // of the gradients of replicas
   double clip = 0;               // largest gradient norm; 0: no clipping
-  troupe::norm_type norm_type = troupe::norm_type::two;  // of the gradients
+  norm_type gradient_norm = norm_type::two;
   /// The dtype of autocast forwards (bf16, fp16); see autocast_scope. fp16
   /// wants a dynamic loss scale.
   std::optional<at::ScalarType> autocast{};
@@ -91,7 +91,7 @@ struct numerics {
   /// (Chen et al.), to save memory. The bits are the same, as the second
   /// forward draws the random numbers of the first.
   bool recompute = false;
-  troupe::weight_split weight_split = weight_split::automatic;
+  weight_split backward_split = weight_split::automatic;
   bool halt_on_nan = false;  // a loss that is not finite fails a stage's step
 
   /// Whether replicas give their gradients in fp32.

@@ -47,9 +47,10 @@ struct philox_numbers {
   std::uint32_t of[4][philox_lanes];
 };
 
-/// The counters of a group's blocks.
-philox_numbers counters_of(const philox_stream& stream, std::int64_t group) {
-  philox_numbers n;
+/// Gives the numbers of `philox` for each block, by loops of constant length,
+/// of which compilers make vector code.
+philox_numbers numbers_of(const philox_stream& stream, std::int64_t group) {
+  philox_numbers n;  // first the counters of the blocks
   const auto base = static_cast<std::uint64_t>(group * philox_lanes);
   for (int i = 0; i < philox_lanes; ++i) {
     n.of[0][i] =
@@ -58,13 +59,6 @@ philox_numbers counters_of(const philox_stream& stream, std::int64_t group) {
     n.of[2][i] = stream.place;
     n.of[3][i] = stream.occurrence;
   }
-  return n;
-}
-
-/// Gives the numbers of `philox` for each block, by loops of constant length,
-/// of which compilers make vector code.
-philox_numbers numbers_of(const philox_stream& stream, std::int64_t group) {
-  auto n = counters_of(stream, group);
   auto key = stream.key;
   for (int round = 0; round < 10; ++round) {
     for (int i = 0; i < philox_lanes; ++i) {

@@ -42,13 +42,13 @@ class stage_state {
 
 /// The stage's own values that an op reads or leaves; null: none.
 struct stage_states {
-  /// From a forward to its B or I.
+  /// A forward leaves it for its B or I.
   std::shared_ptr<stage_state> context = {};
-  /// From an I to its W.
+  /// An I leaves it for its W.
   std::shared_ptr<stage_state> deferred = {};
   /// The parameters that a forward has read, for its B or I.
   std::shared_ptr<stage_state> version = {};
-  /// From a slice's forward to the next slice's, and from a slice's B or I to
+  /// A slice's forward leaves it for the next slice's, and a slice's B or I for
   /// that of the slice before.
   std::shared_ptr<stage_state> carry = {};
   /// The forward's context will be offloaded.
@@ -120,9 +120,6 @@ class stage_parameters {
   /// Moves gradients in, reduced or not, as `put_gradients`
   /// (gradient_lists.hpp). `present`: as in member_gradients.
   virtual void put_gradients(tensor_list gradients, at::Tensor present) = 0;
-  void put_gradients(tensor_list gradients) {
-    put_gradients(std::move(gradients), {});
-  }
   /// Moves the gradients out for their reduction over replicas and copies;
   /// `put_gradients` takes the result.
   virtual collective_work begin_reduction();

@@ -26,9 +26,9 @@ namespace {
 
 const at::Tensor* find(const parameter_list& parameters,
                        const std::string& name) {
-  const auto found =
+  const auto entry =
     std::ranges::find(parameters, name, &parameter_list::value_type::first);
-  return found == parameters.end() ? nullptr : &found->second;
+  return entry == parameters.end() ? nullptr : &entry->second;
 }
 
 std::string close_to(const std::string& name,

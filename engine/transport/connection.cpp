@@ -5,7 +5,6 @@
 #include <atomic>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <mutex>
 
@@ -13,7 +12,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/thrown.hpp"
@@ -202,6 +200,11 @@ class framed_connection final : public connection {
         written = queue_.advance(progress.bytes);
       }
     } catch (...) {
+      {
+        const std::scoped_lock lock(mutex_);
+        ending_ = true;
+        writing_ = false;
+      }
       loop_.post([self = shared(), text = thrown_text()] { self->lose(text); });
     }
   }
@@ -212,8 +215,10 @@ class framed_connection final : public connection {
   void wait_to_write(state need) {
     if (!loop_.is_own_thread())
       return loop_.post([self = shared()] { self->write(); });
-    if (closed_)
-      return;
+    if (closed_) {
+      const std::scoped_lock lock(mutex_);
+      return queue_.clear();
+    }
     write_waits_ = true;
     write_needs_read_ = need == state::needs_read;
     watch_.wait(*stream_, need, [self = shared()] { self->write_on(); });
@@ -261,7 +266,7 @@ class framed_connection final : public connection {
     stream_->close();
     const std::scoped_lock lock(mutex_);
     ending_ = broken_ = true;
-    if (!writing_)
+    if (!writing_ || write_waits_)
       queue_.clear();
   }
 

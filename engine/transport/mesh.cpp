@@ -5,12 +5,10 @@
 #include <algorithm>
 #include <atomic>
 #include <boost/asio/steady_timer.hpp>
-#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <random>
 #include <thread>
 #include <utility>
@@ -193,6 +191,33 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
       events.silent(process, is_silent ? seconds : 0, only);
   }
 
+  /// The last message may still be in flight; leaving now could lose it. There
+  /// is no hurry while bytes move, but another process may never stop sending.
+  void wait_until_closed(const std::vector<connection_pointer>& open) const {
+    const auto sum = [&](auto bytes) {
+      std::int64_t total = 0;
+      for (const auto& each : open)
+        total += (each.get()->*bytes)();
+      return total;
+    };
+    auto sent = sum(&connection::bytes_sent);
+    auto received = sum(&connection::bytes_received);
+    auto last_sent = clock::now(), last_moved = last_sent;
+    const auto is_closed = [](const auto& each) { return each->is_closed(); };
+    for (auto now = last_sent; !std::ranges::all_of(open, is_closed)
+                               && now - last_moved < longest_goodbye
+                               && now - last_sent < patience.leave;
+         now = clock::now()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      const auto new_sent = sum(&connection::bytes_sent);
+      const auto new_received = sum(&connection::bytes_received);
+      if (std::exchange(sent, new_sent) != new_sent)
+        last_sent = last_moved = now;
+      if (std::exchange(received, new_received) != new_received)
+        last_moved = now;
+    }
+  }
+
   io_loop& loop;
   job_place place;
   const mesh_patience patience;
@@ -218,23 +243,7 @@ mesh::~mesh() {
       open.push_back(link);
   for (const auto& each : open)
     each->close();
-  // The last message may still be in flight; leaving now could lose it. There
-  // is no hurry while bytes move.
-  const auto moved = [&] {
-    std::int64_t bytes = 0;
-    for (const auto& each : open)
-      bytes += each->bytes_sent() + each->bytes_received();
-    return bytes;
-  };
-  auto bytes = moved();
-  auto until = clock::now() + longest_goodbye;
-  while (!std::ranges::all_of(open, [](const auto& each) {
-    return each->is_closed();
-  }) && clock::now() < until) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    if (const auto now = moved(); now != std::exchange(bytes, now))
-      until = clock::now() + longest_goodbye;
-  }
+  impl_->wait_until_closed(open);
   // A connection that could not close keeps its events, which hold this.
   impl_->loop.run([this] {
     for (auto& peer : impl_->peers)

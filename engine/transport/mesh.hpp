@@ -56,6 +56,9 @@ struct mesh_patience {
   std::chrono::milliseconds silence = std::chrono::seconds(5);
   /// A machine that acknowledges nothing for so long is lost.
   std::chrono::milliseconds cut_off = std::chrono::seconds(20);
+  /// The end of a mesh, once it has sent everything, waits so long for
+  /// processes that go on sending.
+  std::chrono::milliseconds leave = std::chrono::seconds(10);
 };
 
 /// All connections between one process of a job and the others. Any thread may
@@ -64,6 +67,8 @@ class mesh {
  public:
   /// The loop must outlive the mesh.
   mesh(io_loop& loop, job_place place, const mesh_patience& patience = {});
+  /// Waits until all connections have ended, and 2 s at most while no bytes
+  /// move.
   ~mesh();
   mesh(const mesh&) = delete;
   mesh& operator=(const mesh&) = delete;

@@ -181,8 +181,8 @@ class wire_reader {
     if (!bytes_.empty())
       refuse("bytes beyond its end");
   }
-  [[noreturn]] static void refuse(const char* what) {
-    fail(error_code::transport, "a message has {}", what);
+  [[noreturn]] static void refuse(const char* problem) {
+    fail(error_code::transport, "a message has {}", problem);
   }
 
  private:
@@ -191,10 +191,10 @@ class wire_reader {
                 std::index_sequence<Indices...>) {
     ((kind == Indices ? get(value.template emplace<Indices>()) : void()), ...);
   }
-  [[noreturn]] void refuse_field(const char* what) const {
+  [[noreturn]] void refuse_field(const char* problem) const {
     if (field_ == nullptr)
-      refuse(what);
-    fail(error_code::transport, "a message has {} at its field '{}'", what,
+      refuse(problem);
+    fail(error_code::transport, "a message has {} at its field '{}'", problem,
          field_);
   }
   std::string_view take(std::size_t size) {

@@ -113,20 +113,19 @@ class http_caller::connection {
  private:
   asio::awaitable<void> connect() {
     const auto on = co_await asio::this_coro::executor;
-    std::string why;
+    std::string problem;
     for (const auto& each : addresses_of(target_.address)) {
-      auto found = co_await troupe::connect(each, std::chrono::minutes(10));
-      why = found.why;
-      if (found.socket < 0)
+      auto link = co_await troupe::connect(each, std::chrono::minutes(10));
+      problem = link.problem;
+      if (link.socket < 0)
         continue;
-      auto bytes =
-        stream_over(found.socket, target_.trusted, link_side::client);
+      auto bytes = stream_over(link.socket, target_.trusted, link_side::client);
       require_own_user(*bytes);
       stream_.emplace(on, std::move(bytes));
       co_return;
     }
     fail(error_code::transport,
-         "no answer at {}: {}; is the job still running?", where(), why);
+         "no answer at {}: {}; is the job still running?", where(), problem);
   }
 
   /// Takes what has come; false: no more comes.

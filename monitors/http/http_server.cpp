@@ -1,7 +1,6 @@
 #include "troupe/monitors/http/http_server.hpp"
 
 #include <signal.h>
-#include <unistd.h>
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/basic_socket_acceptor.hpp>
@@ -101,7 +100,7 @@ class http_server::impl {
       where_(listening_->where()) {
     host_.left = [this](http_session& who) { left(who); };
     acceptor_.assign(stream_protocol(listening_->family(), 0),
-                     ::dup(listening_->handle()));
+                     listening_->duplicate());
     spawn(io_.get_executor(), [this] { return accept(); });
     thread_ = std::thread([this] { run(); });
   }

@@ -82,7 +82,7 @@ weight_split module_compute::split_of(const weight_gradients& store,
   if (std::ranges::none_of(leaves, requires_gradient)
       || store.shares_parameters())
     return weight_split::layers;
-  const auto setting = options_.numerics.weight_split;
+  const auto setting = options_.numerics.backward_split;
   if (setting != weight_split::automatic)
     return setting;
   std::int64_t all = 0, by_layers = 0;

@@ -106,10 +106,6 @@ void module_compute::begin_step(const step_settings& settings) {
   drop_ended_batches();
 }
 
-void module_compute::drop_kept() {
-  losses_.drop();
-}
-
 /// Makes separate leaves for each use of an input.
 tensor_lists module_compute::leaves_of(const tensor_lists& inputs) const {
   tensor_lists leaves;

@@ -3,10 +3,8 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "troupe/engine/events/observer.hpp"
-#include "troupe/engine/stage/model.hpp"
 #include "troupe/engine/stage/module/saved_forward.hpp"
 #include "troupe/engine/stage/module/split_backward.hpp"
 #include "troupe/engine/stage/module/step_losses.hpp"
@@ -51,7 +49,7 @@ class module_compute final : public stage_compute {
                       tensor_lists output_gradients,
                       stage_states states) override;
   stage_result end_step() override;
-  void drop_kept() override;
+  void drop_kept() override { losses_.drop(); }
   void forget_sequences() override { sequences_.clear(); }
   /// Makes `show_parameters` publish the parts of a shard.
   void observe_shard(const std::vector<parameter_part>& parts,

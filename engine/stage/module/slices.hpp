@@ -42,7 +42,7 @@ class position_cache {
   /// returns all of them: a view, whose values stay until `keep_rows`. Throws
   /// `invalid_argument` for a tensor that differs from those before in another
   /// dimension or in its type.
-  at::Tensor append(std::size_t call, const at::Tensor& own,
+  at::Tensor append(std::size_t call, const at::Tensor& tensor,
                     std::int64_t dimension);
   /// Drops all rows but these, ascending.
   void keep_rows(const std::vector<std::int64_t>& rows);
@@ -57,7 +57,8 @@ class position_cache {
     std::int64_t used = 0;  // along `dimension`
     std::int64_t dimension = 0;
   };
-  static void grow(buffer& target, const at::Tensor& own, std::int64_t needed);
+  static void grow(buffer& target, const at::Tensor& tensor,
+                   std::int64_t needed);
 
   std::vector<buffer> buffers_;  // by call
 };
@@ -86,7 +87,7 @@ class slice_pass {
              bool gradients = true);
 
   const slice_place& place() const { return place_; }
-  at::Tensor with_earlier(const at::Tensor& own, std::int64_t dimension);
+  at::Tensor with_earlier(const at::Tensor& tensor, std::int64_t dimension);
   /// Returns the tensors for the next slice, after the forward. Throws
   /// `invalid_argument` if the slice has made fewer calls than those before.
   slice_carry_pointer for_later() const;
@@ -125,8 +126,9 @@ using slice_scope = current_scope<slice_pass*, current_pass>;
 /// that run in slices (stage_module::runs_in_slices) may call it.
 slice_place current_slice();
 /// The earlier slices' tensors of this call, concatenated with this slice's
-/// own along a dimension, in order. Calls must come in the same order in each
-/// slice.
-at::Tensor with_earlier_slices(const at::Tensor& own, std::int64_t dimension);
+/// own along a dimension (below 0: counted from the last), in order. Calls must
+/// come in the same order in each slice.
+at::Tensor with_earlier_slices(const at::Tensor& tensor,
+                               std::int64_t dimension);
 
 }  // namespace troupe

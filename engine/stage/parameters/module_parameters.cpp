@@ -30,7 +30,7 @@ module_parameters::module_parameters(const numerics& options,
                                      std::shared_ptr<rank_device> device,
                                      std::function<void()> publish)
   : device_(std::move(device)),
-    norm_type_(options.norm_type),
+    norm_type_(options.gradient_norm),
     reduces_in_fp32_(options.reduces_in_fp32()),
     publish_(std::move(publish)) {}
 
@@ -62,7 +62,7 @@ void module_parameters::begin_step(const step_settings& settings) {
     set(values_);
   if (settings.part == step_part::update) {
     if (!recorded_gradients_.empty())
-      put_gradients(recorded_gradients_);
+      put_gradients(recorded_gradients_, {});
   } else if (settings.training()) {
     take_gradients();
     troupe::take_gradients(values_);
@@ -149,14 +149,14 @@ std::shared_ptr<stage_state> module_parameters::read_version(
     fail(error_code::internal,
          "version {} of the parameters is not kept; {} updates have run",
          updates, updates_);
-  auto wanted = entry->second;
+  auto result = entry->second;
   versions_.erase(versions_.begin(), entry);
   if (last) {
     will_read_ = false;
     versions_.clear();
   }
-  set(wanted->values);
-  return wanted;
+  set(result->values);
+  return result;
 }
 
 void module_parameters::read_again(const std::shared_ptr<stage_state>& state) {

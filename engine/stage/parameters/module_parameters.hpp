@@ -36,7 +36,6 @@ class module_parameters : public stage_parameters {
   void begin_step(const step_settings& settings) override;
   const tensor_list& parameters() const override { return parameters_; }
   tensor_list take_gradients() override;
-  using stage_parameters::put_gradients;
   void put_gradients(tensor_list gradients, at::Tensor present) override;
   collective_work begin_reduction() override;
   tied_sum begin_tied_sum() override;
@@ -70,7 +69,7 @@ class module_parameters : public stage_parameters {
   std::vector<tied_gradient> tied_;
   std::unique_ptr<optimizer> optimizer_;
   std::shared_ptr<rank_device> device_;
-  troupe::norm_type norm_type_;
+  norm_type norm_type_;
   bool reduces_in_fp32_;
 
  private:

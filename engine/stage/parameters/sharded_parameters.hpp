@@ -46,7 +46,6 @@ class sharded_parameters final : public module_parameters {
                      std::shared_ptr<rank_device> device,
                      std::function<void()> publish);
 
-  using stage_parameters::put_gradients;
   /// `gradients`: of the shard's pieces. `present`: by parameter after a
   /// reduction, by piece after a sum of tied gradients.
   void put_gradients(tensor_list gradients, at::Tensor present) override;

@@ -1,5 +1,7 @@
 #include "troupe/engine/stage/parameters/sharding.hpp"
 
+#include <iterator>
+
 #include "troupe/base/error.hpp"
 #include "troupe/engine/stage/shard_layout.hpp"
 
@@ -7,11 +9,15 @@ namespace troupe {
 
 namespace {
 
-const char* to_text(shard_mode mode) {
-  return mode == shard_mode::gradients ? "gradients" : "all";
-}
+constexpr std::string_view names[]{"replicate", "gradients", "all"};
+static_assert(std::size(names)
+              == static_cast<std::size_t>(shard_mode::all) + 1);
 
 }  // namespace
+
+std::string_view to_text(shard_mode mode) {
+  return names[static_cast<std::size_t>(mode)];
+}
 
 void require_legal(const sharding_options& options, std::int32_t replicas) {
   if (!options.shards())

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace troupe {
 
@@ -10,6 +11,9 @@ enum class shard_mode : std::uint8_t {
   gradients,  // reduced gradients and the optimizer's state (ZeRO 1 and 2)
   all,        // and the parameters, gathered for their ops (ZeRO 3, FSDP)
 };
+
+/// "replicate", "gradients" or "all".
+std::string_view to_text(shard_mode mode);
 
 inline constexpr std::int64_t largest_shard_multiple = 1 << 20;
 

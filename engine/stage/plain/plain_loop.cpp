@@ -335,7 +335,7 @@ void plain_loop::accumulate_update(const data_function& load,
 void plain_loop::update(result& outcome) {
   if (!versions_.empty())
     set_values(values_, versions_.back());
-  const auto type = options_.numerics.norm_type;
+  const auto type = options_.numerics.gradient_norm;
   const auto powers =
     gradient_powers(values_of(norm_parameters_), type, options_.device.get());
   outcome.gradient_norm = norm_of(powers, type) / scale_.value();

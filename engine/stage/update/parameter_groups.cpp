@@ -19,12 +19,12 @@ namespace troupe {
 
 namespace {
 
-void require_number(const parameter_group& group, const char* what,
+void require_number(const parameter_group& group, const char* setting,
                     double value) {
   if (!std::isfinite(value) || value < 0)
     fail(error_code::invalid_argument,
          "the {} of parameters '{}' is {}; use a finite number, 0 or more",
-         what, printable(group.names), value);
+         setting, printable(group.names), value);
 }
 
 constexpr std::string_view rate_prefix = "lr*", decay_prefix = "weight-decay=";

@@ -4,14 +4,12 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <memory>
 
 #include "troupe/base/error.hpp"
-#include "troupe/base/names.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include <fcntl.h>
 #include <sys/socket.h>
 
 #include <boost/asio/as_tuple.hpp>
@@ -27,11 +26,10 @@ class acceptor::impl : public std::enable_shared_from_this<impl> {
       handlers_(std::move(handlers)),
       options_(options),
       listening_(std::in_place, address),
-      where_(listening_->where()),
-      waiting_(executor, ::fcntl(listening_->handle(), F_DUPFD_CLOEXEC, 0)),
+      waiting_(executor, listening_->duplicate()),
       pause_(executor) {}
 
-  const endpoint& where() const { return where_; }
+  const endpoint& where() const { return listening_->where(); }
 
   void start() {
     spawn(waiting_.get_executor(),
@@ -113,8 +111,7 @@ class acceptor::impl : public std::enable_shared_from_this<impl> {
   trust trust_;
   events handlers_;
   acceptor_options options_;
-  std::optional<listener> listening_;
-  endpoint where_;
+  std::optional<listener> listening_;  // none once it has stopped
   asio::posix::stream_descriptor waiting_;
   asio::steady_timer pause_;
   std::list<std::shared_ptr<awaited_stream>> pending_;

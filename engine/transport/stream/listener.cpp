@@ -1,6 +1,6 @@
 #include "troupe/engine/transport/stream/listener.hpp"
 
-#include <fmt/format.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -92,6 +92,10 @@ listener::~listener() {
   if (where_.is_unix && ::lstat(path, &status) == 0 && status.st_dev == device_
       && status.st_ino == inode_)
     ::unlink(path);
+}
+
+int listener::duplicate() const {
+  return ::fcntl(handle(), F_DUPFD_CLOEXEC, 0);
 }
 
 void listener::bind_unix() {

@@ -21,6 +21,9 @@ class listener {
 
   /// The nonblocking socket; the listener keeps ownership.
   int handle() const { return handle_.get(); }
+  /// A duplicate, which the caller closes; below 0: there is none. Programs
+  /// that this process starts do not inherit it.
+  int duplicate() const;
   int family() const { return family_; }
   /// The endpoint, with the port that was taken.
   const endpoint& where() const { return where_; }

@@ -34,8 +34,8 @@ std::size_t size_of(std::size_t ring_bytes) {
   return 2 * (ring_header::bytes + ring_bytes);
 }
 
-[[noreturn]] void refuse(const char* what) {
-  fail(error_code::transport, "shared memory with the other side: {}", what);
+[[noreturn]] void refuse(const char* problem) {
+  fail(error_code::transport, "shared memory with the other side: {}", problem);
 }
 
 void require(bool success) {

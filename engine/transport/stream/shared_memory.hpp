@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstddef>
-#include <optional>
 
 #include "troupe/base/owned_descriptor.hpp"
 

@@ -150,10 +150,10 @@ int read_bytes(::BIO* bio, char* buffer, int size) {
 }
 
 /// Flushing needs no work, and OpenSSL asks whether the socket has ended.
-long control(::BIO* bio, int what, long, void*) {
-  if (what == BIO_CTRL_EOF)
+long control(::BIO* bio, int command, long, void*) {
+  if (command == BIO_CTRL_EOF)
     return ::BIO_test_flags(bio, BIO_FLAGS_IN_EOF) != 0 ? 1 : 0;
-  return what == BIO_CTRL_FLUSH ? 1 : 0;
+  return command == BIO_CTRL_FLUSH ? 1 : 0;
 }
 
 const ::BIO_METHOD* make_method() {
@@ -206,9 +206,9 @@ class record_source {
   }
   void advance(std::size_t bytes) {
     while (bytes > 0) {
-      const auto taken = std::min(bytes, rest().iov_len);
-      offset_ += taken;
-      bytes -= taken;
+      const auto count = std::min(bytes, rest().iov_len);
+      offset_ += count;
+      bytes -= count;
       if (rest().iov_len == 0)
         forward();
     }

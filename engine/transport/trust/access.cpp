@@ -1,6 +1,5 @@
 #include "troupe/engine/transport/trust/access.hpp"
 
-#include "troupe/base/error.hpp"
 #include "troupe/engine/transport/trust/secret_file.hpp"
 #include "troupe/engine/transport/trust/trust.hpp"
 
@@ -29,11 +28,11 @@ std::vector<std::pair<access_right, std::string>> access_tokens::all() const {
 
 std::optional<access_right> access_tokens::right_of(
   const std::string& token) const {
-  std::optional<access_right> own;
+  std::optional<access_right> match;
   for (const auto& [right, other] : all())
     if (same_secret(token, other))
-      own = right;
-  return own;
+      match = right;
+  return match;
 }
 
 void require_legal(const access_tokens& tokens) {

@@ -71,13 +71,13 @@ void set_serial(::X509* subject) {
     != nullptr);
 }
 
-void add_extension(::X509* target, ::X509* issuer, int which,
+void add_extension(::X509* target, ::X509* issuer, int extension_id,
                    const char* value) {
   ::X509V3_CTX context;
   X509V3_set_ctx_nodb(&context);
   ::X509V3_set_ctx(&context, issuer, target, nullptr, nullptr, 0);
   const extension_pointer extension(
-    ::X509V3_EXT_conf_nid(nullptr, &context, which, value));
+    ::X509V3_EXT_conf_nid(nullptr, &context, extension_id, value));
   require_made(extension != nullptr
                && ::X509_add_ext(target, extension.get(), -1) == 1);
 }

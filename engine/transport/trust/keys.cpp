@@ -4,8 +4,6 @@
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
 
-#include <algorithm>
-
 #include "troupe/base/error.hpp"
 
 namespace troupe {

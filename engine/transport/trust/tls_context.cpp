@@ -6,7 +6,6 @@
 #include <openssl/ssl.h>
 
 #include <algorithm>
-#include <memory>
 #include <string_view>
 #include <utility>
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/trust/tls_context.hpp"
 
 namespace troupe {

@@ -36,7 +36,7 @@ void step_of_ones(sharded_parameters& member) {
   for (const auto& part : member.parts())
     if (!member.parameters().empty())  // else it is of frozen ones
       gradients.push_back(at::ones({part.value.numel()}));
-  member.put_gradients(std::move(gradients));
+  member.put_gradients(std::move(gradients), {});
   member.update(1);
 }
 

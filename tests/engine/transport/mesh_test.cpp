@@ -1,6 +1,8 @@
 #include "troupe/engine/transport/mesh.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
@@ -105,6 +107,30 @@ TEST_CASE("one silent connection of a process that speaks is reported") {
   std::thread leaving([&] { b.reset(); });
   a.stop();
   leaving.join();
+}
+
+TEST_CASE("a mesh ends while another process sends and never leaves") {
+  using std::chrono::milliseconds;
+  io_loop loop_a, loop_b;
+  auto ends = socket_pair();
+  const auto b = connection::make(loop_b, std::move(ends.b));  // reads nothing
+  std::atomic<bool> ended = false;
+  std::jthread beats([&] {
+    while (!ended) {
+      b->send({frame_type::heartbeat, {}, {}});
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    mesh a(loop_a, {0, 2, 7}, {.leave = milliseconds(100)});
+    a.add(1, line::control, connection::make(loop_a, std::move(ends.a)));
+    a.start({});
+  }
+  const auto end = std::chrono::steady_clock::now();
+  ended = true;
+  CHECK(end - begin >= milliseconds(100));
+  CHECK(end - begin < std::chrono::minutes(1));
 }
 
 TEST_CASE("a long wait for a message is reported") {
