@@ -72,7 +72,8 @@ struct address_book {
       if (actor)
         self->send(actor, message);
   }
-  /// To the monitors, which live in the leading process. Any thread.
+  /// Sends an event to the monitors, which live in the leading process. Any
+  /// thread.
   void publish(event what) const {
     if (links && !links->leads())
       links->tell(to_frame(std::move(what)));
@@ -80,13 +81,10 @@ struct address_book {
       caf::anon_send(
         hub, publish_event{std::make_shared<const event>(std::move(what))});
   }
-  /// After the run has failed: ends the waits of devices for each other.
+  /// Ends the waits of devices for each other, after the run has failed.
   void end_transfers() const {
     if (transfers)
       transfers->abort();
-  }
-  const rank_handle& rank(std::int32_t data_rank, std::int32_t rank) const {
-    return rank_actors[rank_index(data_rank, rank)];
   }
   std::size_t stage_index(std::int32_t data_rank, stage_instance which) const {
     return static_cast<std::size_t>(data_rank * places.stages()
@@ -99,7 +97,7 @@ struct address_book {
 };
 using address_book_pointer = std::shared_ptr<address_book>;
 
-/// Called at the start of every handler; tests inject random delays here.
+/// A function that every handler calls first; tests inject random delays here.
 using handler_hook = std::function<void()>;
 
 /// Runs the handlers of an actor, or of all actors of a rank. The first

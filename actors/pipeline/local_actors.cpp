@@ -114,7 +114,7 @@ bool await_end(caf::actor_system& system, double seconds) {
   return true;
 }
 
-/// By rank that lives here.
+/// The strands of the ranks that live here.
 using strand_list = std::vector<std::unique_ptr<strand>>;
 
 /// Spawns the actors of a run that live in this process, and fills the book
@@ -132,7 +132,7 @@ struct actor_spawner {
   }
   std::int32_t stages() const { return options.places.stages(); }
   bool is_here(std::int32_t data_rank, std::int32_t rank) const {
-    return !book->links || book->links->layout().is_here(data_rank, rank);
+    return options.layout().is_here(data_rank, rank);
   }
 
   /// An actor with a setup of its own.
@@ -179,13 +179,12 @@ struct actor_spawner {
     setup.order = options.execution.order;
     setup.device = options.devices.of(data_rank, rank);
     setup.links = options.links;
-    setup.is_far = [this_book = book.get(), data_rank](std::int32_t other) {
-      return this_book->rank(data_rank, other) == nullptr;
-    };
+    setup.layout = options.layout();
     return setup;
   }
 
-  /// By copy: stages of a replica that live here and read data.
+  /// The stages of a replica that live here and read data: their number, by
+  /// copy.
   std::vector<std::int32_t> consumers(std::int32_t data_rank) const {
     const auto& places = options.places;
     std::vector<std::int32_t> counts(static_cast<std::size_t>(places.copies()),

@@ -61,7 +61,7 @@ class pipeline {
   /// Detaches all monitors; throws what went wrong, of all of them.
   void finish_monitors();
 
-  /// How the actors are now; any thread, without a message to any of them.
+  /// The state of the actors; any thread, without a message to any of them.
   run_health health() const;
 
   /// Hands an event to the monitors; any thread.
@@ -79,8 +79,8 @@ class pipeline {
   /// Lets the outcome of the step that runs, or of the next one, ask all
   /// processes to save (`step_report::saves`); from any thread.
   void request_save();
-  /// After a failed step: keeps its ops from running, and returns whether none
-  /// has begun to change the parameters that live here.
+  /// Keeps the ops of a failed step from running, and returns whether none has
+  /// begun to change the parameters that live here.
   bool abandon_step();
   /// Waits until no op of an abandoned step runs, for at most so long; returns
   /// whether none does.

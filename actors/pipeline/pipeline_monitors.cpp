@@ -31,11 +31,11 @@ bool pipeline::has_thrown_end() const {
 /// Returns whether a step runs.
 bool pipeline::remove_monitor(std::int64_t id) {
   const std::scoped_lock lock(mutex_);
-  const auto found = monitors_.find(id);
-  if (found == monitors_.end())
+  const auto place = monitors_.find(id);
+  if (place == monitors_.end())
     fail(error_code::invalid_argument, "no monitor {} is attached", id);
-  require_other_thread(found->second);
-  monitors_.erase(found);
+  require_other_thread(place->second);
+  monitors_.erase(place);
   return in_step_;
 }
 

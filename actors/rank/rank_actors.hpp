@@ -89,7 +89,8 @@ class rank_members final : public rank_ports {
   std::optional<std::pair<stage_instance, run_op>> take() {
     return std::exchange(next_, std::nullopt);
   }
-  /// Where the rank stands: at the op that a stage runs, if one does.
+  /// A failure at the place where the rank stands: at the op that a stage runs,
+  /// if one does.
   op_failure failure_of(stage_instance stage) const {
     op_failure failure{rank_.source(), rank_.current_op(), {}};
     if (failure.source.stage == none)
@@ -107,12 +108,12 @@ class rank_members final : public rank_ports {
 
 using rank_members_pointer = std::shared_ptr<rank_members>;
 
-/// One rank of one replica: begins its steps. See `rank_runner`.
+/// The actor of a rank: begins its steps. See `rank_runner`.
 behavior_for<rank_handle> rank_actor(caf::event_based_actor* self,
                                      const rank_members_pointer& members);
 
-/// One stage of one replica: runs its ops. What others send it for them goes to
-/// its rank's `rank_runner`.
+/// The actor of a stage: runs its ops. What others send it for them goes to its
+/// rank's `rank_runner`.
 behavior_for<stage_handle> stage_actor(caf::event_based_actor* self,
                                        stage_instance stage,
                                        const rank_members_pointer& members);

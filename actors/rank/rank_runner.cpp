@@ -127,7 +127,8 @@ void rank_runner::on(const chosen_tokens& message) {
                  message.key.slice});
 }
 
-/// What the last stage has chosen is what the first one's next slice reads.
+/// Sends what the last stage has chosen to the first one, whose next slice
+/// reads it.
 void rank_runner::feed_back(const op_launched& answer) {
   const auto& op = op_at(answer.op);
   const auto& plan = *step_->plan;

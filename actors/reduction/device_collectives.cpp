@@ -175,7 +175,8 @@ class tied_device_collectives final : public collectives {
       work.present = presence_of(work, sums.back());
   }
 
-  /// By parameter. `there`: by tie. Others than tied ones are as they were.
+  /// The presence of gradients by parameter, from that by tie (`there`). Others
+  /// than tied ones are as they were.
   at::Tensor presence_of(const tied_sum& work, const at::Tensor& there) {
     absent_list absent;
     for (std::size_t i = 0; i < work.gradients.size(); ++i)

@@ -12,6 +12,7 @@
 
 #include "../actors/captured_log.hpp"
 #include "../engine/transport/joined_meshes.hpp"
+#include "../no_threads.hpp"
 #include "../says.hpp"
 #include "../temporary_folder.hpp"
 #include "troupe/base/error.hpp"
@@ -243,4 +244,22 @@ TEST_CASE("process 0 tells its own failure, not what follows from it") {
       save_part(saver, 1);
     },
     &own);
+}
+
+TEST_CASE("a checkpoint without a thread that writes it is reported") {
+  const temporary_folder folder;
+  checkpoint_saver saver({.folder = folder / "run", .every = 2}, {}, {"name"},
+                         nullptr);
+  const auto save = [&](std::int64_t step) {
+    saver.after_step({.step = step}, [] {
+      return checkpoint_saver::snapshot{{0, {{"a", at::zeros({1})}}}};
+    });
+  };
+  {
+    const no_threads scope;
+    save(2);
+  }
+  CHECK_THROWS_MATCHES(saver.finish(), error, says("no thread that writes"));
+  save(4);
+  CHECK_NOTHROW(saver.finish());
 }
