@@ -15,8 +15,8 @@ template <class... Messages>
 using takes = caf::typed_actor<caf::result<void>(Messages)...>;
 
 using rank_handle = takes<begin_step, norm_verdict>;
-using stage_handle = takes<run_op, stage_tensors, loaded_data, chosen_tokens,
-                           collective_result>;
+using stage_handle =
+  takes<run_op, stage_tensors, loaded_data, chosen_tokens, collective_result>;
 using loader_handle = takes<begin_step, want_data, prefetch_data>;
 using reducer_handle = takes<collective_request, collective_part>;
 /// The coordinator of any process, the leading one included.
