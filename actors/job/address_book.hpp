@@ -20,9 +20,10 @@ namespace troupe {
 struct address_book {
   placement places;
   std::vector<stage_handle> stage_actors;  // by data rank, then instance
-  std::vector<rank_handle> rank_actors;    // by data rank, then rank
-  std::vector<loader_handle> loaders;      // by data rank
-  std::vector<reducer_handle> reducers;    // by stage
+  /// The actors of the ranks here: of the first stage of each.
+  std::vector<stage_handle> rank_actors;
+  std::vector<loader_handle> loaders;    // by data rank
+  std::vector<reducer_handle> reducers;  // by stage
   /// By data rank, then copy; empty: no parameters are tied.
   std::vector<reducer_handle> tied_reducers;
   coordinator_handle coordinator;
@@ -69,8 +70,7 @@ struct address_book {
   template <class Self, class Message>
   void tell_ranks(Self* self, const Message& message) const {
     for (const auto& actor : rank_actors)
-      if (actor)
-        self->send(actor, message);
+      self->send(actor, message);
   }
   /// Sends an event to the monitors, which live in the leading process. Any
   /// thread.
@@ -90,9 +90,6 @@ struct address_book {
     return static_cast<std::size_t>(data_rank * places.stages()
                                     * places.copies())
            + places.index_of(which);
-  }
-  std::size_t rank_index(std::int32_t data_rank, std::int32_t rank) const {
-    return static_cast<std::size_t>(data_rank * places.ranks + rank);
   }
 };
 using address_book_pointer = std::shared_ptr<address_book>;

@@ -91,7 +91,6 @@ void dismiss(address_book& book) {
       caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
   };
   std::ranges::for_each(book.stage_actors, end);
-  std::ranges::for_each(book.rank_actors, end);
   std::ranges::for_each(book.loaders, end);
   std::ranges::for_each(book.reducers, end);
   std::ranges::for_each(book.tied_reducers, end);
@@ -204,16 +203,15 @@ struct actor_spawner {
     const auto spawn = [&](strand_actor::behavior_maker make) {
       return system.spawn<strand_actor, caf::lazy_init>(turns, std::move(make));
     };
-    book->rank_actors.at(book->rank_index(data_rank, rank)) =
-      spawn_typed<rank_handle>(
-        spawn, [members](auto* self) { return rank_actor(self, members); });
-    for (const auto& each : options.places.instances_of(rank)) {
+    const auto instances = options.places.instances_of(rank);
+    for (const auto& each : instances) {
       members->rank().add(setup_of_stage(data_rank, each));
       book->stage_actors.at(book->stage_index(data_rank, each)) =
         spawn_typed<stage_handle>(spawn, [members, each](auto* self) {
           return stage_actor(self, each, members);
         });
     }
+    book->rank_actors.push_back(book->stage(data_rank, instances.front()));
   }
 
   void spawn_replica(std::int32_t data_rank) {
@@ -270,7 +268,6 @@ struct actor_spawner {
   void spawn_all() {
     book->places = options.places;
     book->stage_actors.resize(book->stage_index(data_ranks(), {}));
-    book->rank_actors.resize(book->rank_index(data_ranks(), 0));
     if (options.job)
       book->links =
         std::make_shared<remote_links>(options.job, options.layout(), run_id,
@@ -315,9 +312,7 @@ struct local_actors::state {
 
 local_actors::local_actors(const pipeline_options& options,
                            const supervision& watch, std::uint64_t run_id)
-  : state_(state::make(options)),
-    watch_(watch),
-    leave_seconds_(options.execution.limits.leave) {
+  : state_(state::make(options)), watch_(watch) {
   const logger_scope restored;
   try {
     actor_spawner{state_->system, options,      watch,
@@ -345,8 +340,9 @@ const address_book_pointer& local_actors::book() const {
 bool local_actors::end() {
   if (!state_)
     return true;
+  const auto leave = watch_.limits.leave;
   dismiss(*state_->book);
-  if (await_end(state_->system, leave_seconds_)) {
+  if (await_end(state_->system, leave)) {
     *state_->book = {};
     state_.reset();
     return true;
@@ -357,7 +353,7 @@ bool local_actors::end() {
   log()->error(
     "the run has ended, but not all of its actors within {:.3g} s: {}; its "
     "threads and their memory are abandoned",
-    leave_seconds_, who);
+    leave, who);
   static_cast<void>(state_.release());
   return false;
 }

@@ -108,8 +108,9 @@ class pipeline {
   // pipeline_monitors.cpp
   /// Whether a step has thrown why the run ended.
   bool has_thrown_end() const;
-  bool remove_monitor(std::int64_t id);
-  std::optional<std::int64_t> last_monitor() const;
+  void remove_monitor(std::int64_t id);
+  std::optional<std::int64_t> take_last_monitor();
+  void let_finish(std::int64_t id);
 
   pipeline_options options_;
   supervision watch_;

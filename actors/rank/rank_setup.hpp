@@ -12,7 +12,7 @@
 
 namespace troupe {
 
-/// A rank actor's constructor arguments.
+/// A rank's place in its run, and what it runs on.
 struct rank_setup {
   std::uint64_t run = 0;
   std::int32_t data_rank = 0;

@@ -382,3 +382,19 @@ TEST_CASE("a monitor without a thread is refused, and the run goes on") {
   }
   CHECK_NOTHROW(run.step(small_text()));
 }
+
+TEST_CASE("monitors may be detached while all of them are finished") {
+  trainer run(model_for({}), options_for({}));
+  for (int i = 0; i < 300; ++i) {
+    const auto id =
+      run.attach(watcher_of(tensor_kind::none, [](const event&) {}));
+    std::thread other([&] {
+      try {
+        run.detach(id);
+      } catch (const error&) {  // it is detached already
+      }
+    });
+    CHECK_NOTHROW(run.finish_monitors());
+    other.join();
+  }
+}
