@@ -252,10 +252,7 @@ bool rank_runner::runs_beside(std::uint32_t op) const {
 }
 
 void rank_runner::run(stage_instance stage, run_op request) {
-  end_op(stages_.at(stage).run(std::move(request)));
-}
-
-void rank_runner::end_op(op_launched answer) {
+  auto answer = stages_.at(stage).run(std::move(request));
   const auto op = answer.op;
   auto& record = report_.ops.back();
   record.begin = answer.begin;
