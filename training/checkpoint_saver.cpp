@@ -91,10 +91,11 @@ void checkpoint_saver::after_step(const run_progress& progress,
   if (options_.folder.empty() || progress.step == saved_ || (!due && !now))
     return;
   finish_or_log();  // training goes on; the next one may do
+  auto parts = copies();
   saved_ = progress.step;
   begun_ = clock::now();
   const auto done = std::make_shared<std::promise<void>>();
-  auto work = [this, progress, parts = copies(),
+  auto work = [this, progress, parts = std::move(parts),
                done](const std::stop_token& ended) {
     try {
       write(progress, parts, ended);

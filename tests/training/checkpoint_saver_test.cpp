@@ -246,20 +246,40 @@ TEST_CASE("process 0 tells its own failure, not what follows from it") {
     &own);
 }
 
-TEST_CASE("a checkpoint without a thread that writes it is reported") {
-  const temporary_folder folder;
-  checkpoint_saver saver({.folder = folder / "run", .every = 2}, {}, {"name"},
-                         nullptr);
-  const auto save = [&](std::int64_t step) {
-    saver.after_step({.step = step}, [] {
+namespace {
+
+/// A process that is alone, and saves each step.
+struct lone_saver {
+  void save(std::int64_t step, bool fails = false) {
+    saver.after_step({.step = step}, [fails] {
+      if (fails)
+        throw std::runtime_error("no copies");
       return checkpoint_saver::snapshot{{0, {{"a", at::zeros({1})}}}};
     });
-  };
+  }
+
+  temporary_folder folder;
+  checkpoint_saver saver{
+    {.folder = folder / "run", .every = 1}, {}, {"name"}, nullptr};
+};
+
+}  // namespace
+
+TEST_CASE("a checkpoint without a thread that writes it is reported") {
+  lone_saver at;
   {
     const no_threads scope;
-    save(2);
+    at.save(2);
   }
-  CHECK_THROWS_MATCHES(saver.finish(), error, says("no thread that writes"));
-  save(4);
-  CHECK_NOTHROW(saver.finish());
+  CHECK_THROWS_MATCHES(at.saver.finish(), error, says("no thread that writes"));
+  at.save(4);
+  CHECK_NOTHROW(at.saver.finish());
+}
+
+TEST_CASE("a step that could not be copied can be saved once more") {
+  lone_saver at;
+  CHECK_THROWS(at.save(2, true));
+  at.save(2);
+  at.saver.finish();
+  CHECK(std::filesystem::exists(at.folder / "run/step-00000002"));
 }
