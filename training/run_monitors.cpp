@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "troupe/monitors/dashboard/dashboard.hpp"
-#include "troupe/monitors/live/serve.hpp"
+#include "troupe/monitors/live/trainer_operations.hpp"
 #include "troupe/monitors/metrics.hpp"
 #include "troupe/monitors/monitor_log.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"

@@ -17,7 +17,7 @@ namespace {
 struct follower_state : step_supervisor {
   step_pointer wanted = {};             // until the leader begins it
   std::deque<remote_begin> begun = {};  // by the leader, and not here
-  std::int64_t awaited = 0;             // serial at the last look
+  std::int64_t awaited = 0;             // serial at the last check
   step_pointer running = {};
   std::int64_t last_serial = 0;  // of a step that was wanted
   kept_interest interest = {};
@@ -30,8 +30,8 @@ struct follower_state : step_supervisor {
       return answer({});
     begin_if_both_do();
     if (wanted)
-      look_later();
-    hurry(*request.step);
+      check_later();
+    limit_time(*request.step);
   }
 
   /// Process 0 ends the run for all, after a step that all do.
@@ -40,7 +40,7 @@ struct follower_state : step_supervisor {
     if (accept(request)) {
       book->links->tell(to_frame(request));
       if (step)
-        hurry(*step);
+        limit_time(*step);
     } else if (ends && step && step->serial == request.overdue) {
       on(interrupt_run{ends->reason});
     }
@@ -53,7 +53,7 @@ struct follower_state : step_supervisor {
   }
 
   void on(const watchdog_tick&) {
-    look(running);
+    check_progress(running);
     if (!wanted)
       return;
     const auto serial = wanted->serial;
@@ -61,7 +61,7 @@ struct follower_state : step_supervisor {
       log()->warn(
         "step {}: waiting for process 0, which has not begun it for {} s",
         wanted->settings.step, watch.limits.stall);
-    look_later();
+    check_later();
   }
 
   void on(const remote_begin& message) {

@@ -20,9 +20,10 @@ namespace troupe {
 struct address_book {
   placement places;
   std::vector<stage_handle> stage_actors;  // by data rank, then instance
-  std::vector<rank_handle> rank_actors;    // by data rank, then rank
-  std::vector<loader_handle> loaders;      // by data rank
-  std::vector<reducer_handle> reducers;    // by stage
+  /// The actors of the ranks here: of the first stage of each.
+  std::vector<stage_handle> rank_actors;
+  std::vector<loader_handle> loaders;    // by data rank
+  std::vector<reducer_handle> reducers;  // by stage
   /// By data rank, then copy; empty: no parameters are tied.
   std::vector<reducer_handle> tied_reducers;
   coordinator_handle coordinator;
@@ -69,10 +70,10 @@ struct address_book {
   template <class Self, class Message>
   void tell_ranks(Self* self, const Message& message) const {
     for (const auto& actor : rank_actors)
-      if (actor)
-        self->send(actor, message);
+      self->send(actor, message);
   }
-  /// To the monitors, which live in the leading process. Any thread.
+  /// Sends an event to the monitors, which live in the leading process. Any
+  /// thread.
   void publish(event what) const {
     if (links && !links->leads())
       links->tell(to_frame(std::move(what)));
@@ -80,26 +81,20 @@ struct address_book {
       caf::anon_send(
         hub, publish_event{std::make_shared<const event>(std::move(what))});
   }
-  /// After the run has failed: ends the waits of devices for each other.
+  /// Ends the waits of devices for each other, after the run has failed.
   void end_transfers() const {
     if (transfers)
       transfers->abort();
-  }
-  const rank_handle& rank(std::int32_t data_rank, std::int32_t rank) const {
-    return rank_actors[rank_index(data_rank, rank)];
   }
   std::size_t stage_index(std::int32_t data_rank, stage_instance which) const {
     return static_cast<std::size_t>(data_rank * places.stages()
                                     * places.copies())
            + places.index_of(which);
   }
-  std::size_t rank_index(std::int32_t data_rank, std::int32_t rank) const {
-    return static_cast<std::size_t>(data_rank * places.ranks + rank);
-  }
 };
 using address_book_pointer = std::shared_ptr<address_book>;
 
-/// Called at the start of every handler; tests inject random delays here.
+/// A function that every handler calls first; tests inject random delays here.
 using handler_hook = std::function<void()>;
 
 /// Runs the handlers of an actor, or of all actors of a rank. The first

@@ -38,7 +38,8 @@ class remote_links : public std::enable_shared_from_this<remote_links> {
   /// credit, else when one comes back.
   void deliver(std::int32_t process, stage_tensors message);
   void on(const credit_back& credit);
-  /// To all others, if this is the leader; else to the leader.
+  /// Sends a control frame to all others, if this is the leader; else to the
+  /// leader.
   void tell(const frame& control);
 
   /// The checks of what other processes send.

@@ -91,7 +91,6 @@ void dismiss(address_book& book) {
       caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
   };
   std::ranges::for_each(book.stage_actors, end);
-  std::ranges::for_each(book.rank_actors, end);
   std::ranges::for_each(book.loaders, end);
   std::ranges::for_each(book.reducers, end);
   std::ranges::for_each(book.tied_reducers, end);
@@ -114,7 +113,7 @@ bool await_end(caf::actor_system& system, double seconds) {
   return true;
 }
 
-/// By rank that lives here.
+/// The strands of the ranks that live here.
 using strand_list = std::vector<std::unique_ptr<strand>>;
 
 /// Spawns the actors of a run that live in this process, and fills the book
@@ -132,7 +131,7 @@ struct actor_spawner {
   }
   std::int32_t stages() const { return options.places.stages(); }
   bool is_here(std::int32_t data_rank, std::int32_t rank) const {
-    return !book->links || book->links->layout().is_here(data_rank, rank);
+    return options.layout().is_here(data_rank, rank);
   }
 
   /// An actor with a setup of its own.
@@ -179,13 +178,12 @@ struct actor_spawner {
     setup.order = options.execution.order;
     setup.device = options.devices.of(data_rank, rank);
     setup.links = options.links;
-    setup.is_far = [this_book = book.get(), data_rank](std::int32_t other) {
-      return this_book->rank(data_rank, other) == nullptr;
-    };
+    setup.layout = options.layout();
     return setup;
   }
 
-  /// By copy: stages of a replica that live here and read data.
+  /// The stages of a replica that live here and read data: their number, by
+  /// copy.
   std::vector<std::int32_t> consumers(std::int32_t data_rank) const {
     const auto& places = options.places;
     std::vector<std::int32_t> counts(static_cast<std::size_t>(places.copies()),
@@ -205,16 +203,15 @@ struct actor_spawner {
     const auto spawn = [&](strand_actor::behavior_maker make) {
       return system.spawn<strand_actor, caf::lazy_init>(turns, std::move(make));
     };
-    book->rank_actors.at(book->rank_index(data_rank, rank)) =
-      spawn_typed<rank_handle>(
-        spawn, [members](auto* self) { return rank_actor(self, members); });
-    for (const auto& each : options.places.instances_of(rank)) {
+    const auto instances = options.places.instances_of(rank);
+    for (const auto& each : instances) {
       members->rank().add(setup_of_stage(data_rank, each));
       book->stage_actors.at(book->stage_index(data_rank, each)) =
         spawn_typed<stage_handle>(spawn, [members, each](auto* self) {
           return stage_actor(self, each, members);
         });
     }
+    book->rank_actors.push_back(book->stage(data_rank, instances.front()));
   }
 
   void spawn_replica(std::int32_t data_rank) {
@@ -271,7 +268,6 @@ struct actor_spawner {
   void spawn_all() {
     book->places = options.places;
     book->stage_actors.resize(book->stage_index(data_ranks(), {}));
-    book->rank_actors.resize(book->rank_index(data_ranks(), 0));
     if (options.job)
       book->links =
         std::make_shared<remote_links>(options.job, options.layout(), run_id,
@@ -316,9 +312,7 @@ struct local_actors::state {
 
 local_actors::local_actors(const pipeline_options& options,
                            const supervision& watch, std::uint64_t run_id)
-  : state_(state::make(options)),
-    watch_(watch),
-    leave_seconds_(options.execution.limits.leave) {
+  : state_(state::make(options)), watch_(watch) {
   const logger_scope restored;
   try {
     actor_spawner{state_->system, options,      watch,
@@ -346,8 +340,9 @@ const address_book_pointer& local_actors::book() const {
 bool local_actors::end() {
   if (!state_)
     return true;
+  const auto leave = watch_.limits.leave;
   dismiss(*state_->book);
-  if (await_end(state_->system, leave_seconds_)) {
+  if (await_end(state_->system, leave)) {
     *state_->book = {};
     state_.reset();
     return true;
@@ -358,7 +353,7 @@ bool local_actors::end() {
   log()->error(
     "the run has ended, but not all of its actors within {:.3g} s: {}; its "
     "threads and their memory are abandoned",
-    leave_seconds_, who);
+    leave, who);
   static_cast<void>(state_.release());
   return false;
 }

@@ -53,7 +53,6 @@ class local_actors {
 
   std::unique_ptr<state> state_;
   supervision watch_;
-  double leave_seconds_;
   step_pointer last_;
 };
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "troupe/actors/job/run_texts.hpp"
+#include "troupe/base/deadline.hpp"
 #include "troupe/engine/events/log.hpp"
 
 namespace troupe {
@@ -35,7 +36,8 @@ std::uint64_t run_id(const pipeline_options& options) {
   return options.job ? options.job->place().run : new_run_id();
 }
 
-/// With the exception that caused it nested, where this process has it.
+/// Throws with the exception that caused the failure nested, where this process
+/// has it.
 [[noreturn]] void throw_failure(const step_outcome& outcome,
                                 const std::exception_ptr& cause) {
   const error reason(
@@ -89,7 +91,7 @@ void pipeline::report_waits() {
   const auto stall = options_.execution.limits.stall;
   if (stall > 0)
     options_.job->report_waits(
-      std::chrono::milliseconds(static_cast<std::int64_t>(stall * 1000)),
+      milliseconds_of(stall),
       [layout = options_.layout()](std::int32_t sender, double seconds) {
         log()->warn("this process has waited {:.3g} s for a message of {}",
                     seconds, in_words(sender, layout));
@@ -117,9 +119,7 @@ bool pipeline::end_at_exit() {
   } catch (const error& reason) {
     log()->warn("when the process exited: {}", reason.what());
   }
-  const std::chrono::milliseconds longest(
-    static_cast<std::int64_t>(1000 * watch_.limits.leave));
-  return await_ops(longest) && close();
+  return await_ops(milliseconds_of(watch_.limits.leave)) && close();
 }
 
 void pipeline::begin_step(plan_pointer plan) {

@@ -61,7 +61,7 @@ class pipeline {
   /// Detaches all monitors; throws what went wrong, of all of them.
   void finish_monitors();
 
-  /// How the actors are now; any thread, without a message to any of them.
+  /// The state of the actors; any thread, without a message to any of them.
   run_health health() const;
 
   /// Hands an event to the monitors; any thread.
@@ -79,8 +79,8 @@ class pipeline {
   /// Lets the outcome of the step that runs, or of the next one, ask all
   /// processes to save (`step_report::saves`); from any thread.
   void request_save();
-  /// After a failed step: keeps its ops from running, and returns whether none
-  /// has begun to change the parameters that live here.
+  /// Keeps the ops of a failed step from running, and returns whether none has
+  /// begun to change the parameters that live here.
   bool abandon_step();
   /// Waits until no op of an abandoned step runs, for at most so long; returns
   /// whether none does.
@@ -108,8 +108,9 @@ class pipeline {
   // pipeline_monitors.cpp
   /// Whether a step has thrown why the run ended.
   bool has_thrown_end() const;
-  bool remove_monitor(std::int64_t id);
-  std::optional<std::int64_t> last_monitor() const;
+  void remove_monitor(std::int64_t id);
+  std::optional<std::int64_t> take_last_monitor();
+  void let_finish(std::int64_t id);
 
   pipeline_options options_;
   supervision watch_;

@@ -1,6 +1,7 @@
 // How a pipeline's monitors come and go.
 #include <fmt/ranges.h>
 
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -28,21 +29,21 @@ bool pipeline::has_thrown_end() const {
   return failed_ || end_was_thrown_;
 }
 
-/// Returns whether a step runs.
-bool pipeline::remove_monitor(std::int64_t id) {
+void pipeline::remove_monitor(std::int64_t id) {
   const std::scoped_lock lock(mutex_);
-  const auto found = monitors_.find(id);
-  if (found == monitors_.end())
+  const auto place = monitors_.find(id);
+  if (place == monitors_.end())
     fail(error_code::invalid_argument, "no monitor {} is attached", id);
-  require_other_thread(found->second);
-  monitors_.erase(found);
-  return in_step_;
+  require_other_thread(place->second);
+  monitors_.erase(place);
 }
 
-std::optional<std::int64_t> pipeline::last_monitor() const {
+/// Another thread may detach monitors meanwhile.
+std::optional<std::int64_t> pipeline::take_last_monitor() {
   const std::scoped_lock lock(mutex_);
-  return monitors_.empty() ? std::nullopt
-                           : std::optional{monitors_.rbegin()->first};
+  if (monitors_.empty())
+    return std::nullopt;
+  return monitors_.extract(std::prev(monitors_.end())).key();
 }
 
 std::int64_t pipeline::attach(monitor watcher) {
@@ -62,16 +63,19 @@ std::int64_t pipeline::attach(monitor watcher) {
 }
 
 void pipeline::detach(std::int64_t id) {
-  const bool in_step = remove_monitor(id);
+  remove_monitor(id);
+  let_finish(id);
+}
+
+/// Lets a monitor see the step that runs, and finish.
+void pipeline::let_finish(std::int64_t id) {
   const auto ask_hub = [&](bool after_step) {
     return actors_
       .ask<detached_monitor>(book().hub, detach_monitor{id, after_step})
       .what;
   };
-  if (in_step) {
-    ask_hub(true);
-    await_step();
-  }
+  ask_hub(true);
+  await_step();
   const auto monitor = ask_hub(false);
   if (!monitor)
     return;
@@ -88,9 +92,9 @@ void pipeline::finish_monitors() {
       require_other_thread(thread);
   }
   std::vector<std::string> troubles;
-  while (const auto last = last_monitor()) {
+  while (const auto last = take_last_monitor()) {
     try {
-      detach(*last);
+      let_finish(*last);
     } catch (const error& reason) {
       troubles.emplace_back(reason.what());
     }

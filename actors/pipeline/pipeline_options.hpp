@@ -35,7 +35,7 @@ struct pipeline_options {
   /// By trained tie: the stages of its holders, in model order.
   std::vector<std::vector<std::int32_t>> ties;
   run_devices devices;  // of the stages; empty: the CPU
-  /// To devices of other processes; null: tensors go there by the host.
+  /// Links to devices of other processes; null: tensors go there by the host.
   std::shared_ptr<device_links> links;
   numerics arithmetic;
   sharding_options sharding;

@@ -10,10 +10,9 @@
 
 namespace troupe {
 
-/// The state that the actors of one rank share, a rank actor and its stages'
-/// actors: they are of one strand, so that one of them runs at a time.
-/// Whichever gets a message tells the rank's runner; the op that starts then
-/// runs in its stage's actor.
+/// The state that the actors of a rank's stages share: they are of one strand,
+/// so that one of them runs at a time. Whichever gets a message tells the
+/// rank's runner; the op that starts then runs in its stage's actor.
 class rank_members final : public rank_ports {
  public:
   rank_members(const rank_setup& setup, address_book_pointer book,
@@ -25,8 +24,8 @@ class rank_members final : public rank_ports {
 
   rank_runner& rank() { return rank_; }
 
-  /// Runs a handler of a member, a stage's or (of stage `none`) the rank's own;
-  /// then the op that starts goes to its stage.
+  /// Runs a handler of a member, for a stage or (`none`) for the rank; then the
+  /// op that starts goes to its stage.
   template <class Work>
   void handle(caf::event_based_actor* self, stage_instance stage, Work&& work) {
     self_ = self;
@@ -89,7 +88,8 @@ class rank_members final : public rank_ports {
   std::optional<std::pair<stage_instance, run_op>> take() {
     return std::exchange(next_, std::nullopt);
   }
-  /// Where the rank stands: at the op that a stage runs, if one does.
+  /// A failure at the place where the rank stands: at the op that a stage runs,
+  /// if one does.
   op_failure failure_of(stage_instance stage) const {
     op_failure failure{rank_.source(), rank_.current_op(), {}};
     if (failure.source.stage == none)
@@ -107,12 +107,8 @@ class rank_members final : public rank_ports {
 
 using rank_members_pointer = std::shared_ptr<rank_members>;
 
-/// One rank of one replica: begins its steps. See `rank_runner`.
-behavior_for<rank_handle> rank_actor(caf::event_based_actor* self,
-                                     const rank_members_pointer& members);
-
-/// One stage of one replica: runs its ops. What others send it for them goes to
-/// its rank's `rank_runner`.
+/// The actor of a stage: runs its ops, and tells its rank's `rank_runner` what
+/// others send it. The first stage's actor gets the messages to the rank, too.
 behavior_for<stage_handle> stage_actor(caf::event_based_actor* self,
                                        stage_instance stage,
                                        const rank_members_pointer& members);

@@ -127,7 +127,8 @@ void rank_runner::on(const chosen_tokens& message) {
                  message.key.slice});
 }
 
-/// What the last stage has chosen is what the first one's next slice reads.
+/// Sends what the last stage has chosen to the first one, whose next slice
+/// reads it.
 void rank_runner::feed_back(const op_launched& answer) {
   const auto& op = op_at(answer.op);
   const auto& plan = *step_->plan;
@@ -251,10 +252,7 @@ bool rank_runner::runs_beside(std::uint32_t op) const {
 }
 
 void rank_runner::run(stage_instance stage, run_op request) {
-  end_op(stages_.at(stage).run(std::move(request)));
-}
-
-void rank_runner::end_op(op_launched answer) {
+  auto answer = stages_.at(stage).run(std::move(request));
   const auto op = answer.op;
   auto& record = report_.ops.back();
   record.begin = answer.begin;

@@ -54,7 +54,6 @@ class rank_runner {
   void transfer(std::uint32_t op);
   void launch(std::uint32_t op);
   bool runs_beside(std::uint32_t op) const;
-  void end_op(op_launched answer);
   void feed_back(const op_launched& answer);
   void wait();
   void end_stages();

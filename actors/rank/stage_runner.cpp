@@ -25,7 +25,7 @@ void wait_until(std::int64_t when) {
   }
 }
 
-/// Until the op ends.
+/// Holds the gate open for an op while it lives.
 class gate_scope {
  public:
   explicit gate_scope(step_gate& gate) : gate_(gate) {
@@ -93,7 +93,7 @@ op_launched stage_runner::run(run_op request) {
   return answer;
 }
 
-/// Only a step that runs whole and at once has times on the device.
+/// Runs the op, with times on the device if its step runs whole and at once.
 void stage_runner::run_timed(run_op& request, op_launched& answer) {
   const auto scope = device_.enter();
   if (is_copy(running_->kind))
@@ -205,8 +205,9 @@ void stage_runner::give(op_outputs outputs, op_launched& answer) const {
     answer.ready = device_.mark();
 }
 
-/// On the stream of its kind, behind all that the stage's compute stream was
-/// given: values to copy are there, and memory to copy to is free.
+/// Copies a context on the stream of the op's kind, behind all that the stage's
+/// compute stream was given: values to copy are there, and memory to copy to is
+/// free.
 void stage_runner::copy(run_op& request, op_launched& answer) {
   auto context = std::move(request.states.context);
   auto* const device = device_.get();
@@ -234,7 +235,8 @@ tied_sum stage_runner::sum_tied(run_op& request) {
   return setup_.work.parameters->begin_tied_sum();
 }
 
-/// None, if the plan reduces nothing: the stage has its gradients.
+/// Puts back gradients that were reduced; the stage has its own if the plan
+/// reduces nothing.
 void stage_runner::put_reduced(run_op& request) {
   const auto ready = request.ready.empty() ? nullptr : request.ready.front();
   for (auto& reduced : take(request))

@@ -52,7 +52,7 @@ class stage_runner {
   step_pointer step_;
   const plan_op* running_ = nullptr;  // the op of `run`
   collective_work work_;              // of a joint one
-  /// For collectives between devices: of the stage's group, and of the stages
+  /// The collectives between devices: of the stage's group, and of the stages
   /// of its replica and copy that hold tied parameters.
   std::optional<reducer_core> reducer_, tied_reducer_;
 };

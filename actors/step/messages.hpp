@@ -35,7 +35,7 @@ struct step_context {
   source_pointer source;
   std::shared_ptr<prepared_plan> prepared = {};  // where ranks run it
   std::shared_ptr<recording> recorded = {};      // null: the ops run
-  /// In place of the lanes' orders; null: none.
+  /// Orders that take the place of the lanes'; null: none do.
   std::shared_ptr<const step_orders> orders = {};
   /// Never null while the step runs.
   std::shared_ptr<step_gate> gate = {};

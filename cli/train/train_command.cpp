@@ -26,7 +26,7 @@
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/plan/check/order_log.hpp"
-#include "troupe/monitors/live/serve.hpp"
+#include "troupe/monitors/live/trainer_operations.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 namespace troupe::cli {

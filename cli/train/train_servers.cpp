@@ -10,7 +10,7 @@
 #include "troupe/engine/transport/address/own_folder.hpp"
 #include "troupe/monitors/http/endpoint_trust.hpp"
 #include "troupe/monitors/http/http_address.hpp"
-#include "troupe/monitors/live/serve.hpp"
+#include "troupe/monitors/live/trainer_operations.hpp"
 
 namespace troupe::cli {
 

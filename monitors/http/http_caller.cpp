@@ -101,9 +101,9 @@ class http_caller::connection {
   bool has_line() const { return lines_.find('\n') != std::string::npos; }
   std::string line() {
     const auto end = lines_.find('\n');
-    auto found = lines_.substr(0, end);
+    auto first = lines_.substr(0, end);
     lines_.erase(0, end + 1);
-    return found;
+    return first;
   }
   void close() {
     if (stream_)
@@ -224,11 +224,11 @@ std::optional<http_caller::line> http_caller::next_line(double seconds) {
       return streams_.empty() || with_line() != streams_.end();
     },
     deadline(seconds));
-  const auto found = with_line();
-  if (found == streams_.end())
+  const auto place = with_line();
+  if (place == streams_.end())
     return std::nullopt;
   // The next one looks at the others first.
-  std::rotate(found, found + 1, streams_.end());
+  std::rotate(place, place + 1, streams_.end());
   return line{streams_.back().number, streams_.back().from->line()};
 }
 
@@ -237,7 +237,7 @@ void http_caller::interrupt() {
   asio::post(io_, [] {});
 }
 
-/// Whether it becomes so by then.
+/// Waits until it is so; returns false once the time is over.
 bool http_caller::wait(const std::function<bool()>& is_so,
                        const deadline& until) {
   for (;;) {

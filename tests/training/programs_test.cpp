@@ -1,7 +1,6 @@
 // What a C++ program around a trainer uses.
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mse_loss.h>
-#include <pthread.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
@@ -13,6 +12,7 @@
 #include <filesystem>
 
 #include "../actors/captured_log.hpp"
+#include "../no_threads.hpp"
 #include "../says.hpp"
 #include "../temporary_folder.hpp"
 #include "troupe/actors/trainer.hpp"
@@ -226,13 +226,10 @@ TEST_CASE("a signal ends the run after a step") {
 
 TEST_CASE("a stop_on_signals without a thread gives its place back") {
   auto run = small_run();
-  pthread_attr_t usual, unstartable;
-  REQUIRE(::pthread_getattr_default_np(&usual) == 0);
-  REQUIRE(::pthread_getattr_default_np(&unstartable) == 0);
-  ::pthread_attr_setstacksize(&unstartable, std::size_t{1} << 47);
-  ::pthread_setattr_default_np(&unstartable);
-  CHECK_THROWS_AS(stop_on_signals(run), error);
-  ::pthread_setattr_default_np(&usual);
+  {
+    const no_threads scope;
+    CHECK_THROWS_AS(stop_on_signals(run), error);
+  }
   const stop_on_signals stopping(run);
   std::raise(SIGTERM);
   CHECK(stopping.exit_code() == 128 + SIGTERM);

@@ -185,7 +185,7 @@ TEST_CASE("a watch finds draws from LibTorch's own generator") {
   const auto found = [&](const auto& draw) {
     const draw_watch watch;
     draw();
-    return watch.found();
+    return watch.first();
   };
   CHECK(found([&] { at::dropout(x, 0.5, true); }) != "");
   CHECK(found([&] { at::rand({2}); }) != "");
