@@ -339,7 +339,8 @@ void add_train_flags(CLI::App& app, train_options& options) {
   add_process_flags(app, options.processes);
   app.option_defaults()->group("Options");
   app.add_flag("--print-config", options.print_config,
-               "print all settings as TOML, for --config, and exit");
+               "print all settings that have an effect as TOML, for --config, "
+               "and exit");
   app.add_flag("--dry-run", options.dry_run,
                "check everything, show the plan, and exit");
   app.add_flag("--json", options.json, "with --dry-run: the plan as JSON")
