@@ -113,8 +113,8 @@ void held_stages::make_stages(const model& layers, const plan& training) {
   }
 }
 
-/// On a device all that a stage begins with is computed on its compute stream,
-/// and is there when this returns: for the host too.
+/// All that a stage begins with is computed on its compute stream, if it has a
+/// device, and is there when this returns: for the host too.
 stage held_stages::make_stage(std::int32_t data_rank, stage_instance which,
                               const std::shared_ptr<layer_sequence>& module,
                               bool keeps_versions) const {
@@ -123,7 +123,7 @@ stage held_stages::make_stage(std::int32_t data_rank, stage_instance which,
   if (!device)
     return make_module_stage(module, options);
   const auto scope = device->compute().enter();
-  bring(*module, device->compute());
+  move_to_device(*module, device->compute());
   auto on_device = make_module_stage(module, options);
   device->compute().drain();
   return on_device;
@@ -229,7 +229,8 @@ void held_stages::load(const parameter_list& values,
   read_parameters();
 }
 
-/// On a device, each stage's behind the work of its compute stream.
+/// Each stage's read follows the work of its compute stream, if it has a
+/// device.
 void held_stages::read_parameters() {
   for_each_stage([&](std::int32_t d, stage_instance which) {
     const auto device = devices_.of(d, which);

@@ -47,7 +47,7 @@ class held_stages {
   /// The parameters of the first replica's first copies, without aliases, in
   /// model order.
   parameter_list parameters() const;
-  /// The same of all processes, for the leader; empty for others.
+  /// The parameters of all processes, for the leader; empty for others.
   parameter_list gather() const;
   /// See trainer.hpp.
   void load(const parameter_list& values, const std::string& origin);

@@ -119,12 +119,12 @@ plan_pointer training_plan(const trainer_options& options,
 
 plan_pointer generation_plans::find(std::int32_t microbatches,
                                     std::int32_t positions) {
-  const auto found = std::ranges::find_if(kept_, [&](const auto& each) {
+  const auto place = std::ranges::find_if(kept_, [&](const auto& each) {
     return each->microbatches == microbatches && each->slices == positions;
   });
-  if (found == kept_.end())
+  if (place == kept_.end())
     return nullptr;
-  std::rotate(kept_.begin(), found, found + 1);
+  std::rotate(kept_.begin(), place, place + 1);
   return kept_.front();
 }
 

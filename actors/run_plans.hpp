@@ -23,7 +23,7 @@ class generation_plans {
  public:
   static constexpr std::size_t most = 16;
 
-  /// Null: it is not there.
+  /// The kept plan of that shape; null: it is not there.
   plan_pointer find(std::int32_t microbatches, std::int32_t positions);
   /// Forgets the one whose last use is longest ago, if there are too many.
   void keep(plan_pointer newest);
@@ -48,7 +48,7 @@ class run_plans {
   /// A step that generates so many tokens for each microbatch. All processes of
   /// a job make the call, and may run it when it returns.
   plan_pointer generation(std::int32_t microbatches, std::int32_t positions);
-  /// Those that other processes may tell this one to run.
+  /// The plans that other processes may tell this one to run.
   const std::shared_ptr<job_plans>& of_job() const { return of_job_; }
 
   /// See trainer.hpp; in a job the leading process alone. The switch is
@@ -56,8 +56,8 @@ class run_plans {
   void replan(const schedule& order);
   /// All processes know of a switch (`step_report::replans`).
   void note_announced(bool announced) { announced_ |= announced; }
-  /// Before training step `step`: switches, in a job in all processes, which
-  /// make the call at the same one.
+  /// Switches before training step `step`; in a job all processes make the call
+  /// at the same one.
   void take_up(std::int64_t step);
 
  private:

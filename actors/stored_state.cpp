@@ -16,8 +16,8 @@ at::Tensor copied_to_host(const at::Tensor& value) {
 
 const std::string& stored_name(const std::string& name,
                                const alias_names& aliases) {
-  const auto found = aliases.find(name);
-  return found == aliases.end() ? name : found->second;
+  const auto alias = aliases.find(name);
+  return alias == aliases.end() ? name : alias->second;
 }
 
 }  // namespace

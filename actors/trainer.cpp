@@ -139,10 +139,10 @@ tensor_list trainer::infer(const tensor_list& inputs) {
 
 std::vector<generated> trainer::generate(
   const std::vector<generation_request>& requests,
-  const generation_options& options, const generation_listener& told) {
+  const generation_options& options, const generation_listener& listener) {
   auto settings = impl_->next_settings();
   settings.step = impl_->step;
-  return impl_->generator.generate(settings, requests, options, told);
+  return impl_->generator.generate(settings, requests, options, listener);
 }
 
 void trainer::require_generation() const {
@@ -211,11 +211,11 @@ std::string trainer::not_finite() const {
   auto* const job = impl_->setup.job();
   if (!job)
     return own;
-  std::string found;
+  std::string name;
   for (const auto& part : job->gather({frame_type::mail, own, {}}))
-    if (found.empty())
-      found = part.head;
-  return job->share({frame_type::mail, found, {}}).head;
+    if (name.empty())
+      name = part.head;
+  return job->share({frame_type::mail, name, {}}).head;
 }
 
 parameter_list trainer::gather_parameters() const {

@@ -45,7 +45,7 @@ struct trainer_options {
   /// computes on the CPU.
   std::vector<std::shared_ptr<accelerator>> devices{};
   overlap_options overlap{};
-  /// Between processes tensors go from device to device (by NCCL, which wants a
+  /// Tensors go from device to device between processes (by NCCL, which wants a
   /// device for each rank); else by way of the host.
   bool device_links = true;
   /// All of a training step up to the gradients is recorded once and launched
@@ -104,20 +104,20 @@ class trainer {
   /// one position. The model maps ids int64 [rows, t] to logits [rows, t,
   /// vocabulary], its layers run in slices (stage_module::runs_in_slices), and
   /// its first stage alone reads the ids. A prompt's tokens depend on its
-  /// request alone, for options.rows of 1 bit for bit. `told` is called by this
-  /// thread between two steps, in all processes of a job, which all get the
-  /// same results. Throws `invalid_argument` as `require_legal` of the requests
-  /// does, and what a step throws; `interrupted` once the run has ended
-  /// (`stop`).
+  /// request alone, for options.rows of 1 bit for bit. `listener` is called by
+  /// this thread between two steps, in all processes of a job, which all get
+  /// the same results. Throws `invalid_argument` as `require_legal` of the
+  /// requests does, and what a step throws; `interrupted` once the run has
+  /// ended (`stop`).
   std::vector<generated> generate(
     const std::vector<generation_request>& requests,
     const generation_options& options = {},
-    const generation_listener& told = {});
+    const generation_listener& listener = {});
   /// Throws what `generate` throws for a model that can't be continued.
   void require_generation() const;
 
-  /// From any thread, also while a step runs: it sees whole steps. Throws
-  /// `invalid_argument` for an invalid subscription.
+  /// Attaches a monitor, which sees whole steps; any thread, also while a step
+  /// runs. Throws `invalid_argument` for an invalid subscription.
   std::int64_t attach(monitor watcher);
   /// Waits until the step that runs has ended (at most for
   /// time_limits::finish), and until the monitor has seen its events and has

@@ -82,30 +82,30 @@ void require_legal(const execution_options& execution, std::int64_t ranks) {
          execution.slow.size(), ranks);
 }
 
-std::int64_t count_of(const plan& plan, plan_op_kind kind) {
-  return std::ranges::count(plan.ops, kind, &plan_op::kind);
+std::int64_t count_of(const plan& in, plan_op_kind kind) {
+  return std::ranges::count(in.ops, kind, &plan_op::kind);
 }
 
 /// Whether a plan that was made elsewhere does what the options ask for.
-void require_matching(const plan& given, const trainer_options& options) {
+void require_matching(const plan& own, const trainer_options& options) {
   const auto refuse = [&](const std::string& why) {
-    fail(error_code::invalid_argument, "plan {}: {}", given.schedule_name, why);
+    fail(error_code::invalid_argument, "plan {}: {}", own.schedule_name, why);
   };
-  const auto copies = given.placement.copies();
-  const auto stages = given.stages() * copies * updates_of(given);
-  if (count_of(given, plan_op_kind::gather) > 0
+  const auto copies = own.placement.copies();
+  const auto stages = own.stages() * copies * updates_of(own);
+  if (count_of(own, plan_op_kind::gather) > 0
       && options.sharding.mode != shard_mode::all)
     refuse(
       "it gathers parameters (UNSHARD), but this run does not shard them "
       "(`--shard all`)");
-  if (count_of(given, plan_op_kind::update) != stages
-      || count_of(given, plan_op_kind::gradient_norm) != stages)
+  if (count_of(own, plan_op_kind::update) != stages
+      || count_of(own, plan_op_kind::gradient_norm) != stages)
     refuse("each stage needs a NORM and an UPDATE to be trained");
-  const auto proof = verify(given, {.kind = transport_kind::credited});
+  const auto proof = verify(own, {.kind = transport_kind::credited});
   if (!proof.progress)
     throw error(error_code::deadlock,
-                fmt::format("plan {}: {}", given.schedule_name, proof.text()));
-  const auto reduces = count_of(given, plan_op_kind::reduce);
+                fmt::format("plan {}: {}", own.schedule_name, proof.text()));
+  const auto reduces = count_of(own, plan_op_kind::reduce);
   if (options.data_parallel == 1 && copies > 1 && reduces != stages)
     refuse(
       "each copy of a stage needs a REDUCE_GRAD, which adds their gradients");
@@ -117,7 +117,7 @@ void require_matching(const plan& given, const trainer_options& options) {
   if (options.data_parallel == 1 && copies == 1 && reduces > 0)
     refuse("it reduces gradients (REDUCE_GRAD), and data_parallel is 1");
   const bool needs_norm = options.numerics.needs_norm();
-  if (needs_norm != given.global_norm)
+  if (needs_norm != own.global_norm)
     refuse(needs_norm ? "clipping and a dynamic loss scale need the norm of "
                         "all stages; write `global_norm 1`"
                       : "its updates wait for the norm of all stages, which "

@@ -35,7 +35,7 @@ pipeline_options running(const trainer_setup& setup, const model& layers,
                          std::shared_ptr<device_links> links) {
   const auto& options = setup.options;
   pipeline_options of_run;
-  of_run.placement = setup.places();
+  of_run.places = setup.places();
   of_run.job = options.job;
   of_run.plans = plans.of_job();
   of_run.stages = stages.stages();
@@ -48,7 +48,7 @@ pipeline_options running(const trainer_setup& setup, const model& layers,
   for (const auto& range : setup.ranges)
     of_run.has_losses.push_back(computes_losses(layers, range));
   of_run.counter = item_counter_of(layers, options.numerics);
-  of_run.numerics = options.numerics;
+  of_run.arithmetic = options.numerics;
   of_run.sharding = options.sharding;
   of_run.execution = options.execution;
   return of_run;

@@ -21,4 +21,10 @@ int deadline::milliseconds() const {
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1 << 30));
 }
 
+std::chrono::milliseconds milliseconds_of(double seconds) {
+  constexpr double longest = 1e9;
+  return std::chrono::milliseconds(static_cast<std::int64_t>(
+    1000 * (seconds > 0 ? std::min(seconds, longest) : 0)));
+}
+
 }  // namespace troupe

@@ -19,4 +19,7 @@ class deadline {
   clock::time_point when_ = clock::time_point::max();
 };
 
+/// A time span, of at most 10^9 s; for less than 0 and for no number: none.
+std::chrono::milliseconds milliseconds_of(double seconds);
+
 }  // namespace troupe

@@ -15,6 +15,7 @@
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/stage/random.hpp"
+#include "troupe/engine/stage/random_draws.hpp"
 
 using namespace troupe;
 

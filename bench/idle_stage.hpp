@@ -33,7 +33,7 @@ class idle_stage : public stage_compute, public stage_parameters {
 /// `placement::instances`.
 inline pipeline_options options_of(const plan& of, std::vector<stage> stages) {
   pipeline_options options;
-  options.placement = of.placement;
+  options.places = of.placement;
   options.stages = {std::move(stages)};
   options.needs_data.assign(static_cast<std::size_t>(of.stages()), false);
   return options;

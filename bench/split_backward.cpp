@@ -39,7 +39,7 @@ class measured_stage {
       {.width = what.width, .layers = what.blocks + 2, .length = what.tokens});
     module_stage_options options;
     options.index = 1;
-    options.numerics.weight_split = split;
+    options.numerics.backward_split = split;
     const layer_range middle{2, static_cast<std::int32_t>(2 + what.blocks)};
     compute_ = std::make_unique<module_compute>(
       std::make_shared<layer_sequence>(layers, middle), options);

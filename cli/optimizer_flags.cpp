@@ -28,9 +28,13 @@ namespace troupe::cli {
 namespace {
 
 template <class Kind>
-optimizer_options made_of(const optimizer_flags& o) {
-  Kind made;
-  std::map<std::string, std::pair<const char*, double>> left{
+optimizer_options options_of(const optimizer_flags& o) {
+  Kind options;
+  if constexpr (std::is_same_v<Kind, sgd>)
+    options.nesterov = o.nesterov;
+  if constexpr (std::is_same_v<Kind, muon>)
+    options = o.of_muon;
+  std::map<std::string, std::pair<const char*, std::optional<double>>> unused{
     {"learning_rate", {"--lr", o.lr}},
     {"weight_decay", {"--weight-decay", o.weight_decay}},
     {"momentum", {"--momentum", o.momentum}},
@@ -39,43 +43,25 @@ optimizer_options made_of(const optimizer_flags& o) {
     {"beta2", {"--beta2", o.beta2}},
     {"epsilon", {"--eps", o.epsilon}}};
   const auto take = [&](const char* name, double& option) {
-    const auto given = left.extract(name);
-    if (given.mapped().second >= 0)
-      option = given.mapped().second;
+    option = unused.extract(name).mapped().second.value_or(option);
   };
-  fields(take, made);
-  for (const auto& [name, given] : left)
-    if (given.second > 0)
-      spdlog::warn("{} {} has no effect with --optimizer {}", given.first,
-                   given.second, o.optimizer);
-  if constexpr (std::is_same_v<Kind, sgd>)
-    made.nesterov = o.nesterov;
-  else if (o.nesterov)
-    spdlog::warn("--nesterov has no effect with --optimizer {}", o.optimizer);
-  if constexpr (std::is_same_v<Kind, muon>) {
-    made.scale = o.muon_scale == "original" ? muon_scale::original
-                                            : muon_scale::match_rms_adamw;
-    made.except = o.muon_except;
-  } else {
-    const optimizer_flags usual;
-    for (const auto& [flag, is_given] :
-         {std::pair{"--muon-scale", o.muon_scale != usual.muon_scale},
-          std::pair{"--muon-except", o.muon_except != usual.muon_except}})
-      if (is_given)
-        spdlog::warn("{} has no effect with --optimizer {}", flag, o.optimizer);
-  }
-  return made;
+  fields(take, options);
+  for (const auto& [name, flag] : unused)
+    if (flag.second.value_or(0) > 0)
+      spdlog::warn("{} {} has no effect with --optimizer {}", flag.first,
+                   *flag.second, o.optimizer);
+  return options;
 }
 
-using maker = optimizer_options (*)(const optimizer_flags&);
+using options_maker = optimizer_options (*)(const optimizer_flags&);
 
-const std::map<std::string, maker>& makers() {
-  static const std::map<std::string, maker> all = {
-    {"sgd", made_of<sgd>},
-    {"adamw", made_of<adamw>},
-    {"lion", made_of<lion>},
-    {"adafactor", made_of<adafactor>},
-    {"muon", made_of<muon>}};
+const std::map<std::string, options_maker>& makers() {
+  static const std::map<std::string, options_maker> all = {
+    {"sgd", options_of<sgd>},
+    {"adamw", options_of<adamw>},
+    {"lion", options_of<lion>},
+    {"adafactor", options_of<adafactor>},
+    {"muon", options_of<muon>}};
   return all;
 }
 
@@ -90,11 +76,11 @@ void add_shared_flags(CLI::App& app, optimizer_flags& o) {
   add_value(app, "--weight-decay", o.weight_decay,
             "adamw 0.01, muon 0.1, others 0", number(0))
     ->default_str(usual);
-  add_value(app, "--decay-of", o.decay_of,
-            "parameters whose weights decay: all, as in PyTorch's AdamW, "
-            "torchtune and torchtitan, or matrices, those of two dimensions or "
-            "more, as in Transformers' Trainer, Megatron-LM and nanoGPT",
-            CLI::IsMember({"all", "matrices"}));
+  add_choice(
+    app, "--decay-of", o.decays_all, {{"all", true}, {"matrices", false}},
+    "parameters whose weights decay: all, as in PyTorch's AdamW, "
+    "torchtune and torchtitan, or matrices, those of two dimensions or "
+    "more, as in Transformers' Trainer, Megatron-LM and nanoGPT");
   add_value(app, "--momentum", o.momentum, "sgd 0, muon 0.95", number(0, 1))
     ->default_str(usual);
   add_value(app, "--beta1", o.beta1, "adamw, lion, muon's AdamW: 0.9",
@@ -122,12 +108,13 @@ void add_optimizer_flags(CLI::App& app, optimizer_flags& o) {
             number(0, 1))
     ->default_str(description("the optimizer's"));
   app.add_flag("--nesterov", o.nesterov, "Nesterov's momentum, of sgd");
-  add_value(app, "--muon-scale HOW", o.muon_scale,
-            "how muon scales the learning rate with a matrix's shape A x B: "
-            "match_rms_adamw: 0.2 sqrt(max(A, B)), so that one rate suits "
-            "AdamW too; original: sqrt(max(1, A / B))",
-            CLI::IsMember({"match_rms_adamw", "original"}));
-  add_value(app, "--muon-except GLOBS", o.muon_except,
+  add_choice(app, "--muon-scale HOW", o.of_muon.scale,
+             {{"match_rms_adamw", muon_scale::match_rms_adamw},
+              {"original", muon_scale::original}},
+             "how muon scales the learning rate with a matrix's shape A x B: "
+             "match_rms_adamw: 0.2 sqrt(max(A, B)), so that one rate suits "
+             "AdamW too; original: sqrt(max(1, A / B))");
+  add_value(app, "--muon-except GLOBS", o.of_muon.except,
             "comma-separated globs of parameter names that AdamW updates as "
             "well: embeddings and heads");
   add_value(app, "--parameters GROUP", o.parameters,
@@ -146,7 +133,7 @@ parameter_groups groups_for(const optimizer_flags& flags, const model& layers) {
   parameter_groups groups;
   for (const auto& text : flags.parameters)
     groups.push_back(parse_parameter_group(text));
-  if (flags.decay_of == "all")
+  if (flags.decays_all)
     return groups;
   std::vector<std::string> vectors;
   for (std::size_t i = 0; i < layers.size(); ++i)
@@ -157,11 +144,12 @@ parameter_groups groups_for(const optimizer_flags& flags, const model& layers) {
   return without_decay(std::move(groups), vectors);
 }
 
-std::optional<at::ScalarType> dtype_of(const std::string& word) {
-  static const std::map<std::string, at::ScalarType> known{
+choices<std::optional<at::ScalarType>> dtype_choices(const char* none) {
+  choices<std::optional<at::ScalarType>> words{
     {"fp32", at::kFloat}, {"bf16", at::kBFloat16}, {"fp16", at::kHalf}};
-  const auto found = known.find(word);
-  return found == known.end() ? std::nullopt : std::optional(found->second);
+  if (*none != '\0')
+    words.insert(words.begin(), {none, std::nullopt});
+  return words;
 }
 
 }  // namespace troupe::cli

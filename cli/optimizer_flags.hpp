@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "troupe/cli/plan/choices.hpp"
 #include "troupe/cli/plan/fwd.hpp"
 #include "troupe/engine/stage/model.hpp"
 #include "troupe/engine/stage/numerics.hpp"
@@ -14,20 +15,15 @@
 
 namespace troupe::cli {
 
-/// The flags of all optimizers; numbers below 0: the optimizer's default.
+/// The flags of all optimizers; numbers that are not given are the optimizer's
+/// own.
 struct optimizer_flags {
   std::string optimizer = "adamw";
-  double lr = -1;
-  double weight_decay = -1;
-  std::string decay_of = "all";
-  double momentum = -1;
-  double dampening = -1;
+  std::optional<double> lr, weight_decay, momentum, dampening;
+  std::optional<double> beta1, beta2, epsilon;
+  bool decays_all = true;  // else matrices alone
   bool nesterov = false;
-  double beta1 = -1;
-  double beta2 = -1;
-  double epsilon = -1;
-  std::string muon_scale = "match_rms_adamw";
-  std::string muon_except = muon{}.except;
+  muon of_muon{};                       // its scale and its exceptions
   std::vector<std::string> parameters;  // groups of them
 };
 
@@ -39,7 +35,8 @@ optimizer_options optimizer_for(const optimizer_flags& flags);
 /// Throws `invalid_argument`.
 parameter_groups groups_for(const optimizer_flags& flags, const model& layers);
 
-/// "bf16"; none for "same" and "none".
-std::optional<at::ScalarType> dtype_of(const std::string& word);
+/// "fp32", "bf16" and "fp16", after a word that stands for none of them, if
+/// there is one.
+choices<std::optional<at::ScalarType>> dtype_choices(const char* none = "");
 
 }  // namespace troupe::cli

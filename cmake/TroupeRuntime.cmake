@@ -75,12 +75,14 @@ troupe_component(sinks DIRECTORY monitors/sinks
 troupe_component(dashboard DIRECTORY monitors/dashboard
   DEPENDS troupe::actors troupe::monitors troupe::http
     nlohmann_json::nlohmann_json PCH actors)
-troupe_component(training DIRECTORY training
-  DEPENDS troupe::actors troupe::models PCH actors)
 troupe_page(dashboard FOLDER monitors/dashboard/page TITLE troupe
   HEADER troupe/monitors/dashboard/dashboard.hpp FUNCTION troupe::dashboard_page
   PARTS body.html style.css draw.js curves.js timeline.js heat_map.js actors.js
     page.js)
+
+troupe_component(training DIRECTORY training
+  DEPENDS troupe::actors troupe::models troupe::live troupe::sinks
+    troupe::dashboard PCH actors)
 
 # The commands that need LibTorch.
 troupe_precompiled_header(runtime_commands

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "troupe/base/atomic_file.hpp"
@@ -20,9 +21,9 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-/// For another process's report to arrive: why it failed first, or what it did
-/// before it left.
-constexpr auto longest_courtesy = std::chrono::milliseconds(300);
+/// The time that another process's report has to arrive: why it failed first,
+/// or what it did before it left.
+constexpr auto longest_report_wait = std::chrono::milliseconds(300);
 
 double seconds(clock::duration span) {
   return std::chrono::duration<double>(span).count();
@@ -47,18 +48,18 @@ struct checkpoint_saver::part_wait {
     time += std::min<clock::duration>(now - looked, std::chrono::seconds(1));
     looked = now;
   }
-  /// For how long a process has sent nothing, not even a heartbeat.
+  /// The time for which a process has sent nothing, not even a heartbeat.
   clock::duration silence_of(std::int32_t process, const mesh& job) {
     auto& sign = last[process];
     if (const auto bytes = job.bytes_received(process); bytes != sign.bytes)
       sign = {bytes, time};
     return time - sign.at;
   }
-  /// Whether a process is lost, and its reports have had time to arrive.
-  bool is_over(std::int32_t process, const mesh& job) {
-    return job.lost(process)
-           && time >= left.try_emplace(process, time).first->second
-                        + longest_courtesy;
+  /// The time since a process was seen to be lost; 0: it is not.
+  clock::duration absence_of(std::int32_t process, const mesh& job) {
+    if (!job.lost(process))
+      return {};
+    return time - left.try_emplace(process, time).first->second;
   }
 };
 
@@ -90,21 +91,27 @@ void checkpoint_saver::after_step(const run_progress& progress,
   if (options_.folder.empty() || progress.step == saved_ || (!due && !now))
     return;
   finish_or_log();  // training goes on; the next one may do
+  auto parts = copies();
   saved_ = progress.step;
   begun_ = clock::now();
-  std::promise<void> done;
-  auto written = done.get_future();
-  writer_ =
-    std::jthread([this, progress, parts = copies(), done = std::move(done)](
-                   const std::stop_token& ended) mutable {
-      try {
-        write(progress, parts, ended);
-        done.set_value();
-      } catch (...) {
-        done.set_exception(std::current_exception());
-      }
-    });
-  written_ = std::move(written);
+  const auto done = std::make_shared<std::promise<void>>();
+  auto work = [this, progress, parts = std::move(parts),
+               done](const std::stop_token& ended) {
+    try {
+      write(progress, parts, ended);
+      done->set_value();
+    } catch (...) {
+      done->set_exception(std::current_exception());
+    }
+  };
+  written_ = done->get_future();
+  try {
+    writer_ = std::jthread(std::move(work));
+  } catch (const std::system_error& reason) {
+    const auto why = fmt::format("no thread that writes: {}", reason.what());
+    refuse(progress.step, why);
+    done->set_exception(std::make_exception_ptr(error(error_code::io, why)));
+  }
 }
 
 void checkpoint_saver::report_to_leader(std::int64_t step,
@@ -160,7 +167,7 @@ std::exception_ptr checkpoint_saver::first_cause(std::int64_t step) {
   auto own = std::current_exception();
   try {
     for (const auto begun = clock::now();
-         job_ && leads_job(job_) && clock::now() < begun + longest_courtesy;
+         job_ && leads_job(job_) && clock::now() < begun + longest_report_wait;
          std::this_thread::sleep_for(std::chrono::milliseconds(10)))
       require_written(step);
   } catch (const error&) {
@@ -184,10 +191,10 @@ void checkpoint_saver::require_written(std::int64_t step) {
            problem);
 }
 
-/// While parts are missing: throws once a process could not write its own, has
-/// left or is silent for too long without a report, or all have reported and
-/// parts still can't be seen. A process that is alive may write for as long as
-/// it needs.
+/// Looks after processes whose parts are missing. Throws once a process could
+/// not write its own, has left or is silent for too long without a report, or
+/// all have reported and parts still can't be seen. A process that is alive may
+/// write for as long as it needs.
 void checkpoint_saver::require_progress(std::int64_t step, part_wait& wait) {
   if (!job_)
     return;
@@ -202,7 +209,7 @@ void checkpoint_saver::require_progress(std::int64_t step, part_wait& wait) {
   for (std::int32_t p = 1; p <= others; ++p) {
     if (reports.contains(p))
       continue;
-    if (wait.is_over(p, *job_))
+    if (wait.absence_of(p, *job_) >= longest_report_wait)
       fail(error_code::transport,
            "its part is missing: process {} has left: {}", p, *job_->lost(p));
     if (wait.silence_of(p, *job_) > longest)
@@ -223,7 +230,7 @@ void checkpoint_saver::require_progress(std::int64_t step, part_wait& wait) {
          printable(options_.folder));
 }
 
-/// Whether the writer ends within this time.
+/// Waits for the writer; returns whether it ends within this time.
 bool checkpoint_saver::await_writer(std::chrono::milliseconds longest) {
   for (auto left = longest; left.count() > 0;) {
     const auto pause = std::min(left, options_.timeouts.warning);
@@ -243,7 +250,8 @@ void checkpoint_saver::finish() {
   if (!written_.valid())
     return;
   await_writer(std::chrono::milliseconds::max());
-  writer_.join();
+  if (writer_.joinable())
+    writer_.join();
   written_.get();
 }
 

@@ -19,10 +19,10 @@ namespace troupe {
 
 class mesh;
 
-/// How long a checkpoint_saver waits.
+/// The times for which a checkpoint_saver waits.
 struct saver_timeouts {
-  /// For the part of a process that sends nothing, not even heartbeats: it is
-  /// stopped.
+  /// For the part of a process that sends nothing, not even heartbeats, as it
+  /// is stopped.
   std::chrono::milliseconds silence = std::chrono::minutes(10);
   /// The same once the run was asked to stop: launchers soon kill all processes
   /// then.
@@ -81,14 +81,14 @@ class checkpoint_saver {
   /// one before could not be written, the log tells so.
   void after_step(const run_progress& progress,
                   const std::function<snapshot()>& copies, bool now = false);
-  /// Instead of `after_step`, in a process that can't save that step: process 0
-  /// does not wait for its part.
+  /// Takes the place of `after_step` in a process that can't save that step:
+  /// process 0 does not wait for its part.
   void refuse(std::int64_t step, const std::string& why);
   /// Waits for the last checkpoint; long waits are logged. Throws `io` if it
   /// could not be written.
   void finish();
-  /// The same after a failure, for a limited time, after which the parts of
-  /// others are not waited for any more; errors are logged.
+  /// Waits for the last checkpoint after a failure, for a limited time, after
+  /// which the parts of others are not waited for any more; errors are logged.
   void settle(std::optional<std::chrono::milliseconds> longest = {});
   /// A sentence that says what is saved of a run that ended with this step. For
   /// the leading process, once the last checkpoint is finished.
@@ -117,8 +117,8 @@ class checkpoint_saver {
   std::int64_t saved_;                  // step
   std::atomic<std::int64_t> complete_;  // step of the last one here; 0: none
   std::chrono::steady_clock::time_point begun_;  // to write it
-  /// In process 0: by step and process, why a part was not written; empty: it
-  /// was.
+  /// The reasons why parts were not written, in process 0, by step and process;
+  /// empty: it was written.
   std::map<std::int64_t, std::map<std::int32_t, std::string>> notes_;
   std::future<void> written_;  // valid until `finish` has returned it
   std::jthread writer_;

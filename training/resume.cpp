@@ -38,8 +38,8 @@ std::string named_checkpoint(const std::string& path,
     return path;
   }
   const checkpoint_folder folder(path);
-  if (auto found = folder.last_valid(warn_of_skipped))
-    return *found;
+  if (auto last = folder.last_valid(warn_of_skipped))
+    return *last;
   fail(error_code::invalid_checkpoint,
        "{} {}: is not a checkpoint, and holds no intact one that is finite",
        words.resume, printable(path));
@@ -49,15 +49,15 @@ std::string named_checkpoint(const std::string& path,
 /// renamed. None if the folder has none at all.
 std::optional<std::string> last_of(const checkpoint_folder& folder,
                                    const checkpoint_words& words) {
-  const auto found = folder.last_valid(warn_of_skipped);
-  if (found)
-    folder.set_aside_after(*step_of_folder(*found));
+  const auto last = folder.last_valid(warn_of_skipped);
+  if (last)
+    folder.set_aside_after(*step_of_folder(*last));
   else if (!folder.steps().empty())
     fail(error_code::invalid_checkpoint,
          "{}: no checkpoint in {} is both intact and finite; move them away "
          "to train from the beginning, or name one to resume",
          words.resume, printable(folder.path()));
-  return found;
+  return last;
 }
 
 /// Checkpoints of a run that goes on from `path` would mix with those of
@@ -164,7 +164,7 @@ void require_same_model(const stored_checkpoint& from, const manifest& own,
     require(optimizer_setting, then->second, now->second);
 }
 
-/// In words: the settings by which two runs read other data.
+/// The settings by which two runs read other data, in words.
 std::string differing_data(const setting_texts& then, const setting_texts& now,
                            const std::string& prefix) {
   std::set<std::string> names;
@@ -175,13 +175,13 @@ std::string differing_data(const setting_texts& then, const setting_texts& now,
         names.insert(name);
   if (names.contains("text"))
     names.erase("tokens");  // follow from the text, as a rule
-  std::string found;
+  std::string text;
   for (const auto& name : names)
-    found += fmt::format("{}{}", found.empty() ? "" : ", ",
-                         name != "tokens" ? prefix + name
-                         : prefix.empty() ? name
-                                          : "--validation-fraction or --mix");
-  return found;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ",
+                        name != "tokens" ? prefix + name
+                        : prefix.empty() ? name
+                                         : "--validation-fraction or --mix");
+  return text;
 }
 
 }  // namespace
@@ -202,15 +202,15 @@ std::int64_t position_after(const manifest& about, const setting_texts& data,
   if (then.empty() && now.empty())  // of a program that does not tell
     return about.progress.microbatches;
   const auto rows_of = [](std::map<std::string, std::string>& settings) {
-    const auto found = settings.extract(rows_setting);
-    if (found.empty())
+    const auto text = settings.extract(rows_setting);
+    if (text.empty())
       return std::int64_t{0};
-    const auto rows = parse_number<std::int32_t>(found.mapped());
+    const auto rows = parse_number<std::int32_t>(text.mapped());
     if (rows.value_or(0) < 1)  // its SHA-256 does not tell who wrote it
       fail(error_code::invalid_checkpoint,
            "the checkpoint's manifest: settings.{} is '{}', which is not a "
            "whole number above 0; was it edited?",
-           rows_setting, printable(found.mapped()));
+           rows_setting, printable(text.mapped()));
     return std::int64_t{*rows};
   };
   const auto rows_then = rows_of(then), rows_now = rows_of(now);
@@ -237,13 +237,13 @@ std::unique_ptr<folder_lock> lock_checkpoints(
   const std::string& folder, const std::shared_ptr<mesh>& job) {
   if (folder.empty() || !leads_job(job))
     return nullptr;
-  auto made = std::make_unique<folder_lock>(folder);
-  if (!made->problem().empty())
-    spdlog::warn("{}; no other job may use the folder", made->problem());
+  auto lock = std::make_unique<folder_lock>(folder);
+  if (!lock->problem().empty())
+    spdlog::warn("{}; no other job may use the folder", lock->problem());
   if (const auto problem = checkpoint_folder(folder).prepare();
       !problem.empty())
     spdlog::warn("a file of an earlier run remains: {}", problem);
-  return made;
+  return lock;
 }
 
 namespace {

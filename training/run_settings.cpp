@@ -23,11 +23,11 @@ std::optional<learning_rates> read_rates(const setting_texts& texts) {
   learning_rates read;
   bool is_whole = true;
   const auto number = [&](const char* name, auto& into) {
-    const auto found = texts.find(name);
+    const auto text = texts.find(name);
     const auto value =
-      found == texts.end()
+      text == texts.end()
         ? std::nullopt
-        : parse_number<std::decay_t<decltype(into)>>(found->second);
+        : parse_number<std::decay_t<decltype(into)>>(text->second);
     is_whole = is_whole && value.has_value();
     into = value.value_or(0);
   };
@@ -112,8 +112,8 @@ void tell_of_other_settings(const manifest& checkpoint,
                             const learning_rates& rates,
                             const std::string& prefix) {
   const auto text_in = [](const setting_texts& of, const std::string& name) {
-    const auto found = of.find(name);
-    return found == of.end() ? "not given" : printable(found->second);
+    const auto text = of.find(name);
+    return text == of.end() ? "not given" : printable(text->second);
   };
   auto names = checkpoint.flags;
   if (!names.empty())

@@ -30,7 +30,7 @@ struct learning_rates {
 };
 learning_rates rates_of(const numerics& options);
 
-/// As checkpoints hold them.
+/// The texts of learning rates that checkpoints hold.
 setting_texts texts_of(const learning_rates& rates);
 
 /// Logs what the checkpoint's run was given differently, a line for each

@@ -1,6 +1,7 @@
 #include "troupe/training/stop_on_signals.hpp"
 
 #include <fcntl.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <array>
@@ -12,13 +13,14 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/base/owned_descriptor.hpp"
+#include "troupe/engine/device/thrown.hpp"
 
 namespace troupe {
 
 namespace {
 
-/// What a signal's handler may reach.
-std::atomic<int> told_end = -1;  // of the pipe; -1: nobody waits
+// What a signal's handler may reach.
+std::atomic<int> signal_pipe = -1;  // the end to write to; -1: nobody waits
 std::atomic<int> first_signal = 0;
 
 constexpr std::array watched{SIGINT, SIGTERM};
@@ -29,9 +31,31 @@ void take_signal(int number) {
   if (!first_signal.compare_exchange_strong(none, number))
     ::_exit(128 + number);
   const auto byte = static_cast<char>(number);
-  if (::write(told_end, &byte, 1) != 1)
+  if (::write(signal_pipe, &byte, 1) != 1)
     ::_exit(128 + number);
   errno = before;
+}
+
+/// Waits for the number of a signal; 0: none comes any more.
+char signal_from(int pipe) {
+  for (;;) {
+    char number = 0;
+    if (::read(pipe, &number, 1) == 1)
+      return number;
+    if (errno != EINTR)
+      return 0;
+  }
+}
+
+void stop_at_signal(trainer& run, int pipe) {
+  const auto number = signal_from(pipe);
+  if (number == 0)
+    return;
+  try {
+    run.stop(number == SIGINT ? "SIGINT" : "SIGTERM");
+  } catch (...) {
+    spdlog::error("a signal could not stop the run: {}", thrown_text());
+  }
 }
 
 }  // namespace
@@ -45,15 +69,18 @@ struct stop_on_signals::impl {
     read_ = owned_descriptor(ends[0]);
     write_ = owned_descriptor(ends[1]);
     int nobody = -1;
-    if (!told_end.compare_exchange_strong(nobody, ends[1]))
+    if (!signal_pipe.compare_exchange_strong(nobody, ends[1]))
       throw error(error_code::internal,
                   "two stop_on_signals at a time: make one for a process");
     first_signal = 0;
-    waiter_ = std::thread([&run, from = ends[0]] {
-      char number = 0;
-      if (::read(from, &number, 1) == 1 && number != 0)
-        run.stop(number == SIGINT ? "SIGINT" : "SIGTERM");
-    });
+    try {
+      waiter_ =
+        std::thread([&run, from = ends[0]] { stop_at_signal(run, from); });
+    } catch (const std::system_error& reason) {
+      signal_pipe = -1;
+      fail(error_code::io, "no thread that waits for signals: {}",
+           reason.what());
+    }
     struct sigaction wanted {};
     wanted.sa_handler = take_signal;
     wanted.sa_flags = SA_RESTART;
@@ -68,7 +95,7 @@ struct stop_on_signals::impl {
       waiter_.join();
     else
       waiter_.detach();
-    told_end = -1;
+    signal_pipe = -1;
   }
   impl(const impl&) = delete;
   impl& operator=(const impl&) = delete;

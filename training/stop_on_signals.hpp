@@ -17,7 +17,8 @@ namespace troupe {
 /// the signals' handlers of before return at its end.
 class stop_on_signals {
  public:
-  /// Throws `internal` if there is one already, and `io`.
+  /// Throws `internal` if there is one already, and `io` where the process
+  /// gets no pipe or thread for it.
   explicit stop_on_signals(trainer& run);
   ~stop_on_signals();
   stop_on_signals(const stop_on_signals&) = delete;

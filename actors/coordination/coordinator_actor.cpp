@@ -38,6 +38,11 @@ void coordinator_core::begin(step_pointer step) {
 }
 
 std::optional<norm_verdict> coordinator_core::on(stage_powers message) {
+  if (message.stage < 0 || message.stage >= setup_.stages || message.shard < 0
+      || message.shard >= setup_.shards)
+    fail(error_code::mismatch,
+         "powers of shard {} of stage {} arrived, which the plan does not have",
+         message.shard, message.stage);
   if (!message.not_finite.empty())
     not_finite_[{message.stage, last_not_finite(message.powers)}] =
       std::move(message.not_finite);
@@ -49,11 +54,11 @@ std::optional<norm_verdict> coordinator_core::on(stage_powers message) {
   for (const auto& part : powers_)
     all.insert(all.end(), part->begin(), part->end());
   const auto scale = step_->settings.loss_scale;
-  norm_ = norm_of(all, setup_.numerics.norm_type) / scale;
+  norm_ = norm_of(all, setup_.arithmetic.gradient_norm) / scale;
   finite_ = std::isfinite(norm_);
   return norm_verdict{step_->serial, now_ns(),
-                      clip_factor(norm_, setup_.numerics.clip) / scale,
-                      finite_ || !setup_.numerics.loss_scale.dynamic};
+                      clip_factor(norm_, setup_.arithmetic.clip) / scale,
+                      finite_ || !setup_.arithmetic.loss_scale.dynamic};
 }
 
 std::size_t coordinator_core::place_of(const rank_done& report) const {
@@ -94,7 +99,7 @@ step_event coordinator_core::summary() const {
   event.learning_rate = settings.learning_rate;
   event.loss_scale = settings.loss_scale;
   event.updated = settings.training() && !settings.skip_update
-                  && (finite_ || !setup_.numerics.loss_scale.dynamic);
+                  && (finite_ || !setup_.arithmetic.loss_scale.dynamic);
   event.begin = begin_;
   event.end = now_ns();
   event.resident_bytes = resident_bytes();
@@ -110,10 +115,10 @@ void require_equal_counts(const std::vector<const stage_done*>& stages) {
   std::map<std::pair<std::int32_t, std::string>, double> counts;
   for (const auto* stage : stages)
     for (const auto& [loss, count] : stage->result.equal_counts)
-      if (const auto [found, is_new] =
+      if (const auto [first, is_new] =
             counts.emplace(std::pair(stage->stage.stage, loss), count);
-          !is_new && found->second != count)
-        refuse_uneven_counts(loss, found->second, count);
+          !is_new && first->second != count)
+        refuse_uneven_counts(loss, first->second, count);
 }
 
 }  // namespace
@@ -179,11 +184,11 @@ struct coordinator_state : step_supervisor {
     if (book->links)
       book->links->tell(to_frame(as_remote(*request.step)));
     begin_here(request.step);
-    hurry(*request.step);
+    limit_time(*request.step);
   }
 
   void on(stage_powers& message) {
-    if (!current(message.serial))
+    if (!is_current(message.serial))
       return;
     const auto norm = core.on(std::move(message));
     if (!norm)
@@ -194,7 +199,7 @@ struct coordinator_state : step_supervisor {
   }
 
   void on(rank_done& report) {
-    if (!current(report.serial))
+    if (!is_current(report.serial))
       return;
     core.require_first(report);
     publish_rank(report);
@@ -230,7 +235,7 @@ struct coordinator_state : step_supervisor {
     }
   }
 
-  /// To whoever runs the step, and to the other processes.
+  /// Answers whoever runs the step, and tells the other processes.
   void answer(step_outcome outcome) {
     outcome.replans = watch.new_plan->exchange(false);
     outcome.saves = std::exchange(saves, false);
@@ -243,7 +248,7 @@ struct coordinator_state : step_supervisor {
     asked.deliver(std::move(outcome));
   }
 
-  bool current(std::int64_t serial) const {
+  bool is_current(std::int64_t serial) const {
     return core.running() && core.step()->serial == serial;
   }
 
@@ -264,8 +269,8 @@ struct coordinator_state : step_supervisor {
   void on(const finish_run& request) {
     if (accept(request)) {
       if (core.running())
-        hurry(*core.step());
-    } else if (ends && current(request.overdue)) {
+        limit_time(*core.step());
+    } else if (ends && is_current(request.overdue)) {
       if (ends->why == run_end::kind::failed)
         on(stop_run{ends->reason});
       else
@@ -320,7 +325,7 @@ struct coordinator_state : step_supervisor {
     end(true);
   }
 
-  void on(const watchdog_tick&) { look(core.step()); }
+  void on(const watchdog_tick&) { check_progress(core.step()); }
 };
 
 }  // namespace

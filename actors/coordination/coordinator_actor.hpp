@@ -24,7 +24,7 @@ struct coordinator_setup {
   std::int32_t ranks = 1;
   std::int32_t stages = 1;
   std::int32_t shards = 1;  // of each stage's gradients
-  troupe::numerics numerics;
+  numerics arithmetic;
 };
 
 /// The coordinator's state of the running step: gathers the ranks' reports and
@@ -36,10 +36,11 @@ class coordinator_core {
   void begin(step_pointer step);
   bool running() const { return step_ != nullptr; }
   const step_pointer& step() const { return step_; }
-  /// Where the running step is, for events and failures.
+  /// The source of events and failures of the running step.
   event_source source() const;
 
-  /// The verdict, once the powers of all stages are here.
+  /// The verdict, once the powers of all stages are here. Throws `mismatch` for
+  /// powers of no stage or shard.
   std::optional<norm_verdict> on(stage_powers message);
   /// Throws `mismatch` for a rank that was done before.
   void require_first(const rank_done& report) const;

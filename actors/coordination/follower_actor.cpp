@@ -15,9 +15,9 @@ namespace troupe {
 namespace {
 
 struct follower_state : step_supervisor {
-  std::optional<step_pointer> wanted = {};  // until the leader begins it
-  std::deque<remote_begin> begun = {};      // by the leader, and not here
-  std::int64_t awaited = 0;                 // serial at the last look
+  step_pointer wanted = {};             // until the leader begins it
+  std::deque<remote_begin> begun = {};  // by the leader, and not here
+  std::int64_t awaited = 0;             // serial at the last check
   step_pointer running = {};
   std::int64_t last_serial = 0;  // of a step that was wanted
   kept_interest interest = {};
@@ -30,38 +30,38 @@ struct follower_state : step_supervisor {
       return answer({});
     begin_if_both_do();
     if (wanted)
-      look_later();
-    hurry(*request.step);
+      check_later();
+    limit_time(*request.step);
   }
 
   /// Process 0 ends the run for all, after a step that all do.
   void on(const finish_run& request) {
-    const auto& step = wanted ? *wanted : running;
+    const auto& step = wanted ? wanted : running;
     if (accept(request)) {
       book->links->tell(to_frame(request));
       if (step)
-        hurry(*step);
+        limit_time(*step);
     } else if (ends && step && step->serial == request.overdue) {
       on(interrupt_run{ends->reason});
     }
   }
 
-  /// Process 0 tells all of them after which step they save.
+  /// Process 0 tells all processes after which step they save.
   void on(const save_run&) {
     book->links->tell(
       to_frame(save_run{wanted || running ? last_serial : last_serial + 1}));
   }
 
   void on(const watchdog_tick&) {
-    look(running);
+    check_progress(running);
     if (!wanted)
       return;
-    const auto serial = (*wanted)->serial;
+    const auto serial = wanted->serial;
     if (std::exchange(awaited, serial) == serial)
       log()->warn(
         "step {}: waiting for process 0, which has not begun it for {} s",
-        (*wanted)->settings.step, watch.limits.stall);
-    look_later();
+        wanted->settings.step, watch.limits.stall);
+    check_later();
   }
 
   void on(const remote_begin& message) {
@@ -74,15 +74,15 @@ struct follower_state : step_supervisor {
       return;
     const auto leader = std::move(begun.front());
     begun.pop_front();
-    auto step = std::make_shared<step_context>(**wanted);
-    const auto parted = difference(leader, as_remote(*step));
-    if (!parted.empty()) {
+    auto step = std::make_shared<step_context>(*wanted);
+    const auto divergence = difference(leader, as_remote(*step));
+    if (!divergence.empty()) {
       on(op_failure{
         place,
         {},
         fmt::format("process {} runs a different step from process 0; do "
                     "both run the same program? {}",
-                    book->links->layout().process, parted)});
+                    book->links->layout().process, divergence)});
       return;
     }
     static_cast<step_wishes&>(step->settings) = leader.wishes;

@@ -92,16 +92,16 @@ loader_core::place loader_core::place_of(std::int64_t index) const {
 
 loaded_data loader_core::on(const want_data& request) {
   const auto index = index_of(*request.step, request.microbatch);
-  auto found = ready_.find(index);
-  if (found == ready_.end()) {
-    found = ready_.emplace(index, item{load(index), 0}).first;
+  auto place = ready_.find(index);
+  if (place == ready_.end()) {
+    place = ready_.emplace(index, item{load(index), 0}).first;
     next_ = std::max(next_, after(index));
   }
   loaded_data answer{request.step->serial, request.reader, request.microbatch,
-                     0, with_update_items(index, found->second.data, request)};
+                     0, with_update_items(index, place->second.data, request)};
   answer.sent = now_ns();
-  if (++found->second.taken == consumers_of(index))
-    ready_.erase(found);
+  if (++place->second.taken == consumers_of(index))
+    ready_.erase(place);
   return answer;
 }
 
@@ -143,9 +143,9 @@ const item_counts& loader_core::counts_of(std::int64_t index) {
 /// Adds up the counts of an update's microbatches of all replicas.
 const item_counts& loader_core::counts_of_update(std::int32_t microbatch) {
   const auto number = microbatch / update_every_;
-  const auto [found, is_new] = updates_.try_emplace(number);
+  const auto [entry, is_new] = updates_.try_emplace(number);
   if (!is_new)
-    return found->second;
+    return entry->second;
   const auto begin = number * update_every_;
   const auto end = std::min(begin + update_every_, microbatches_);
   item_counts sum;
@@ -155,7 +155,7 @@ const item_counts& loader_core::counts_of_update(std::int32_t microbatch) {
           counts_of(source_->counts_equally()
                       ? first_ + microbatch
                       : step_first_ + std::int64_t{d} * microbatches_ + k));
-  return found->second = std::move(sum);
+  return entry->second = std::move(sum);
 }
 
 bool loader_core::prefetch() {

@@ -27,8 +27,8 @@ struct loader_setup {
   std::vector<bool> has_losses = {};
 };
 
-/// One replica's data: makes microbatches when they are wanted, and ahead of
-/// that, holding at most `prefetch` that nobody has asked for. One thread.
+/// Makes one replica's microbatches when they are wanted, and ahead of that,
+/// holding at most `prefetch` that nobody has asked for. One thread.
 class loader_core {
  public:
   /// A microbatch, by its number in its step and replica; prefetching, that may
@@ -97,7 +97,7 @@ class loader_core {
   std::map<std::int32_t, item_counts> updates_;  // of the step, by number
 };
 
-/// One replica's data loader. See `loader_core` for what it does.
+/// The data loader of one replica: the actor around a `loader_core`.
 behavior_for<loader_handle> loader_actor(caf::event_based_actor* self,
                                          loader_setup setup,
                                          const address_book_pointer& book,

@@ -9,16 +9,17 @@
 #include "troupe/actors/coordination/coordinator_actor.hpp"
 #include "troupe/actors/job/address_book.hpp"
 #include "troupe/actors/job/run_texts.hpp"
+#include "troupe/base/deadline.hpp"
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/events/log.hpp"
 
 namespace troupe {
 
-/// How long a process that is gone waits for the reason to come from
-/// elsewhere.
+/// The coordinator waits this long for the cause of a process's loss to come
+/// from elsewhere.
 inline constexpr std::chrono::milliseconds patience_with_lost_peers{300};
-/// How long a link that failed waits for what its other side, which may well
-/// live, has to tell of that.
+/// The coordinator waits this long after a link has failed for what its other
+/// side, which may well live, has to tell of that.
 inline constexpr std::chrono::milliseconds patience_with_ended_links{2000};
 
 /// Shared by the coordinators of the leading process and of the others: one
@@ -40,36 +41,34 @@ struct step_supervisor {
   event_source place = {};  // the step that was asked for last
   std::string failed = {};  // why the run can't go on
   bool interrupted = false;
-  bool will_look = false;
-  std::vector<progress_board::entry> seen = {};  // at the last look
-  /// After the step that runs; told with it, and then over.
+  bool will_check = false;
+  std::vector<progress_board::entry> last_progress = {};  // checked
+  /// The run ends after the step that runs; empty again once its outcome has
+  /// told.
   std::optional<run_end> ends = {};
   double within = 0;  // as in finish_run, of `ends`
 
-  /// Lets the ranks that live here begin, and looks after them from now on.
+  /// Lets the ranks that live here begin, and checks their progress from now
+  /// on.
   void begin_here(const step_pointer& step) {
-    seen.clear();
+    last_progress.clear();
     book->begin(self, step);
-    look_later();
+    check_later();
   }
 
-  /// One look is under way at a time: thousands of short steps may begin before
-  /// it comes.
-  void look_later() {
-    if (watch.limits.stall > 0 && !std::exchange(will_look, true))
-      self->delayed_send(self,
-                         std::chrono::milliseconds(static_cast<std::int64_t>(
-                           watch.limits.stall * 1000)),
+  /// Checks once more after a while. One check is under way at a time:
+  /// thousands of short steps may begin before it comes.
+  void check_later() {
+    if (watch.limits.stall > 0 && !std::exchange(will_check, true))
+      self->delayed_send(self, milliseconds_of(watch.limits.stall),
                          watchdog_tick{});
   }
 
   /// Ends the step at once if it lasts too long for what is asked of it.
-  void hurry(const step_context& step) {
+  void limit_time(const step_context& step) {
     if (ends && within > 0)
-      self->delayed_send(
-        self,
-        std::chrono::milliseconds(static_cast<std::int64_t>(within * 1000)),
-        finish_run{*ends, step.serial});
+      self->delayed_send(self, milliseconds_of(within),
+                         finish_run{*ends, step.serial});
   }
 
   /// Accepts a request to end the run if it is the first one, or the first that
@@ -82,23 +81,23 @@ struct step_supervisor {
     return true;
   }
 
-  /// Logs who waits for whom if no op has ended since the last look, and on
+  /// Logs who waits for whom if no op has ended since the last check, and on
   /// which calls links between devices are stuck. `running`: null between
   /// steps.
-  void look(const step_pointer& running) {
-    will_look = false;
+  void check_progress(const step_pointer& running) {
+    will_check = false;
     if (!running)
       return;
     const auto step = running->settings.step;
-    if (book->device_links)
-      for (const auto& text : book->device_links->stuck())
+    if (book->transfers)
+      for (const auto& text : book->transfers->stuck())
         log()->warn("step {}: {}", step, text);
     auto now = watch.progress->snapshot();
-    if (now == seen)
+    if (now == last_progress)
       log()->warn("step {}: no op ended in the last {} s: {}", step,
                   watch.limits.stall, waits_of(*watch.progress, *running));
-    seen = std::move(now);
-    look_later();
+    last_progress = std::move(now);
+    check_later();
   }
 
   /// Sends itself a consequence once more after `patience`, as what caused it
@@ -124,7 +123,8 @@ struct step_supervisor {
     return true;
   }
 
-  /// The same because of an op's failure.
+  /// Fails the run because of an op's failure, at once or a little later;
+  /// returns whether it failed now.
   bool fail_with(const op_failure& failure) {
     if (!failed.empty())
       return false;

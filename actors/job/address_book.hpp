@@ -18,11 +18,12 @@ namespace troupe {
 
 /// The actors of a run. Filled before the first message; read-only then.
 struct address_book {
-  troupe::placement placement;
+  placement places;
   std::vector<stage_handle> stage_actors;  // by data rank, then instance
-  std::vector<rank_handle> rank_actors;    // by data rank, then rank
-  std::vector<loader_handle> loaders;      // by data rank
-  std::vector<reducer_handle> reducers;    // by stage
+  /// The actors of the ranks here: of the first stage of each.
+  std::vector<stage_handle> rank_actors;
+  std::vector<loader_handle> loaders;    // by data rank
+  std::vector<reducer_handle> reducers;  // by stage
   /// By data rank, then copy; empty: no parameters are tied.
   std::vector<reducer_handle> tied_reducers;
   coordinator_handle coordinator;
@@ -32,7 +33,7 @@ struct address_book {
   /// that live there are null here.
   std::shared_ptr<remote_links> links;
   /// Links between devices of different processes; null if there are none.
-  std::shared_ptr<troupe::device_links> device_links;
+  std::shared_ptr<device_links> transfers;
   std::shared_ptr<failure_cause> cause = std::make_shared<failure_cause>();
 
   std::int32_t data_ranks() const {
@@ -46,16 +47,15 @@ struct address_book {
   const reducer_handle& reducer(collective_kind kind, std::int32_t data_rank,
                                 stage_instance which) const {
     const auto group = kind == collective_kind::tied_sum
-                         ? data_rank * placement.copies() + which.copy
+                         ? data_rank * places.copies() + which.copy
                          : which.stage;
     return (kind == collective_kind::tied_sum ? tied_reducers : reducers)
       .at(static_cast<std::size_t>(group));
   }
   /// The process where an instance of a stage lives.
   std::int32_t process_of(std::int32_t data_rank, stage_instance which) const {
-    return links
-             ? links->layout().process_of(data_rank, placement.rank_of(which))
-             : 0;
+    return links ? links->layout().process_of(data_rank, places.rank_of(which))
+                 : 0;
   }
   /// Lets the ranks that live here begin a step.
   template <class Self>
@@ -70,10 +70,10 @@ struct address_book {
   template <class Self, class Message>
   void tell_ranks(Self* self, const Message& message) const {
     for (const auto& actor : rank_actors)
-      if (actor)
-        self->send(actor, message);
+      self->send(actor, message);
   }
-  /// To the monitors, which live in the leading process. Any thread.
+  /// Sends an event to the monitors, which live in the leading process. Any
+  /// thread.
   void publish(event what) const {
     if (links && !links->leads())
       links->tell(to_frame(std::move(what)));
@@ -81,26 +81,20 @@ struct address_book {
       caf::anon_send(
         hub, publish_event{std::make_shared<const event>(std::move(what))});
   }
-  /// After the run has failed: ends the waits of devices for each other.
+  /// Ends the waits of devices for each other, after the run has failed.
   void end_transfers() const {
-    if (device_links)
-      device_links->abort();
-  }
-  const rank_handle& rank(std::int32_t data_rank, std::int32_t rank) const {
-    return rank_actors[rank_index(data_rank, rank)];
+    if (transfers)
+      transfers->abort();
   }
   std::size_t stage_index(std::int32_t data_rank, stage_instance which) const {
-    return static_cast<std::size_t>(data_rank * placement.stages()
-                                    * placement.copies())
-           + placement.index_of(which);
-  }
-  std::size_t rank_index(std::int32_t data_rank, std::int32_t rank) const {
-    return static_cast<std::size_t>(data_rank * placement.ranks + rank);
+    return static_cast<std::size_t>(data_rank * places.stages()
+                                    * places.copies())
+           + places.index_of(which);
   }
 };
 using address_book_pointer = std::shared_ptr<address_book>;
 
-/// Called at the start of every handler; tests inject random delays here.
+/// A function that every handler calls first; tests inject random delays here.
 using handler_hook = std::function<void()>;
 
 /// Runs the handlers of an actor, or of all actors of a rank. The first
@@ -110,9 +104,10 @@ struct handler_guard {
   handler_hook hook;
   bool failed = false;
 
-  template <class Work>
+  /// `where` makes the failure but for its reason.
+  template <class Where, class Work>
   void run(caf::event_based_actor* self, const address_book& book,
-           const std::function<op_failure()>& where, Work&& work) {
+           const Where& where, Work&& work) {
     if (failed)
       return;
     const auto tell = [&](const std::string& reason, bool for_good = true) {

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "troupe/actors/job/wire_messages.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/stage/module/generation_step.hpp"
+#include "troupe/engine/transport/wire.hpp"
 
 namespace troupe {
 
@@ -44,7 +44,7 @@ void admission::begin(const step_pointer& step) {
 }
 
 void admission::check(std::int32_t sender, const frame_head& announced) {
-  const auto header = read_envelope(announced.head);
+  const auto header = from_wire<envelope>(announced.head);
   if (header.run != run_)
     fail(error_code::mismatch, "process {} sent a tensor of another run",
          sender);
@@ -152,11 +152,11 @@ void admission::check(std::int32_t sender, const rank_done& report) {
       refuse("message", each.message);
 }
 
-void admission::check(std::int32_t sender, const event& told) const {
-  const auto& place = source_of(told);
-  const bool is_load = std::holds_alternative<slow_load_event>(told);
+void admission::check(std::int32_t sender, const event& observed) const {
+  const auto& place = source_of(observed);
+  const bool is_load = std::holds_alternative<slow_load_event>(observed);
   const bool is_known =
-    (is_load || std::holds_alternative<tensors_event>(told))
+    (is_load || std::holds_alternative<tensors_event>(observed))
     && is_below(place.data_rank, layout_.data_ranks)
     && (place.rank == none || is_below(place.rank, plans_->places().ranks))
     && (is_load || is_below(place.stage, plans_->places().stages()))

@@ -67,7 +67,7 @@ class admission {
   /// Refuses what another process tells of ops, messages, ranks and stages that
   /// the plan does not have, for monitors, and of ranks that live elsewhere.
   void check(std::int32_t sender, const rank_done& report);
-  void check(std::int32_t sender, const event& told) const;
+  void check(std::int32_t sender, const event& observed) const;
   /// Refuses tokens that the last stage of the replica can't have chosen: of
   /// another process, step, microbatch or slice, or for other rows.
   void check(std::int32_t sender, const chosen_tokens& tokens);

@@ -43,11 +43,11 @@ rank_device& device_links::device_of(const member& one) const {
 }
 
 device_links::link& device_links::at(const key& link_key) {
-  const auto found = links_.find(link_key);
-  if (found == links_.end())
+  const auto place = links_.find(link_key);
+  if (place == links_.end())
     fail(error_code::internal, "there is no link from stage {} to stage {}",
          link_key.sender, link_key.receiver);
-  return *found->second;
+  return *place->second;
 }
 
 namespace {

@@ -49,8 +49,8 @@ class device_links {
   /// `invalid_argument` where a process holds several members of a group.
   void connect(mesh& job);
 
-  /// Behind what made the tensors at `ready`; `header` tells from where to
-  /// where.
+  /// Sends tensors behind what made them at `ready`; `header` tells from where
+  /// to where.
   void send(const envelope& header, const tensor_list& tensors,
             const event_handle& ready, const std::string& op);
   /// Tensors of the forms that were announced, there at `ready`.
@@ -74,9 +74,9 @@ class device_links {
                                std::int8_t copy);
   /// Whether the group of a stage lives in several processes.
   bool reduces(std::int32_t stage) const;
-  /// The same for the stages that hold tied parameters: their sum, of 16 bits
-  /// in fp32. Each process gathers all gradients, and adds them by ascending
-  /// stage, as a reduction may add in any order.
+  /// Replaces gradients of the stages that hold tied parameters by their sum,
+  /// of 16 bits in fp32. Each process gathers all gradients, and adds them by
+  /// ascending stage, as a reduction may add in any order.
   void sum_tied(std::int32_t data_rank, std::int8_t copy,
                 tensor_list& gradients);
   device_stream& tied_stream(std::int32_t data_rank, std::int8_t copy);
@@ -88,9 +88,9 @@ class device_links {
   std::vector<std::string> stuck();
 
  private:
-  /// From a stage to another, or (`sender` is `receiver`) the group of a stage,
-  /// or of its shards from a data rank on; of no stage: of those that hold tied
-  /// parameters.
+  /// A link from a stage to another, or (`sender` is `receiver`) the group of a
+  /// stage, or of its shards from a data rank on; of no stage: of those that
+  /// hold tied parameters.
   struct key {
     std::int32_t data_rank = 0;
     std::int8_t copy = 0;
@@ -109,7 +109,7 @@ class device_links {
   struct link {
     std::string name;
     std::unique_ptr<communicator> calls;
-    /// One for each edge: a send blocks its stream until it is received, so
+    /// Each edge has its own: a send blocks its stream until it is received, so
     /// that two edges on one stream could wait for each other.
     std::unique_ptr<device_stream> stream;
     communicator_watch watch;
@@ -131,7 +131,7 @@ class device_links {
   void add_up(link& on, at::Tensor& values, const std::string& op);
   communicator_options options_of(const key& link_key,
                                   communicator_id id) const;
-  /// In the order of the communicator's ranks.
+  /// The members in the order of the communicator's ranks.
   std::vector<member> members_of(const key& link_key) const;
   std::int32_t process_of(const member& one) const;
   bool is_here(const member& one) const {

@@ -11,7 +11,7 @@
 // How the links between devices are made.
 namespace troupe {
 
-/// A communicator has a rank a process.
+/// A communicator has one rank in each process.
 void device_links::require_one_member_here() const {
   for (const auto& each : all_groups()) {
     const auto group = members_of(each);
@@ -25,7 +25,7 @@ void device_links::require_one_member_here() const {
   }
 }
 
-/// The same in all processes.
+/// All processes list the same groups.
 std::vector<device_links::key> device_links::all_groups() const {
   std::vector<key> all;
   for (std::int32_t s = 0; s < stages_.stages(); ++s)
@@ -50,7 +50,7 @@ std::string device_links::in_words(const key& group) {
            : fmt::format("replicas and copies of stage {}", group.sender);
 }
 
-/// The same in all processes, which make them in this order.
+/// All processes list the same links, and make them in this order.
 std::vector<device_links::key> device_links::all_links() const {
   std::vector<key> all;
   for (const auto& each : all_groups())

@@ -122,8 +122,8 @@ std::vector<std::string> names_of_all(mesh* job, std::vector<std::string> own) {
   for (const auto& part : job->gather({frame_type::mail, to_wire(own), {}}))
     for (auto& name : from_wire<names>(part.head))
       all.insert(std::move(name));
-  const auto told = to_wire(names(all.begin(), all.end()));
-  return from_wire<names>(job->share({frame_type::mail, told, {}}).head);
+  const auto sorted = to_wire(names(all.begin(), all.end()));
+  return from_wire<names>(job->share({frame_type::mail, sorted, {}}).head);
 }
 
 std::int64_t sum_of(mesh* job, std::int64_t own) {

@@ -59,7 +59,7 @@ void remote_links::deliver(std::int32_t process, stage_tensors message) {
 
 void remote_links::send_now(std::int32_t process, stage_tensors message) {
   message.header.left = now_ns();
-  mesh_->send(process, to_frame(std::move(message)));
+  job_->send(process, to_frame(std::move(message)));
 }
 
 void remote_links::on(const credit_back& credit) {
@@ -78,12 +78,12 @@ void remote_links::on(const credit_back& credit) {
 }
 
 void remote_links::tell(const frame& control) {
-  mesh_->broadcast(control);
+  job_->broadcast(control);
 }
 
 stage_tensors remote_links::receive(std::int32_t sender, frame what) {
   auto message = read_stage_tensors(std::move(what));
-  const auto offset = mesh_->clock_offset(sender);
+  const auto offset = job_->clock_offset(sender);
   message.header.sent += offset;
   message.header.left += offset;
   message.arrived = now_ns();
@@ -91,15 +91,15 @@ stage_tensors remote_links::receive(std::int32_t sender, frame what) {
   message.receipt = std::shared_ptr<const void>(
     nullptr, [self = shared_from_this(), sender, credit](const void*) {
       self->checks_.consumed(sender);
-      self->mesh_->send(sender, to_frame(credit));
+      self->job_->send(sender, to_frame(credit));
     });
   return message;
 }
 
 namespace {
 
-void tell_of_silence(const std::string& process, double seconds,
-                     std::optional<line> only) {
+void report_silence(const std::string& process, double seconds,
+                    std::optional<line> only) {
   if (seconds == 0)
     log()->warn("{} is responding again", process);
   else if (!only)
@@ -116,46 +116,23 @@ void tell_of_silence(const std::string& process, double seconds,
       seconds);
 }
 
+/// Makes a check whose exception closes the connection: all processes get the
+/// reason, not only that the connection has ended.
+void require(const address_book& book, const std::function<void()>& check) {
+  try {
+    check();
+  } catch (const error& reason) {
+    caf::anon_send(book.coordinator, stop_run{reason.what()});
+    throw;
+  }
+}
+
+/// Hands on what has arrived.
 class dispatcher {
  public:
   explicit dispatcher(address_book_pointer book) : book_(std::move(book)) {}
 
-  mesh_events events() const {
-    return {[book = book_](std::int32_t sender, frame_type type,
-                           const frame_head& head) {
-              obey(*book, [&] {
-                if (type == frame_type::tensors)
-                  book->links->checks().check(sender, head);
-                else if (type == frame_type::part)
-                  book->links->checks().check_part(sender, head.tensors);
-              });
-            },
-            [*this](std::int32_t sender, frame what) {
-              dispatch(sender, std::move(what));
-            },
-            [book = book_](std::int32_t process, const std::string& reason) {
-              caf::anon_send(book->coordinator, peer_lost{process, reason});
-            },
-            [layout = book_->links->layout()](
-              std::int32_t process, double seconds, std::optional<line> only) {
-              tell_of_silence(in_words(process, layout), seconds, only);
-            }};
-  }
-
- private:
-  /// Closes a connection that breaks the protocol; all processes get the
-  /// reason, not only that the connection has ended.
-  static void obey(const address_book& book,
-                   const std::function<void()>& check) {
-    try {
-      check();
-    } catch (const error& reason) {
-      caf::anon_send(book.coordinator, stop_run{reason.what()});
-      throw;
-    }
-  }
-
-  void dispatch(std::int32_t sender, frame what) const {
+  void operator()(std::int32_t sender, frame what) const {
     switch (what.type) {
       case frame_type::tensors: {
         auto message = book_->links->receive(sender, std::move(what));
@@ -172,11 +149,11 @@ class dispatcher {
         break;
       case frame_type::part: {
         auto part = read_collective_part(std::move(what));
-        if (part.stage < 0 || part.stage >= book_->placement.stages())
+        if (part.stage < 0 || part.stage >= book_->places.stages())
           fail(error_code::mismatch, "there is no stage {}", part.stage);
         if (part.kind == collective_kind::tied_sum
             && (book_->tied_reducers.empty() || part.copy < 0
-                || part.copy >= book_->placement.copies() || part.data_rank < 0
+                || part.copy >= book_->places.copies() || part.data_rank < 0
                 || part.data_rank >= book_->data_ranks()))
           fail(error_code::mismatch,
                "there are no tied parameters in copy {} of replica {}",
@@ -193,9 +170,10 @@ class dispatcher {
     }
   }
 
+ private:
   const stage_handle& stage(std::int32_t data_rank,
                             stage_instance which) const {
-    if (!book_->placement.has(which) || !book_->stage(data_rank, which))
+    if (!book_->places.has(which) || !book_->stage(data_rank, which))
       fail(error_code::mismatch,
            "stage {} of replica {} does not live in this process", which.stage,
            data_rank);
@@ -203,9 +181,9 @@ class dispatcher {
   }
 
   void feed(std::int32_t sender, chosen_tokens message) const {
-    obey(*book_, [&] { book_->links->checks().check(sender, message); });
+    require(*book_, [&] { book_->links->checks().check(sender, message); });
     if (message.sent != 0)
-      message.sent += book_->links->mesh().clock_offset(sender);
+      message.sent += book_->links->job().clock_offset(sender);
     const auto& first = stage(message.data_rank, {});
     caf::anon_send(first, std::move(message));
   }
@@ -217,7 +195,7 @@ class dispatcher {
   requires std::same_as<Command, remote_begin> || std::same_as<
     Command, norm_verdict> || std::same_as<Command, remote_outcome>
   void hand_on(std::int32_t, Command message) const {
-    obey(*book_, [&] {
+    require(*book_, [&] {
       if (!book_->follower)
         fail(error_code::mismatch,
              "another process sent a command to the leading one");
@@ -226,8 +204,8 @@ class dispatcher {
   }
   /// Its times by this process's clock.
   void hand_on(std::int32_t sender, rank_done message) const {
-    obey(*book_, [&] { book_->links->checks().check(sender, message); });
-    const auto offset = book_->links->mesh().clock_offset(sender);
+    require(*book_, [&] { book_->links->checks().check(sender, message); });
+    const auto offset = book_->links->job().clock_offset(sender);
     const auto shift = [offset](auto&... times) {
       ((times += times != 0 ? offset : 0), ...);  // 0: there is none
     };
@@ -246,7 +224,7 @@ class dispatcher {
     caf::anon_send(book_->coordinator, std::move(message));
   }
   void hand_on(std::int32_t sender, event message) const {
-    obey(*book_, [&] { book_->links->checks().check(sender, message); });
+    require(*book_, [&] { book_->links->checks().check(sender, message); });
     caf::anon_send(
       book_->hub,
       publish_event{std::make_shared<const event>(std::move(message))});
@@ -257,8 +235,23 @@ class dispatcher {
 
 }  // namespace
 
-mesh_events remote_links::events(const std::shared_ptr<address_book>& book) {
-  return dispatcher(book).events();
+mesh_events dispatch_to(const std::shared_ptr<address_book>& book) {
+  return {[book](std::int32_t sender, frame_type type, const frame_head& head) {
+            require(*book, [&] {
+              if (type == frame_type::tensors)
+                book->links->checks().check(sender, head);
+              else if (type == frame_type::part)
+                book->links->checks().check_part(sender, head.tensors);
+            });
+          },
+          dispatcher(book),
+          [book](std::int32_t process, const std::string& reason) {
+            caf::anon_send(book->coordinator, peer_lost{process, reason});
+          },
+          [layout = book->links->layout()](std::int32_t process, double seconds,
+                                           std::optional<line> only) {
+            report_silence(in_words(process, layout), seconds, only);
+          }};
 }
 
 }  // namespace troupe

@@ -16,20 +16,20 @@ struct address_book;
 /// A step, as the processes of a job compare it.
 remote_begin as_remote(const step_context& step);
 
-/// Sends to the stages, reducers and coordinators of a job's other processes,
-/// and hands what these send to the actors that it is for. Thread-safe.
+/// Sends to the stages, reducers and coordinators of a job's other processes.
+/// Thread-safe.
 class remote_links : public std::enable_shared_from_this<remote_links> {
  public:
   /// The others as `admission` takes them.
-  remote_links(std::shared_ptr<troupe::mesh> mesh, job_layout layout,
-               std::uint64_t run, std::shared_ptr<const job_plans> plans,
+  remote_links(std::shared_ptr<mesh> job, job_layout layout, std::uint64_t run,
+               std::shared_ptr<const job_plans> plans,
                std::int64_t parameter_bytes)
-    : mesh_(std::move(mesh)),
+    : job_(std::move(job)),
       layout_(layout),
       checks_(layout, run, std::move(plans), parameter_bytes) {}
 
   const job_layout& layout() const { return layout_; }
-  troupe::mesh& mesh() { return *mesh_; }
+  mesh& job() { return *job_; }
   bool leads() const { return layout_.process == 0; }
 
   /// Begins a step, whose channels have all their credits.
@@ -38,12 +38,10 @@ class remote_links : public std::enable_shared_from_this<remote_links> {
   /// credit, else when one comes back.
   void deliver(std::int32_t process, stage_tensors message);
   void on(const credit_back& credit);
-  /// To all others, if this is the leader; else to the leader.
+  /// Sends a control frame to all others, if this is the leader; else to the
+  /// leader.
   void tell(const frame& control);
 
-  /// Handlers of the mesh's events. Messages without a receiver here, or beyond
-  /// the plan's credits, are refused, which ends the connection.
-  mesh_events events(const std::shared_ptr<address_book>& book);
   /// The checks of what other processes send.
   admission& checks() { return checks_; }
   /// Tensors as the stage gets them, times by this process's clock; its credit
@@ -58,12 +56,17 @@ class remote_links : public std::enable_shared_from_this<remote_links> {
   std::int32_t channel_of(std::int32_t message) const;
   void send_now(std::int32_t process, stage_tensors message);
 
-  std::shared_ptr<troupe::mesh> mesh_;
+  std::shared_ptr<mesh> job_;
   job_layout layout_;
   admission checks_;
   std::mutex mutex_;  // of what follows
   step_pointer step_;
   std::vector<waiting_channel> channels_;
 };
+
+/// Handlers of the mesh's events, which hand on what other processes send to
+/// the actors that it is for. Messages without a receiver here, or beyond the
+/// plan's credits, are refused, which ends the connection.
+mesh_events dispatch_to(const std::shared_ptr<address_book>& book);
 
 }  // namespace troupe

@@ -14,13 +14,13 @@ std::size_t at(std::int32_t index) {
 
 run_devices::run_devices(
   const std::vector<std::shared_ptr<accelerator>>& accelerators,
-  const overlap_options& overlap, const job_layout& layout, const plan& plan)
-  : stages_(plan.placement) {
+  const overlap_options& overlap, const job_layout& layout, const plan& first)
+  : stages_(first.placement) {
   if (accelerators.empty())
     return;
   const auto instances = stages_.instances();
   const auto streams = overlap.pairs
-                         ? compute_streams(plan)
+                         ? compute_streams(first)
                          : std::vector<std::uint8_t>(instances.size(), 0);
   std::size_t next = 0;
   for (std::int32_t d = 0; d < layout.data_ranks; ++d) {

@@ -16,18 +16,18 @@ class run_devices {
   using pointer = std::shared_ptr<rank_device>;
 
   run_devices() = default;
-  /// Ranks take the accelerators in turns. The plan's pairs tell which compute
-  /// stream of its rank a stage uses (`compute_streams`).
+  /// Ranks take the accelerators in turns. The first plan's pairs tell which
+  /// compute stream of its rank a stage uses (`compute_streams`).
   run_devices(const std::vector<std::shared_ptr<accelerator>>& accelerators,
               const overlap_options& overlap, const job_layout& layout,
-              const plan& plan);
+              const plan& first);
 
   bool empty() const { return of_ranks_.empty(); }
   /// Null: the CPU, or another process.
   pointer of(std::int32_t data_rank, std::int32_t rank) const;
   /// The rank's, with the stage's compute stream.
   pointer of(std::int32_t data_rank, stage_instance stage) const;
-  /// By data rank and rank.
+  /// The devices of ranks, by data rank and rank.
   const std::vector<std::vector<pointer>>& of_ranks() const {
     return of_ranks_;
   }

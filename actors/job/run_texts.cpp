@@ -7,8 +7,8 @@ namespace troupe {
 
 namespace {
 
-const char* name_of(phase phase) {
-  switch (phase) {
+const char* name_of(phase of) {
+  switch (of) {
     case phase::training:
       return "step";
     case phase::validation:

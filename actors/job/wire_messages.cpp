@@ -111,16 +111,13 @@ frame to_frame(stage_tensors message) {
 }
 
 stage_tensors read_stage_tensors(frame what) {
-  stage_tensors message{read_envelope(what.head), std::move(what.tensors)};
+  stage_tensors message{from_wire<envelope>(what.head),
+                        std::move(what.tensors)};
   if (message.header.by_device == message.header.tensors.empty()
       || (message.header.by_device && !message.tensors.empty()))
     wire_reader::refuse(
       "tensors both in the message and from device to device");
   return message;
-}
-
-envelope read_envelope(std::string_view head) {
-  return from_wire<envelope>(head);
 }
 
 frame to_frame(collective_part message) {

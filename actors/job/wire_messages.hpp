@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -11,7 +10,7 @@
 
 namespace troupe {
 
-/// Empty if both are the same step; else what differs, with both values.
+/// The difference between two steps, with both values; empty if there is none.
 std::string difference(const remote_begin& leader, const remote_begin& own);
 
 /// The content of a control frame.
@@ -20,16 +19,13 @@ using control_message =
                remote_outcome, op_failure, interrupt_run, finish_run, save_run,
                event>;
 frame to_frame(const control_message& message);
-/// With the tensors that it holds.
+/// The frame of an event, with the tensors that it holds.
 frame to_frame(event message);
 /// Throws `transport`.
 control_message read_control(frame what);
 
 frame to_frame(stage_tensors message);
 stage_tensors read_stage_tensors(frame what);
-/// The envelope of a frame whose tensors have not arrived; without their shapes
-/// and dtypes.
-envelope read_envelope(std::string_view head);
 
 frame to_frame(collective_part message);
 collective_part read_collective_part(frame what);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <caf/scoped_actor.hpp>
+#include <caf/sec.hpp>
 #include <chrono>
 #include <stdexcept>
 

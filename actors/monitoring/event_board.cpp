@@ -14,11 +14,11 @@ std::int64_t event_board::set(std::vector<subscription> all) {
 }
 
 std::shared_ptr<const tensor_interest> event_board::interest_in(
-  std::int64_t step, phase phase) {
+  std::int64_t step, phase of) {
   std::vector<bool> wanted;
   bool due = false;
   for (auto& [wish, since] : all_) {
-    wanted.push_back(wish.wants_tensors(step, phase));
+    wanted.push_back(wish.wants_tensors(step, of));
     due = due || (wanted.back() && !wish.exempt && ++since >= stride_);
   }
   for (std::size_t i = 0; i < all_.size(); ++i)
@@ -39,13 +39,13 @@ std::shared_ptr<const tensor_interest> event_board::interest_in(
   return latest_.interest;
 }
 
-step_wishes event_board::wishes_for(std::int64_t step, phase phase) {
+step_wishes event_board::wishes_for(std::int64_t step, phase of) {
   const std::scoped_lock lock(mutex_);
   step_wishes wishes;
   wishes.epoch = epoch_;
-  wishes.interest = interest_in(step, phase);
+  wishes.interest = interest_in(step, of);
   for (const auto& [each, since] : all_)
-    if (phase == phase::training && each.covers_step(step)) {
+    if (of == phase::training && each.covers_step(step)) {
       wishes.tells_messages = wishes.tells_messages || each.messages;
       wishes.tells_memory = wishes.tells_memory || each.memory;
       wishes.tells_ops = wishes.tells_ops || each.ops;

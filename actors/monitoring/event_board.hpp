@@ -18,8 +18,8 @@ class event_board {
   std::int64_t set(std::vector<subscription> all);
 
   bool wants_ops() const { return ops_.load(std::memory_order_relaxed); }
-  /// Called once for each step, when it begins.
-  step_wishes wishes_for(std::int64_t step, phase phase);
+  /// The wishes for a step; called once for each, when it begins.
+  step_wishes wishes_for(std::int64_t step, phase of);
 
   /// Observes only every n-th of the steps whose tensors are subscribed (set by
   /// the budget monitor). All subscribers see an observed step; exempt ones see
@@ -52,7 +52,7 @@ class event_board {
   step_interest latest_;
 
   std::shared_ptr<const tensor_interest> interest_in(std::int64_t step,
-                                                     phase phase);
+                                                     phase of);
 };
 
 }  // namespace troupe

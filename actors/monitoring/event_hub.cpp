@@ -80,10 +80,10 @@ struct hub_state {
 
   detached_monitor detach(const detach_monitor& request) {
     if (request.after_step) {
-      if (const auto found = monitors.find(request.id);
-          found != monitors.end()) {
-        found->second.leaves = true;
-        found->second.until = tell_board();
+      if (const auto place = monitors.find(request.id);
+          place != monitors.end()) {
+        place->second.leaves = true;
+        place->second.until = tell_board();
       }
       return {};
     }

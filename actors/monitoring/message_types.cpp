@@ -2,6 +2,7 @@
 
 #include <mutex>
 
+#include "troupe/actors/monitoring/actor_monitor.hpp"
 #include "troupe/actors/monitoring/event_hub.hpp"
 #include "troupe/base/error.hpp"
 
@@ -30,6 +31,7 @@ void register_message_types() {
   std::call_once(once, [] {
     caf::init_global_meta_objects<caf::id_block::troupe>();
     caf::init_global_meta_objects<caf::id_block::troupe_monitors>();
+    caf::init_global_meta_objects<caf::id_block::troupe_of_users>();
     caf::core::init_global_meta_objects();
   });
 }

@@ -1,7 +1,5 @@
 #pragma once
 
-#include "troupe/actors/system/caf.hpp"
-
 namespace troupe {
 
 /// Makes troupe's messages known to CAF. This happens when the program is

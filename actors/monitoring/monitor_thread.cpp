@@ -9,9 +9,11 @@
 #include <deque>
 #include <mutex>
 #include <optional>
+#include <system_error>
 #include <unordered_map>
 
 #include "troupe/actors/monitoring/warn_of.hpp"
+#include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/freed_memory.hpp"
 #include "troupe/engine/device/thrown.hpp"
@@ -186,7 +188,7 @@ void monitor_thread::state::call(std::unique_lock<std::mutex>& lock,
       thrown->empty() ? "it threw an exception without a message" : *thrown;
 }
 
-/// Without the lock.
+/// Shows the monitor an event; called without the lock.
 void monitor_thread::state::see(const event& next) {
   what.see(next);
   if (!what.kept_bytes || !std::holds_alternative<step_event>(next))
@@ -196,7 +198,8 @@ void monitor_thread::state::see(const event& next) {
   kept_bytes = bytes;
 }
 
-/// For what is not its own word: it is shown nothing further.
+/// Shows the monitor nothing further, for a reason that is not its own
+/// exception.
 void monitor_thread::state::give_up(const std::string& reason) {
   trouble = reason;
   waiting.clear();
@@ -234,10 +237,16 @@ void monitor_thread::state::end_of_step() {
 }
 
 monitor_thread::monitor_thread(monitor what, std::function<void(run_end)> stop,
-                               std::function<void(std::int64_t)> spent)
+                               std::function<void(std::int64_t)> spent) try
   : state_(std::make_shared<state>(std::move(what), std::move(stop),
                                    std::move(spent))),
-    thread_([shared = state_] { run_safely(shared); }) {}
+    thread_([shared = state_] { run_safely(shared); }) {
+} catch (const std::system_error& reason) {
+  fail(error_code::device,
+       "can't start the thread of a monitor: {}; raise the limit of processes "
+       "(ulimit -u, the cgroup's pids.max) or of memory (ulimit -v)",
+       reason.what());
+}
 
 monitor_thread::~monitor_thread() {
   leave();

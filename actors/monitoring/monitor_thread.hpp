@@ -21,10 +21,10 @@ class monitor_thread {
  public:
   /// Both are called from the thread: `stop` with the reason of
   /// `stop_training` or `end_training`, `spent` with the processor time, in ns,
-  /// that a call of the monitor took.
+  /// that a call of the monitor took. Throws `device` without a thread.
   monitor_thread(monitor what, std::function<void(run_end)> stop,
                  std::function<void(std::int64_t)> spent);
-  /// As `leave`, unless it has finished.
+  /// Leaves the monitor, unless it has finished.
   ~monitor_thread();
   monitor_thread(const monitor_thread&) = delete;
   monitor_thread& operator=(const monitor_thread&) = delete;

@@ -10,7 +10,8 @@
 #include "troupe/actors/coordination/loader_actor.hpp"
 #include "troupe/actors/job/run_texts.hpp"
 #include "troupe/actors/monitoring/event_hub.hpp"
-#include "troupe/actors/rank/rank_runner.hpp"
+#include "troupe/actors/monitoring/message_types.hpp"
+#include "troupe/actors/rank/rank_actors.hpp"
 #include "troupe/actors/reduction/reducer.hpp"
 #include "troupe/actors/system/logger_scope.hpp"
 #include "troupe/actors/system/spin_sharing.hpp"
@@ -90,7 +91,6 @@ void dismiss(address_book& book) {
       caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
   };
   std::ranges::for_each(book.stage_actors, end);
-  std::ranges::for_each(book.rank_actors, end);
   std::ranges::for_each(book.loaders, end);
   std::ranges::for_each(book.reducers, end);
   std::ranges::for_each(book.tied_reducers, end);
@@ -98,8 +98,9 @@ void dismiss(address_book& book) {
   end(book.hub);
 }
 
-/// Whether all actors have ended within that time.
-bool have_ended(caf::actor_system& system, double seconds) {
+/// Waits until all actors have ended, for at most that time; returns whether
+/// they have.
+bool await_end(caf::actor_system& system, double seconds) {
   using clock = std::chrono::steady_clock;
   const auto until = clock::now() + std::chrono::duration<double>(seconds);
   auto pause = std::chrono::microseconds(20);
@@ -112,7 +113,7 @@ bool have_ended(caf::actor_system& system, double seconds) {
   return true;
 }
 
-/// One a rank.
+/// The strands of the ranks that live here.
 using strand_list = std::vector<std::unique_ptr<strand>>;
 
 /// Spawns the actors of a run that live in this process, and fills the book
@@ -128,9 +129,9 @@ struct actor_spawner {
   std::int32_t data_ranks() const {
     return static_cast<std::int32_t>(options.stages.size());
   }
-  std::int32_t stages() const { return options.placement.stages(); }
+  std::int32_t stages() const { return options.places.stages(); }
   bool is_here(std::int32_t data_rank, std::int32_t rank) const {
-    return !book->links || book->links->layout().is_here(data_rank, rank);
+    return options.layout().is_here(data_rank, rank);
   }
 
   /// An actor with a setup of its own.
@@ -145,17 +146,17 @@ struct actor_spawner {
   }
 
   coordinator_setup coordination() const {
-    return {data_ranks(), options.placement.ranks, stages(),
-            options.sharding.shards_of(data_ranks()), options.numerics};
+    return {data_ranks(), options.places.ranks, stages(),
+            options.sharding.shards_of(data_ranks()), options.arithmetic};
   }
 
   stage_setup setup_of_stage(std::int32_t data_rank,
                              stage_instance which) const {
     stage_setup setup;
-    setup.stage = which;
+    setup.instance = which;
     setup.work = options.stages[static_cast<std::size_t>(data_rank)]
-                               [options.placement.index_of(which)];
-    const auto rank = options.placement.rank_of(which);
+                               [options.places.index_of(which)];
+    const auto rank = options.places.rank_of(which);
     setup.device = options.devices.of(data_rank, which);
     const auto& execution = options.execution;
     if (static_cast<std::size_t>(rank) < execution.slow.size())
@@ -172,25 +173,24 @@ struct actor_spawner {
     setup.board = watch.progress;
     setup.needs_data = options.needs_data;
     setup.prefetch = std::max(1, options.execution.loading.prefetch);
-    setup.waits_for_norm = options.numerics.needs_norm();
-    setup.reduces = data_ranks() > 1 || options.placement.copies() > 1;
+    setup.waits_for_norm = options.arithmetic.needs_norm();
+    setup.reduces = data_ranks() > 1 || options.places.copies() > 1;
     setup.order = options.execution.order;
     setup.device = options.devices.of(data_rank, rank);
     setup.links = options.links;
-    setup.is_far = [this_book = book.get(), data_rank](std::int32_t other) {
-      return this_book->rank(data_rank, other) == nullptr;
-    };
+    setup.layout = options.layout();
     return setup;
   }
 
-  /// By copy: stages of a replica that live here and read data.
+  /// The stages of a replica that live here and read data: their number, by
+  /// copy.
   std::vector<std::int32_t> consumers(std::int32_t data_rank) const {
-    const auto& placement = options.placement;
-    std::vector<std::int32_t> counts(
-      static_cast<std::size_t>(placement.copies()), 0);
-    for (const auto& each : placement.instances())
+    const auto& places = options.places;
+    std::vector<std::int32_t> counts(static_cast<std::size_t>(places.copies()),
+                                     0);
+    for (const auto& each : places.instances())
       if (options.needs_data[static_cast<std::size_t>(each.stage)]
-          && is_here(data_rank, placement.rank_of(each)))
+          && is_here(data_rank, places.rank_of(each)))
         ++counts[static_cast<std::size_t>(each.copy)];
     return counts;
   }
@@ -203,20 +203,19 @@ struct actor_spawner {
     const auto spawn = [&](strand_actor::behavior_maker make) {
       return system.spawn<strand_actor, caf::lazy_init>(turns, std::move(make));
     };
-    book->rank_actors.at(book->rank_index(data_rank, rank)) =
-      spawn_typed<rank_handle>(
-        spawn, [members](auto* self) { return rank_actor(self, members); });
-    for (const auto& each : options.placement.instances_of(rank)) {
-      members->add(setup_of_stage(data_rank, each));
+    const auto instances = options.places.instances_of(rank);
+    for (const auto& each : instances) {
+      members->rank().add(setup_of_stage(data_rank, each));
       book->stage_actors.at(book->stage_index(data_rank, each)) =
         spawn_typed<stage_handle>(spawn, [members, each](auto* self) {
           return stage_actor(self, each, members);
         });
     }
+    book->rank_actors.push_back(book->stage(data_rank, instances.front()));
   }
 
   void spawn_replica(std::int32_t data_rank) {
-    for (std::int32_t r = 0; r < options.placement.ranks; ++r)
+    for (std::int32_t r = 0; r < options.places.ranks; ++r)
       if (is_here(data_rank, r))
         spawn_rank(data_rank, r);
     loader_setup loading;
@@ -234,8 +233,8 @@ struct actor_spawner {
   }
 
   void spawn_reducers() {
-    const auto copies = static_cast<std::int8_t>(options.placement.copies());
-    const gradient_mean mean(data_ranks(), options.numerics.division);
+    const auto copies = static_cast<std::int8_t>(options.places.copies());
+    const gradient_mean mean(data_ranks(), options.arithmetic.division);
     for (std::int32_t s = 0; s < stages(); ++s) {
       collective_group group{.mean = mean};
       for (std::int32_t d = 0; d < data_ranks(); ++d)
@@ -267,14 +266,13 @@ struct actor_spawner {
   }
 
   void spawn_all() {
-    book->placement = options.placement;
+    book->places = options.places;
     book->stage_actors.resize(book->stage_index(data_ranks(), {}));
-    book->rank_actors.resize(book->rank_index(data_ranks(), 0));
     if (options.job)
       book->links =
         std::make_shared<remote_links>(options.job, options.layout(), run_id,
                                        options.plans, largest_stage(options));
-    book->device_links = options.links;
+    book->transfers = options.links;
     book->hub = spawn_typed<event_hub_handle>(
       [this](auto&& make) { return system.spawn(std::move(make)); },
       [events = watch.events](auto* self) {
@@ -298,6 +296,7 @@ struct local_actors::state {
 
   /// CAF starts its first thread before the scheduler, and throws.
   static std::unique_ptr<state> make(const pipeline_options& options) {
+    require_loaded();
     try {
       return std::make_unique<state>(options);
     } catch (const std::system_error& reason) {
@@ -313,9 +312,7 @@ struct local_actors::state {
 
 local_actors::local_actors(const pipeline_options& options,
                            const supervision& watch, std::uint64_t run_id)
-  : state_(state::make(options)),
-    watch_(watch),
-    leave_seconds_(options.execution.limits.leave) {
+  : state_(state::make(options)), watch_(watch) {
   const logger_scope restored;
   try {
     actor_spawner{state_->system, options,      watch,
@@ -331,7 +328,7 @@ local_actors::~local_actors() {
   end();
 }
 
-caf::actor_system& local_actors::system() {
+caf::actor_system& local_actors::system() const {
   return state_->system;
 }
 
@@ -339,16 +336,13 @@ const address_book_pointer& local_actors::book() const {
   return state_->book;
 }
 
-void local_actors::note(step_pointer step) {
-  last_ = std::move(step);
-}
-
 /// The book holds the actors, and they the book.
 bool local_actors::end() {
   if (!state_)
     return true;
+  const auto leave = watch_.limits.leave;
   dismiss(*state_->book);
-  if (have_ended(state_->system, leave_seconds_)) {
+  if (await_end(state_->system, leave)) {
     *state_->book = {};
     state_.reset();
     return true;
@@ -359,7 +353,7 @@ bool local_actors::end() {
   log()->error(
     "the run has ended, but not all of its actors within {:.3g} s: {}; its "
     "threads and their memory are abandoned",
-    leave_seconds_, who);
+    leave, who);
   static_cast<void>(state_.release());
   return false;
 }

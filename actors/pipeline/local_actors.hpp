@@ -1,15 +1,19 @@
 #pragma once
 
+#include <memory>
+#include <utility>
+
 #include "troupe/actors/coordination/coordinator_actor.hpp"
-#include "troupe/actors/pipeline/pipeline.hpp"
+#include "troupe/actors/pipeline/pipeline_options.hpp"
+#include "troupe/actors/system/logger_scope.hpp"
 
 namespace troupe {
 
 /// The actors of a run that live in this process, and what they run on.
 class local_actors {
  public:
-  /// Makes them and introduces them to each other. Throws `device` if the
-  /// process may not have the threads.
+  /// Spawns them, and fills the book with them. Throws `device` if the process
+  /// may not have the threads, and `invalid_argument` before `main`.
   local_actors(const pipeline_options& options, const supervision& watch,
                std::uint64_t run_id);
   ~local_actors();
@@ -22,18 +26,33 @@ class local_actors {
   /// member is called afterwards.
   bool end();
 
-  caf::actor_system& system();
   const address_book_pointer& book() const;
 
+  /// An actor's answer, for which the calling thread waits. Throws `internal`
+  /// if the actor has terminated.
+  template <class Answer, class Handle, class... Request>
+  Answer ask(const Handle& whom, Request&&... request) const {
+    const logger_scope restored;
+    const caf::scoped_actor self(system());
+    Answer answer{};
+    self->request(whom, caf::infinite, std::forward<Request>(request)...)
+      .receive([&](Answer& received) { answer = std::move(received); },
+               [&](const caf::error& reason) {
+                 fail(error_code::internal, "an actor has terminated: {}",
+                      caf::to_string(reason));
+               });
+    return answer;
+  }
+
   /// The step that runs, or ran last; for the log.
-  void note(step_pointer step);
+  void note(step_pointer step) { last_ = std::move(step); }
 
  private:
   struct state;
+  caf::actor_system& system() const;
 
   std::unique_ptr<state> state_;
   supervision watch_;
-  double leave_seconds_;
   step_pointer last_;
 };
 

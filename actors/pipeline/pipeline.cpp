@@ -1,13 +1,18 @@
 #include "troupe/actors/pipeline/pipeline.hpp"
 
-#include "troupe/actors/pipeline/pipeline_state.hpp"
+#include <exception>
+#include <utility>
+
+#include "troupe/actors/job/run_texts.hpp"
+#include "troupe/base/deadline.hpp"
+#include "troupe/engine/events/log.hpp"
 
 namespace troupe {
 
 job_layout pipeline_options::layout() const {
-  const auto place = job ? job->place() : job_place{};
-  return make_layout(place.process, place.processes,
-                     static_cast<std::int32_t>(stages.size()), placement.ranks);
+  const auto own = job ? job->place() : job_place{};
+  return make_layout(own.process, own.processes,
+                     static_cast<std::int32_t>(stages.size()), places.ranks);
 }
 
 namespace {
@@ -31,23 +36,8 @@ std::uint64_t run_id(const pipeline_options& options) {
   return options.job ? options.job->place().run : new_run_id();
 }
 
-}  // namespace
-
-pipeline::impl::impl(pipeline_options of_run)
-  : options(std::move(of_run)),
-    watch(make_supervision(options)),
-    plans(static_cast<std::int32_t>(options.stages.size()),
-          options.job != nullptr),
-    actors(options, watch, run_id(options)) {
-  if (!options.job)
-    return;
-  report_waits();
-  options.job->start(book().links->events(actors.book()));
-}
-
-namespace {
-
-/// With the exception that caused it nested, where this process has it.
+/// Throws with the exception that caused the failure nested, where this process
+/// has it.
 [[noreturn]] void throw_failure(const step_outcome& outcome,
                                 const std::exception_ptr& cause) {
   const error reason(
@@ -78,18 +68,100 @@ step_report to_report(step_outcome outcome, const plan_pointer& plan) {
 
 }  // namespace
 
-pipeline::pipeline(pipeline_options options) {
-  require_loaded();
-  impl_ = std::make_unique<impl>(std::move(options));
+pipeline::pipeline(pipeline_options options)
+  : options_(std::move(options)),
+    watch_(make_supervision(options_)),
+    plans_(static_cast<std::int32_t>(options_.stages.size()),
+           options_.job != nullptr),
+    actors_(options_, watch_, run_id(options_)) {
+  if (options_.job) {
+    report_waits();
+    options_.job->start(dispatch_to(actors_.book()));
+  }
   exit_watch::cover();
-  impl_->exits.emplace([this] { return impl_->end_at_exit(*this); });
+  exits_.emplace([this] { return end_at_exit(); });
 }
 
-pipeline::~pipeline() = default;
+pipeline::~pipeline() {
+  exits_.reset();
+  close();
+}
+
+void pipeline::report_waits() {
+  const auto stall = options_.execution.limits.stall;
+  if (stall > 0)
+    options_.job->report_waits(
+      milliseconds_of(stall),
+      [layout = options_.layout()](std::int32_t sender, double seconds) {
+        log()->warn("this process has waited {:.3g} s for a message of {}",
+                    seconds, in_words(sender, layout));
+      });
+}
+
+/// Returns whether no thread of the run is left.
+bool pipeline::close() {
+  if (options_.job)
+    options_.job->stop();
+  for (const auto& [id, thread] : monitors_)
+    if (const auto monitor = thread.lock())
+      monitor->leave();
+  return actors_.end();
+}
+
+/// Ends the run while the process exits; see exit_watch.hpp.
+bool pipeline::end_at_exit() {
+  interrupt("the process exits");
+  await_step();
+  if (const std::scoped_lock lock(mutex_); in_step_)
+    return false;
+  try {
+    finish_monitors();
+  } catch (const error& reason) {
+    log()->warn("when the process exited: {}", reason.what());
+  }
+  return await_ops(milliseconds_of(watch_.limits.leave)) && close();
+}
+
+void pipeline::begin_step(plan_pointer plan) {
+  exit_watch::cover();
+  exit_watch::stay_if_exiting();
+  const std::scoped_lock lock(mutex_);
+  running_ = std::move(plan);
+  in_step_ = true;
+  ++begun_;
+}
+
+void pipeline::end_step(const step_outcome& outcome) {
+  failed_ = !outcome.failure.empty();
+  if (!failed_)
+    gate_.reset();
+  const std::scoped_lock lock(mutex_);
+  failure_ = outcome.failure;
+  interrupted_ = outcome.interrupted;
+  if (outcome.end)
+    end_ = outcome.end;
+}
+
+void pipeline::leave_step() {
+  {
+    const std::scoped_lock lock(mutex_);
+    in_step_ = false;
+  }
+  step_left_.notify_all();
+  exit_watch::stay_if_exiting();
+  exit_watch::cover();
+}
+
+/// Waits until the step that runs has ended, or for as long as an end may take.
+void pipeline::await_step() {
+  std::unique_lock lock(mutex_);
+  step_left_.wait_for(lock, std::chrono::duration<double>(watch_.limits.finish),
+                      [&, now = begun_] { return !in_step_ || begun_ != now; });
+}
 
 step_settings pipeline::with_wishes(step_settings settings) const {
   static_cast<step_wishes&>(settings) =
-    impl_->watch.events->wishes_for(settings.step, settings.phase);
+    watch_.events->wishes_for(settings.step, settings.phase);
   return settings;
 }
 
@@ -101,17 +173,16 @@ step_report pipeline::run(const step_settings& settings, plan_pointer plan,
 step_report pipeline::run_part(const step_settings& settings, plan_pointer plan,
                                source_pointer source,
                                std::shared_ptr<recording> recorded) {
-  auto step = std::make_shared<step_context>(step_context{
-    ++impl_->serial, settings, std::move(plan), std::move(source)});
+  auto step = std::make_shared<step_context>(
+    step_context{++serial_, settings, std::move(plan), std::move(source)});
   step->recorded = std::move(recorded);
-  step->gate = impl_->gate = std::make_shared<step_gate>();
-  const auto data_ranks =
-    static_cast<std::int32_t>(impl_->options.stages.size());
-  if (const auto& replay = impl_->options.execution.replay;
+  step->gate = gate_ = std::make_shared<step_gate>();
+  const auto data_ranks = static_cast<std::int32_t>(options_.stages.size());
+  if (const auto& replay = options_.execution.replay;
       replay && settings.training())
     step->orders = std::make_shared<const step_orders>(
       replay->orders_of(*step->plan, data_ranks, settings.step));
-  step->prepared = impl_->plans.prepared(step->plan);
+  step->prepared = plans_.prepared(step->plan);
   const auto& traits = step->prepared->traits();
   static_cast<plan_traits&>(step->settings) = traits;
   step->settings.data_ranks = data_ranks;
@@ -119,63 +190,62 @@ step_report pipeline::run_part(const step_settings& settings, plan_pointer plan,
     settings.loss_scale
     / (static_cast<double>(traits.microbatches_of_update) * traits.slices);
   const auto ran = step->plan;
-  impl_->begin_step(ran);
-  impl_->actors.note(step);
+  begin_step(ran);
+  actors_.note(step);
   step_outcome outcome;
   try {
     outcome =
-      ask<step_outcome>(impl_->actors.system(), impl_->book().coordinator,
-                        run_step{std::move(step)});
+      actors_.ask<step_outcome>(book().coordinator, run_step{std::move(step)});
   } catch (...) {
-    impl_->leave_step();
+    leave_step();
     throw;
   }
-  impl_->end_step(outcome);
-  impl_->leave_step();
-  if (impl_->failed)
-    throw_failure(outcome, impl_->book().cause->of(outcome.failure));
+  end_step(outcome);
+  leave_step();
+  if (failed_)
+    throw_failure(outcome, book().cause->of(outcome.failure));
   return to_report(std::move(outcome), ran);
 }
 
 void pipeline::announce_plan() {
-  impl_->watch.new_plan->store(true);
+  watch_.new_plan->store(true);
 }
 
 void pipeline::publish(event what) {
-  caf::anon_send(impl_->book().hub,
+  caf::anon_send(book().hub,
                  publish_event{std::make_shared<const event>(std::move(what))});
 }
 
 event_board& pipeline::board() {
-  return *impl_->watch.events;
+  return *watch_.events;
 }
 
 observer::publisher pipeline::tensor_outlet() const {
-  return [book = impl_->actors.book()](tensors_event observed) {
+  return [book = actors_.book()](tensors_event observed) {
     book->publish(std::move(observed));
   };
 }
 
 void pipeline::finish(run_end why, double within) {
-  caf::anon_send(impl_->book().coordinator,
+  caf::anon_send(book().coordinator,
                  finish_run{.end = std::move(why), .within = within});
 }
 
 void pipeline::request_save() {
-  caf::anon_send(impl_->book().coordinator, save_run{});
+  caf::anon_send(book().coordinator, save_run{});
 }
 
 bool pipeline::abandon_step() {
-  return !impl_->gate || impl_->gate->close();
+  return !gate_ || gate_->close();
 }
 
 bool pipeline::await_ops(std::chrono::milliseconds longest) const {
-  return !impl_->gate || impl_->gate->await_ops(longest);
+  return !gate_ || gate_->await_ops(longest);
 }
 
 std::optional<run_end> pipeline::ended() const {
-  const std::scoped_lock lock(impl_->mutex);
-  return impl_->end;
+  const std::scoped_lock lock(mutex_);
+  return end_;
 }
 
 void pipeline::require_not_ended() {
@@ -183,8 +253,8 @@ void pipeline::require_not_ended() {
   if (!end || end->why == run_end::kind::success)
     return;
   {
-    const std::scoped_lock lock(impl_->mutex);
-    impl_->told_end = true;
+    const std::scoped_lock lock(mutex_);
+    end_was_thrown_ = true;
   }
   if (end->why == run_end::kind::failed)
     throw stopped_by_monitor(end->reason);
@@ -192,7 +262,7 @@ void pipeline::require_not_ended() {
 }
 
 void pipeline::interrupt(std::string reason) {
-  caf::anon_send(impl_->book().coordinator, interrupt_run{std::move(reason)});
+  caf::anon_send(book().coordinator, interrupt_run{std::move(reason)});
 }
 
 }  // namespace troupe

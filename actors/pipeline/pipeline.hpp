@@ -1,60 +1,26 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
-#include <functional>
+#include <condition_variable>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
-#include <vector>
 
-#include "troupe/actors/job/admission.hpp"
-#include "troupe/actors/job/device_links.hpp"
-#include "troupe/actors/job/run_devices.hpp"
-#include "troupe/actors/monitoring/event_board.hpp"
-#include "troupe/actors/step/execution_options.hpp"
-#include "troupe/actors/step/run_end.hpp"
+#include "troupe/actors/monitoring/monitor_thread.hpp"
+#include "troupe/actors/pipeline/local_actors.hpp"
+#include "troupe/actors/step/prepared_plan.hpp"
 #include "troupe/actors/step/run_health.hpp"
+#include "troupe/actors/step/step_gate.hpp"
 #include "troupe/actors/step/step_report.hpp"
-#include "troupe/engine/data/microbatch_source.hpp"
-#include "troupe/engine/events/monitor.hpp"
+#include "troupe/actors/system/exit_watch.hpp"
 #include "troupe/engine/events/observer.hpp"
-#include "troupe/engine/stage/module/loss_items.hpp"
-#include "troupe/engine/stage/numerics.hpp"
-#include "troupe/engine/stage/parameters/sharding.hpp"
-#include "troupe/engine/stage/stage.hpp"
-#include "troupe/engine/transport/mesh.hpp"
 
 namespace troupe {
 
 class recording;
-
-struct pipeline_options {
-  /// The same for all plans that will run.
-  troupe::placement placement;
-  /// The processes of the job, of which this is one; null: this one alone.
-  std::shared_ptr<mesh> job;
-  /// The plans that a job will run: other processes may begin one before this
-  /// process does.
-  std::shared_ptr<job_plans> plans;
-  /// stages[data rank][instance], as `placement::instances` lists them; null
-  /// where they live in other processes.
-  std::vector<std::vector<stage>> stages;
-  /// By stage: whether it reads a microbatch's inputs, targets or arguments.
-  std::vector<bool> needs_data;
-  /// By stage: whether it computes losses.
-  std::vector<bool> has_losses;
-  item_counter counter;  // null: no loss counts its items beforehand
-  /// By trained tie: the stages of its holders, in model order.
-  std::vector<std::vector<std::int32_t>> ties;
-  run_devices devices;  // of the stages; empty: the CPU
-  /// To devices of other processes; null: tensors go there by the host.
-  std::shared_ptr<device_links> links;
-  troupe::numerics numerics;
-  sharding_options sharding;
-  execution_options execution;
-
-  job_layout layout() const;
-};
 
 /// The actors of one run that live in this process, on a pool of threads of
 /// their own. Where a job has several processes, all of them run the same
@@ -65,6 +31,8 @@ struct pipeline_options {
 class pipeline {
  public:
   explicit pipeline(pipeline_options options);
+  /// Waits for monitors, as long as they may take: their hub is an actor, and
+  /// those have to end soon.
   ~pipeline();
   pipeline(const pipeline&) = delete;
   pipeline& operator=(const pipeline&) = delete;
@@ -93,7 +61,7 @@ class pipeline {
   /// Detaches all monitors; throws what went wrong, of all of them.
   void finish_monitors();
 
-  /// How the actors are now; any thread, without a message to any of them.
+  /// The state of the actors; any thread, without a message to any of them.
   run_health health() const;
 
   /// Hands an event to the monitors; any thread.
@@ -111,8 +79,8 @@ class pipeline {
   /// Lets the outcome of the step that runs, or of the next one, ask all
   /// processes to save (`step_report::saves`); from any thread.
   void request_save();
-  /// After a failed step: keeps its ops from running, and returns whether none
-  /// has begun to change the parameters that live here.
+  /// Keeps the ops of a failed step from running, and returns whether none has
+  /// begun to change the parameters that live here.
   bool abandon_step();
   /// Waits until no op of an abandoned step runs, for at most so long; returns
   /// whether none does.
@@ -128,8 +96,41 @@ class pipeline {
   void interrupt(std::string reason);
 
  private:
-  struct impl;
-  std::unique_ptr<impl> impl_;
+  const address_book& book() const { return *actors_.book(); }
+  void report_waits();
+  void begin_step(plan_pointer plan);
+  void end_step(const step_outcome& outcome);
+  void leave_step();
+  void await_step();
+  bool close();
+  bool end_at_exit();
+
+  // pipeline_monitors.cpp
+  /// Whether a step has thrown why the run ended.
+  bool has_thrown_end() const;
+  void remove_monitor(std::int64_t id);
+  std::optional<std::int64_t> take_last_monitor();
+  void let_finish(std::int64_t id);
+
+  pipeline_options options_;
+  supervision watch_;
+  prepared_plans plans_;
+  local_actors actors_;
+  std::int64_t serial_ = 0;
+  std::shared_ptr<step_gate> gate_;  // of a step that runs, or has failed
+  std::atomic<bool> failed_ = false;
+  std::atomic<std::int64_t> next_monitor_ = 0;
+  mutable std::mutex mutex_;  // of what follows
+  std::map<std::int64_t, std::weak_ptr<monitor_thread>> monitors_;
+  plan_pointer running_;  // or ran last
+  bool in_step_ = false;
+  std::int64_t begun_ = 0;  // steps
+  std::condition_variable step_left_;
+  std::string failure_;
+  bool interrupted_ = false;
+  std::optional<run_end> end_;
+  bool end_was_thrown_ = false;  // to whoever wanted a further step
+  std::optional<exit_watch> exits_;
 };
 
 }  // namespace troupe

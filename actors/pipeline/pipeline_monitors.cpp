@@ -1,62 +1,100 @@
 // How a pipeline's monitors come and go.
 #include <fmt/ranges.h>
 
+#include <iterator>
 #include <string>
 #include <vector>
 
-#include "troupe/actors/pipeline/pipeline_state.hpp"
+#include "troupe/actors/pipeline/pipeline.hpp"
 
 namespace troupe {
 
+namespace {
+
+/// Throws in a call of the monitor: one that waits for its own end would wait
+/// for ever.
+void require_other_thread(const std::weak_ptr<monitor_thread>& ends) {
+  const auto monitor = ends.lock();
+  if (monitor && monitor->runs_this())
+    fail(error_code::invalid_argument,
+         "monitor {} can't be detached by one of its own calls, which would "
+         "have to end first; detach it from another thread",
+         monitor->name());
+}
+
+}  // namespace
+
+bool pipeline::has_thrown_end() const {
+  const std::scoped_lock lock(mutex_);
+  return failed_ || end_was_thrown_;
+}
+
+void pipeline::remove_monitor(std::int64_t id) {
+  const std::scoped_lock lock(mutex_);
+  const auto place = monitors_.find(id);
+  if (place == monitors_.end())
+    fail(error_code::invalid_argument, "no monitor {} is attached", id);
+  require_other_thread(place->second);
+  monitors_.erase(place);
+}
+
+/// Another thread may detach monitors meanwhile.
+std::optional<std::int64_t> pipeline::take_last_monitor() {
+  const std::scoped_lock lock(mutex_);
+  if (monitors_.empty())
+    return std::nullopt;
+  return monitors_.extract(std::prev(monitors_.end())).key();
+}
+
 std::int64_t pipeline::attach(monitor watcher) {
-  const auto id = ++impl_->next_monitor;
-  auto stop = [coordinator = impl_->book().coordinator,
-               within = impl_->watch.limits.finish](run_end why) {
+  const auto id = ++next_monitor_;
+  auto stop = [coordinator = book().coordinator,
+               within = watch_.limits.finish](run_end why) {
     caf::anon_send(coordinator,
                    finish_run{.end = std::move(why), .within = within});
   };
-  auto spent = [board = impl_->watch.events](std::int64_t ns) {
-    board->spent(ns);
-  };
+  auto spent = [board = watch_.events](std::int64_t ns) { board->spent(ns); };
   const auto thread = std::make_shared<monitor_thread>(
     std::move(watcher), std::move(stop), std::move(spent));
-  ask<bool>(impl_->actors.system(), impl_->book().hub,
-            attach_monitor{id, thread});
-  const std::scoped_lock lock(impl_->mutex);
-  impl_->monitors.emplace(id, thread);
+  actors_.ask<bool>(book().hub, attach_monitor{id, thread});
+  const std::scoped_lock lock(mutex_);
+  monitors_.emplace(id, thread);
   return id;
 }
 
 void pipeline::detach(std::int64_t id) {
-  const bool in_step = impl_->forget(id);
+  remove_monitor(id);
+  let_finish(id);
+}
+
+/// Lets a monitor see the step that runs, and finish.
+void pipeline::let_finish(std::int64_t id) {
   const auto ask_hub = [&](bool after_step) {
-    return ask<detached_monitor>(impl_->actors.system(), impl_->book().hub,
-                                 detach_monitor{id, after_step})
+    return actors_
+      .ask<detached_monitor>(book().hub, detach_monitor{id, after_step})
       .what;
   };
-  if (in_step) {
-    ask_hub(true);
-    impl_->await_step();
-  }
+  ask_hub(true);
+  await_step();
   const auto monitor = ask_hub(false);
   if (!monitor)
     return;
   const auto trouble = monitor->finish();
-  const bool told = monitor->stopped() && impl_->told();
-  if (!trouble.empty() && !told)
+  const bool is_known = monitor->stopped() && has_thrown_end();
+  if (!trouble.empty() && !is_known)
     fail(error_code::io, "monitor {}: {}", monitor->name(), trouble);
 }
 
 void pipeline::finish_monitors() {
   {
-    const std::scoped_lock lock(impl_->mutex);
-    for (const auto& [id, thread] : impl_->monitors)
-      impl::require_other_thread(thread);
+    const std::scoped_lock lock(mutex_);
+    for (const auto& [id, thread] : monitors_)
+      require_other_thread(thread);
   }
   std::vector<std::string> troubles;
-  while (const auto last = impl_->last_monitor()) {
+  while (const auto last = take_last_monitor()) {
     try {
-      detach(*last);
+      let_finish(*last);
     } catch (const error& reason) {
       troubles.emplace_back(reason.what());
     }
@@ -66,12 +104,11 @@ void pipeline::finish_monitors() {
 }
 
 run_health pipeline::health() const {
-  const std::scoped_lock lock(impl_->mutex);
-  run_health now{impl_->in_step, impl_->failure, impl_->interrupted,
-                 impl_->end};
-  if (impl_->running)
-    now.ranks = impl_->watch.progress->look(*impl_->running);
-  for (const auto& [id, thread] : impl_->monitors)
+  const std::scoped_lock lock(mutex_);
+  run_health now{in_step_, failure_, interrupted_, end_};
+  if (running_)
+    now.ranks = watch_.progress->look(*running_);
+  for (const auto& [id, thread] : monitors_)
     if (const auto monitor = thread.lock())
       now.monitors.push_back(monitor->health());
   return now;

@@ -19,8 +19,8 @@ void announce(const tensor_list& tensors, envelope& e) {
       tensor.defined() ? tensor.sizes().vec() : std::vector<std::int64_t>{});
 }
 
-const message& message_of(const plan& plan, std::int32_t number) {
-  return plan.messages[static_cast<std::size_t>(number)];
+const message& message_of(const plan& of, std::int32_t number) {
+  return of.messages[static_cast<std::size_t>(number)];
 }
 
 std::int64_t bytes_of(const tensor_list& tensors) {
@@ -108,17 +108,17 @@ void op_values::bring_data() {
 
 /// The last slice of a microbatch takes it, and asks for one more.
 op_values::held_data op_values::take_data(const plan_op& forward) {
-  const auto found = std::ranges::find_if(data_, [&](const held_data& each) {
+  const auto place = std::ranges::find_if(data_, [&](const held_data& each) {
     return each.is_for(instance_of(forward), forward.microbatch, forward.slice);
   });
-  if (found == data_.end())
+  if (place == data_.end())
     fail(error_code::internal, "microbatch {} is missing for stage {}",
          forward.microbatch, forward.stage);
-  const bool of_all = found->slice == loaded_data::all_slices;
+  const bool of_all = place->slice == loaded_data::all_slices;
   if (of_all && forward.slice + 1 < step_->plan->slices)
-    return *found;
-  auto taken = std::move(*found);
-  data_.erase(found);
+    return *place;
+  auto taken = std::move(*place);
+  data_.erase(place);
   if (of_all || taken.slice == 0)  // others don't come from the loader
     ask(taken.reader);
   return taken;
@@ -150,7 +150,8 @@ void op_values::take(const plan_op& op, run_op& request, op_record& record,
     note_message(taken, waits_since);
     request.ready.push_back(std::move(taken.ready));
     request.inputs.push_back(std::move(taken.tensors));
-    request.present = std::move(taken.present);
+    if (taken.present.defined())
+      request.present = std::move(taken.present);
   });
   if (reads_data(op))
     take_data(op, request, record);
@@ -212,19 +213,19 @@ void op_values::keep(op_launched& answer) {
 }
 
 op_values::missing_input op_values::missing(const plan_op& op) const {
-  missing_input found;
+  missing_input result;
   std::uint8_t index = 0;
   for_each_input(*step_->plan, op, [&](const value& input) {
-    if (!found.value && !values_.has(input))
-      found.value = index;
+    if (!result.value && !values_.has(input))
+      result.value = index;
     ++index;
   });
-  found.data =
-    !found.value && reads_data(op)
+  result.data =
+    !result.value && reads_data(op)
     && std::ranges::none_of(data_, [&](const held_data& each) {
          return each.is_for(instance_of(op), op.microbatch, op.slice);
        });
-  return found;
+  return result;
 }
 
 void op_values::post(std::uint32_t receive) {
@@ -239,7 +240,7 @@ void op_values::send(const plan_op& op, std::int64_t now) {
   auto& ready = held.ready;
   const auto& receive = plan.ops[message_of(plan, op.message).receive];
   const auto target = plan.placement.rank_of(receive.stage, receive.copy);
-  const bool far = device_ && setup_.is_far && setup_.is_far(target);
+  const bool far = device_ && !setup_.layout.is_here(setup_.data_rank, target);
   if (far && !setup_.links) {
     tensors = device_.to_host(tensors, ready);
     ready = nullptr;
@@ -336,8 +337,8 @@ std::vector<std::uint32_t> op_values::complete() {
 }
 
 event_handle op_values::take_gathered(stage_instance stage) {
-  auto found = gathered_.extract(stage);
-  return found ? std::move(found.mapped()) : nullptr;
+  auto gathered = gathered_.extract(stage);
+  return gathered ? std::move(gathered.mapped()) : nullptr;
 }
 
 std::optional<held_value> op_values::take_unread(stage_instance stage) {

@@ -17,12 +17,12 @@ namespace troupe {
 /// "gradient of microbatch 3 slice 0 from stage 2 to stage 1".
 std::string summary(const envelope& e);
 
-/// What the ops of a rank read and make: an op is given its values and its
-/// microbatch, and its outputs are kept. A send takes a value out and gives it
-/// to another rank; a receive is posted, and puts the value there once its
-/// message has come. Microbatches are asked of the loader some ahead of the ops
-/// that take them. Notes when inputs came, and the messages that brought them.
-/// One thread at a time.
+/// The values that the ops of a rank read and make: an op is given its values
+/// and its microbatch, and its outputs are kept. A send takes a value out and
+/// gives it to another rank; a receive is posted, and puts the value there once
+/// its message has come. Microbatches are asked of the loader some ahead of the
+/// ops that take them. Notes when inputs came, and the messages that brought
+/// them. One thread at a time.
 class op_values {
  public:
   op_values(const rank_setup& setup, rank_ports& ports,

@@ -22,6 +22,11 @@ rank_runner::rank_runner(rank_setup setup, rank_ports& ports)
     device_(setup_.device),
     values_(setup_, ports_, device_) {}
 
+void rank_runner::add(stage_setup stage) {
+  const auto instance = stage.instance;
+  stages_.try_emplace(instance, setup_, std::move(stage), ports_);
+}
+
 event_source rank_runner::source() const {
   event_source source;
   source.data_rank = setup_.data_rank;
@@ -30,6 +35,7 @@ event_source rank_runner::source() const {
     return source;
   source.step = step_->settings.step;
   source.phase = step_->settings.phase;
+  source.stage = ending_stage_;
   if (const auto index = executor_->position()) {
     source.stage = op_at(*index).stage;
     source.microbatch = op_at(*index).microbatch;
@@ -49,7 +55,7 @@ void rank_runner::require_current(std::int64_t serial, const char* what) const {
          what);
 }
 
-/// Of the step's plan, begun.
+/// The executor of the step's plan, begun.
 lane_executor& rank_runner::begin_executor(const step_context& step) {
   std::span<const std::uint32_t> order;
   if (step.orders)
@@ -66,13 +72,13 @@ void rank_runner::on(const begin_step& message) {
   executor_ = &begin_executor(*message.step);
   step_ = message.step;
   report_ = {step_->serial, setup_.data_rank, setup_.rank};
+  report_.ops.reserve(step_->plan->lane(setup_.rank).size());
   last_compute_ = none;
-  ending_ = false;
+  ended_ = false;
+  ending_stage_ = none;
   waits_since_ = 0;
-  if (stages_.empty())  // all plans of a run place them alike
-    stages_ = step_->plan->placement.instances_of(setup_.rank);
-  for (const auto stage : stages_)
-    ports_.begin(stage, message);
+  for (auto& [instance, stage] : stages_)
+    stage.begin(step_);
   values_.begin(step_, executor_->data_orders());
   asked_.clear();
   if (norm_ && norm_->serial == step_->serial)
@@ -121,7 +127,8 @@ void rank_runner::on(const chosen_tokens& message) {
                  message.key.slice});
 }
 
-/// What the last stage has chosen is what the first one's next slice reads.
+/// Sends what the last stage has chosen to the first one, whose next slice
+/// reads it.
 void rank_runner::feed_back(const op_launched& answer) {
   const auto& op = op_at(answer.op);
   const auto& plan = *step_->plan;
@@ -170,7 +177,7 @@ void rank_runner::on(const norm_verdict& message) {
 }
 
 void rank_runner::advance() {
-  if (!step_ || executor_->launching() || ending_)
+  if (!step_ || executor_->launching() || ended_)
     return;
   take_messages();
   while (const auto op = executor_->next()) {
@@ -228,22 +235,24 @@ void rank_runner::launch(std::uint32_t op) {
       record.ready = norm_->sent;
   }
   request.beside = runs_beside(op);
+  if (what.stream == stream_kind::compute)
+    last_compute_ = op;
   request.states.offloads = executor_->offloads(op);
   waits_since_ = 0;
   ports_.run(instance_of(what), std::move(request));
 }
 
 /// A pair whose second op does not follow its first is two ops.
-bool rank_runner::runs_beside(std::uint32_t op) {
-  if (op_at(op).stream != stream_kind::compute)
-    return true;
-  const auto before = std::exchange(last_compute_, op);
-  return before != none
-         && partner_of(*step_->plan, static_cast<std::uint32_t>(before)) == op;
+bool rank_runner::runs_beside(std::uint32_t op) const {
+  return op_at(op).stream != stream_kind::compute
+         || (last_compute_ != none
+             && partner_of(*step_->plan,
+                           static_cast<std::uint32_t>(last_compute_))
+                  == op);
 }
 
-void rank_runner::on(op_launched answer) {
-  require_current(answer.serial, "the end of an op");
+void rank_runner::run(stage_instance stage, run_op request) {
+  auto answer = stages_.at(stage).run(std::move(request));
   const auto op = answer.op;
   auto& record = report_.ops.back();
   record.begin = answer.begin;
@@ -267,34 +276,27 @@ void rank_runner::wait() {
 }
 
 void rank_runner::end_stages() {
-  ending_ = true;
+  ended_ = true;
   show(progress_board::state::idle);
-  for (const auto stage : stages_) {
-    end_step message{step_->serial};
-    message.gathered = values_.take_gathered(stage);
-    if (auto reduced = values_.take_unread(stage)) {
+  for (auto& [instance, stage] : stages_) {
+    ending_stage_ = instance.stage;
+    end_step message;
+    message.gathered = values_.take_gathered(instance);
+    if (auto reduced = values_.take_unread(instance)) {
       message.gradients = std::move(reduced->tensors);
       message.present = std::move(reduced->present);
       if (reduced->ready)
         report_.reduced.push_back(std::move(reduced->ready));
     }
-    ports_.end(stage, std::move(message));
+    report_.stages.push_back(stage.end(std::move(message)));
   }
-  if (stages_.empty())
-    finish();
-}
-
-void rank_runner::on(stage_done report) {
-  require_current(report.serial, "the end of a stage");
-  report_.stages.push_back(std::move(report));
-  if (report_.stages.size() == stages_.size())
-    finish();
+  ending_stage_ = none;
+  finish();
 }
 
 void rank_runner::finish() {
   values_.require_nothing_left();
   device_.settle(report_.ops);
-  std::ranges::sort(report_.stages, {}, &stage_done::stage);
   if (step_->settings.tells_memory)
     report_.memory =
       memory_event{{}, resident_bytes(), peak_resident_bytes(), usable_bytes_};
@@ -313,33 +315,6 @@ void rank_runner::show(progress_board::state state) const {
     setup_.data_rank, setup_.rank,
     {index.value_or(0), state, missing.data, missing.value.value_or(0),
      static_cast<std::uint32_t>(executor_->ended_ops())});
-}
-
-behavior_for<rank_handle> rank_actor(caf::event_based_actor* self,
-                                     const rank_members_pointer& members) {
-  return behavior_by<rank_handle, begin_step, norm_verdict>(
-    [self, members](const auto& message) {
-      members->handle(self, {none}, [&] { members->rank().on(message); });
-    });
-}
-
-behavior_for<stage_handle> stage_actor(caf::event_based_actor* self,
-                                       stage_instance stage,
-                                       const rank_members_pointer& members) {
-  return behavior_by<stage_handle, stage_tensors, loaded_data, chosen_tokens,
-                     collective_result>(
-    [self, members, stage](auto& message) {
-      members->receive(self, stage, std::move(message));
-    },
-    [self, members, stage](run_op& request) {
-      members->handle(self, stage,
-                      [&] { members->run_op_of(stage, std::move(request)); });
-    },
-    [self, members, stage](end_step& message) {
-      members->handle(self, stage, [&] {
-        members->rank().on(members->stage(stage).on(std::move(message)));
-      });
-    });
 }
 
 }  // namespace troupe

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <vector>
 
 #include "troupe/actors/job/device_links.hpp"
+#include "troupe/actors/job/job_layout.hpp"
 #include "troupe/actors/step/messages.hpp"
 #include "troupe/actors/step/progress_board.hpp"
 #include "troupe/engine/device/rank_device.hpp"
@@ -12,7 +12,7 @@
 
 namespace troupe {
 
-/// A rank actor's constructor arguments.
+/// A rank's place in its run, and what it runs on.
 struct rank_setup {
   std::uint64_t run = 0;
   std::int32_t data_rank = 0;
@@ -26,40 +26,38 @@ struct rank_setup {
   lane_order order = lane_order::strict;
   /// The rank's device; null: the CPU.
   std::shared_ptr<rank_device> device;
-  /// To devices of other processes; null: what goes there takes the host.
+  /// Links to devices of other processes; null: what goes there takes the host.
   std::shared_ptr<device_links> links;
-  /// Whether a rank of this replica lives in another process.
-  std::function<bool(std::int32_t rank)> is_far;
+  job_layout layout;
 };
 
-/// A stage's: what its rank runs ops on.
+/// A stage of the rank, on which it runs ops.
 struct stage_setup {
-  stage_instance stage;
-  troupe::stage work;
-  /// By how much its compute ops take longer, from a step on (tests).
+  stage_instance instance;
+  stage work;
+  /// The factor by which its compute ops take longer, from a step on (tests).
   double slow = 1;
   std::int64_t slow_from = 1;
   /// The rank's device; null: the CPU.
   std::shared_ptr<rank_device> device;
 };
 
-/// Where the messages of a rank and its stages go, apart from the stages'
-/// answers. Calls don't block, and don't call back.
+/// The way of the messages of a rank and its stages. Calls don't block, and
+/// don't call back.
 class rank_ports {
  public:
   virtual ~rank_ports() = default;
-  /// To a stage of this rank.
-  virtual void begin(stage_instance stage, const begin_step& message) = 0;
+  /// Sends an op to a stage of this rank, which has it run
+  /// (`rank_runner::run`).
   virtual void run(stage_instance stage, run_op request) = 0;
-  virtual void end(stage_instance stage, end_step message) = 0;
-  /// To the stage of another rank of the replica.
+  /// Sends tensors to the stage of another rank of the replica.
   virtual void deliver(stage_tensors message) = 0;
-  /// To the first stage of the replica.
+  /// Sends chosen tokens to the first stage of the replica.
   virtual void feed(chosen_tokens tokens) = 0;
   virtual void reduce(collective_request request) = 0;
   virtual void want(want_data request) = 0;
   virtual void done(rank_done report) = 0;
-  /// The powers of a stage's gradients, to the coordinator.
+  /// Sends the powers of a stage's gradients to the coordinator.
   virtual void powers(stage_powers powers) = 0;
 };
 

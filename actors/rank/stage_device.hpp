@@ -9,11 +9,11 @@
 
 namespace troupe {
 
-/// How ops reach the device of their rank: tensors are brought there, ops go to
-/// its streams, each dependency that crosses streams is an event, and times are
-/// the device's. Without a device (a CPU) all of an op is done when it returns,
-/// and nothing happens here. For the rank, or the stage that runs an op for it:
-/// one at a time.
+/// The way of ops to the device of their rank: tensors are brought there, ops
+/// go to its streams, each dependency that crosses streams is an event, and
+/// times are the device's. Without a device (a CPU) all of an op is done when
+/// it returns, and nothing happens here. For the rank, or the stage that runs
+/// an op for it: one at a time.
 class stage_device {
  public:
   explicit stage_device(std::shared_ptr<rank_device> device)
@@ -43,8 +43,9 @@ class stage_device {
 
   /// Notes the time for the ops of a step, by its number: once.
   void begin_step(std::int64_t serial) const;
-  /// Around an op that the compute stream is given, for its times. It begins
-  /// when what was taken and waited for since `begin_op` is there.
+  /// `begin_op` and `end_op` enclose an op that the compute stream is given,
+  /// for its times. It begins when what was taken and waited for since
+  /// `begin_op` is there.
   void begin_op();
   void end_op(op_launched& what);
 

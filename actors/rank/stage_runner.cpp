@@ -25,7 +25,7 @@ void wait_until(std::int64_t when) {
   }
 }
 
-/// Until the op ends.
+/// Holds the gate open for an op while it lives.
 class gate_scope {
  public:
   explicit gate_scope(step_gate& gate) : gate_(gate) {
@@ -63,14 +63,14 @@ stage_runner::stage_runner(const rank_setup& rank, stage_setup setup,
     ports_(ports),
     device_(setup_.device) {}
 
-void stage_runner::on(const begin_step& message) {
+void stage_runner::begin(step_pointer step) {
   running_ = nullptr;
-  step_ = message.step;
+  step_ = std::move(step);
   setup_.work.compute->begin_step(step_->settings);
   setup_.work.parameters->begin_step(step_->settings);
 }
 
-op_launched stage_runner::on(run_op request) {
+op_launched stage_runner::run(run_op request) {
   const gate_scope gate(*step_->gate);
   running_ = &step_->plan->ops[request.op];
   op_launched answer;
@@ -93,7 +93,7 @@ op_launched stage_runner::on(run_op request) {
   return answer;
 }
 
-/// Only a step that runs whole and at once has times on the device.
+/// Runs the op, with times on the device if its step runs whole and at once.
 void stage_runner::run_timed(run_op& request, op_launched& answer) {
   const auto scope = device_.enter();
   if (is_copy(running_->kind))
@@ -110,7 +110,7 @@ void stage_runner::run_timed(run_op& request, op_launched& answer) {
   if (timed)
     device_.begin_op();
   answer.begin = now_ns();
-  run(request, answer);
+  run_by_kind(request, answer);
   if (setup_.slow > 1 && is_compute(running_->kind)
       && step_->settings.step >= setup_.slow_from)
     wait_until(answer.begin
@@ -120,7 +120,7 @@ void stage_runner::run_timed(run_op& request, op_launched& answer) {
     device_.end_op(answer);
 }
 
-void stage_runner::run(run_op& request, op_launched& answer) {
+void stage_runner::run_by_kind(run_op& request, op_launched& answer) {
   if (const auto& shards = setup_.work.shards;
       shards && is_compute(running_->kind))
     shards->require_whole(to_text(*step_->plan, *running_));
@@ -165,7 +165,7 @@ void stage_runner::forward(run_op& request, op_launched& answer) {
   const auto loaded = std::move(request.data);
   microbatch_data data;
   if (loaded && device_)
-    data = brought(*loaded, [&](const at::Tensor& tensor) {
+    data = transformed(*loaded, [&](const at::Tensor& tensor) {
       return device_.take({tensor}, request.data_ready)[0];
     });
   else if (loaded)
@@ -177,7 +177,7 @@ void stage_runner::forward(run_op& request, op_launched& answer) {
   give(std::move(outputs), answer);
 }
 
-/// Of the parameters, where there are several within a step.
+/// The version of the parameters that the op reads; null where a step has one.
 std::shared_ptr<stage_state> stage_runner::read_version() {
   const auto& plan = *step_->plan;
   if (plan.update.every == 0)
@@ -201,12 +201,13 @@ void stage_runner::give(op_outputs outputs, op_launched& answer) const {
   answer.outputs = std::move(outputs.tensors);
   answer.states = std::move(outputs.states);
   answer.chosen = std::move(outputs.chosen);
-  if (leaves_rank(*step_->plan, *running_))
+  if (device_ && leaves_rank(*step_->plan, *running_))
     answer.ready = device_.mark();
 }
 
-/// On the stream of its kind, behind all that the stage's compute stream was
-/// given: values to copy are there, and memory to copy to is free.
+/// Copies a context on the stream of the op's kind, behind all that the stage's
+/// compute stream was given: values to copy are there, and memory to copy to is
+/// free.
 void stage_runner::copy(run_op& request, op_launched& answer) {
   auto context = std::move(request.states.context);
   auto* const device = device_.get();
@@ -234,7 +235,8 @@ tied_sum stage_runner::sum_tied(run_op& request) {
   return setup_.work.parameters->begin_tied_sum();
 }
 
-/// None, if the plan reduces nothing: the stage has its gradients.
+/// Puts back gradients that were reduced; the stage has its own if the plan
+/// reduces nothing.
 void stage_runner::put_reduced(run_op& request) {
   const auto ready = request.ready.empty() ? nullptr : request.ready.front();
   for (auto& reduced : take(request))
@@ -244,7 +246,7 @@ void stage_runner::put_reduced(run_op& request) {
 
 /// The result is the answer's, unless the reducer will tell.
 void stage_runner::ask(collective_work work, op_launched& answer) {
-  const auto& owner = setup_.stage;
+  const auto& owner = setup_.instance;
   const bool sums = kind_of(work) == collective_kind::tied_sum;
   if (!rank_.reduces && !sums) {
     auto* const own = gradients_of(work);
@@ -276,8 +278,8 @@ reducer_core& stage_runner::reducer_of(bool sums) {
   if (!reducer)
     reducer.emplace(
       sums ? make_tied_device_collectives(rank_.links, rank_.data_rank,
-                                          setup_.stage.copy)
-           : make_device_collectives(rank_.links, setup_.stage.stage),
+                                          setup_.instance.copy)
+           : make_device_collectives(rank_.links, setup_.instance.stage),
       1);
   return *reducer;
 }
@@ -286,7 +288,7 @@ sharded_parameters& stage_runner::shards() const {
   if (!setup_.work.shards)
     fail(error_code::invalid_argument,
          "the plan has {}, and the parameters of stage {} are not sharded",
-         to_text(*step_->plan, *running_), setup_.stage.stage);
+         to_text(*step_->plan, *running_), setup_.instance.stage);
   return *setup_.work.shards;
 }
 
@@ -301,10 +303,10 @@ void stage_runner::release(run_op& request) {
 void stage_runner::tell_norm(run_op& request) {
   auto& parameters = *setup_.work.parameters;
   put_reduced(request);
-  // Of several updates within a step the last one counts.
+  // The last one counts, if a step has several updates.
   const bool counts = running_->microbatch == none
                       || running_->microbatch + 1 == step_->plan->microbatches;
-  if (setup_.stage.copy != 0 || !counts)
+  if (setup_.instance.copy != 0 || !counts)
     return;
   parameters.show();
   // Replicas and copies hold the same gradients by now: one is enough, or one
@@ -317,7 +319,7 @@ void stage_runner::tell_norm(run_op& request) {
   auto not_finite =
     last < 0 ? std::string{}
              : parameters.name_of_power(static_cast<std::size_t>(last));
-  ports_.powers({step_->serial, setup_.stage.stage, std::move(powers),
+  ports_.powers({step_->serial, setup_.instance.stage, std::move(powers),
                  rank_.data_rank, std::move(not_finite)});
 }
 
@@ -331,13 +333,9 @@ void stage_runner::update(const std::optional<norm_verdict>& norm) {
   setup_.work.parameters->update(factor);
 }
 
-stage_done stage_runner::on(end_step message) {
-  if (!step_ || message.serial != step_->serial)
-    fail(error_code::internal,
-         "stage {} was asked to end step {}, which it is not running",
-         setup_.stage.stage, message.serial);
+stage_done stage_runner::end(end_step message) {
   const auto scope = device_.enter();
-  stage_done done{step_->serial, setup_.stage, {}};
+  stage_done done{step_->serial, setup_.instance, {}};
   if (message.gathered)
     device_.wait_for(message.gathered);
   const auto end = [&] {
@@ -350,7 +348,7 @@ stage_done stage_runner::on(end_step message) {
   };
   launch(
     step_->recorded,
-    [&] { return fmt::format("the end of stage {}", setup_.stage.stage); },
+    [&] { return fmt::format("the end of stage {}", setup_.instance.stage); },
     end);
   return done;
 }

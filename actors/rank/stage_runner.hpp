@@ -14,22 +14,22 @@ namespace troupe {
 
 class sharded_parameters;
 
-/// What a stage actor does: runs the ops that its rank gives it, on the stage's
-/// module and the rank's device. Its part of a collective goes to the reducer
-/// of its group, or, where its members are linked device to device, is made
-/// here. Throws what the module throws. One thread at a time.
+/// Runs the ops of a stage, on its module and the rank's device. The stage's
+/// part of a collective goes to the reducer of its group, or, where its members
+/// are linked device to device, is made here. Throws what the module throws.
+/// One thread at a time.
 class stage_runner {
  public:
   /// The rank's setup outlives it.
   stage_runner(const rank_setup& rank, stage_setup setup, rank_ports& ports);
 
-  void on(const begin_step& message);
-  op_launched on(run_op request);
-  stage_done on(end_step message);
+  void begin(step_pointer step);
+  op_launched run(run_op request);
+  stage_done end(end_step message);
 
  private:
   void run_timed(run_op& request, op_launched& answer);
-  void run(run_op& request, op_launched& answer);
+  void run_by_kind(run_op& request, op_launched& answer);
   tensor_lists take(run_op& request);
   void forward(run_op& request, op_launched& answer);
   std::shared_ptr<stage_state> read_version();
@@ -50,9 +50,9 @@ class stage_runner {
   rank_ports& ports_;
   stage_device device_;
   step_pointer step_;
-  const plan_op* running_ = nullptr;  // the op of `on(run_op)`
+  const plan_op* running_ = nullptr;  // the op of `run`
   collective_work work_;              // of a joint one
-  /// For collectives between devices: of the stage's group, and of the stages
+  /// The collectives between devices: of the stage's group, and of the stages
   /// of its replica and copy that hold tied parameters.
   std::optional<reducer_core> reducer_, tied_reducer_;
 };

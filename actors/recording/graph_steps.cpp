@@ -86,7 +86,14 @@ graph_steps::~graph_steps() {
 step_report graph_steps::run(const step_settings& of_step,
                              const source_pointer& source) {
   auto settings = setup_.actors->with_wishes(of_step);
-  if (runs_as_usual(settings))
+  const bool looked_into =
+    settings.interest || settings.tells_messages || settings.tells_ops;
+  if (looked_into && warm_ && !off_ && !std::exchange(has_logged_, true))
+    log()->info(
+      "step {} runs op by op, as do others that monitors look into: they are "
+      "not launched as graphs",
+      settings.step);
+  if (looked_into || off_ || !warm_)
     return run_as_usual(settings, source);
   settings.began = now_ns();
   now_.step = settings.step;
@@ -127,17 +134,6 @@ void graph_steps::load_ahead() {
       }
   } catch (...) {
   }
-}
-
-bool graph_steps::runs_as_usual(const step_settings& settings) {
-  const bool looked_into =
-    settings.interest || settings.tells_messages || settings.tells_ops;
-  if (looked_into && warm_ && !off_ && !std::exchange(told_, true))
-    log()->info(
-      "step {} runs op by op, as do others that monitors look into: they are "
-      "not launched as graphs",
-      settings.step);
-  return looked_into || off_ || !warm_;
 }
 
 step_report graph_steps::run_as_usual(const step_settings& settings,

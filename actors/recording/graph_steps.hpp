@@ -39,7 +39,6 @@ class graph_steps {
   step_report run(const step_settings& settings, const source_pointer& source);
 
  private:
-  bool runs_as_usual(const step_settings& settings);
   step_report run_as_usual(const step_settings& settings,
                            const source_pointer& source);
   /// All microbatches of a step, those of all replicas; empty if one can't be
@@ -71,7 +70,7 @@ class graph_steps {
   std::unique_ptr<device_graph> graph_;
   double recorded_scale_ = 0;
   std::int64_t launches_ = 0;
-  bool warm_ = false, off_ = false, told_ = false;
+  bool warm_ = false, off_ = false, has_logged_ = false;
 };
 
 }  // namespace troupe

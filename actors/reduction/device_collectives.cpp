@@ -1,5 +1,6 @@
 #include "troupe/actors/reduction/device_collectives.hpp"
 
+#include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -158,7 +159,7 @@ class tied_device_collectives final : public collectives {
       auto& own = *holders.gradients.front();
       if (!own.defined()) {
         ties.push_back(static_cast<std::uint32_t>(sums.size()));
-        own = at::zeros_like(holders.like.front());
+        own = at::zeros_like(holders.parameters.front());
       }
       sums.push_back(own);
     }
@@ -175,20 +176,18 @@ class tied_device_collectives final : public collectives {
       work.present = presence_of(work, sums.back());
   }
 
-  /// By parameter. `there`: by tie. Others than tied ones are as they were.
-  at::Tensor presence_of(const tied_sum& work, const at::Tensor& there) {
-    absent_list absent;
-    for (std::size_t i = 0; i < work.gradients.size(); ++i)
-      if (!work.gradients[i].defined())
-        absent.push_back(static_cast<std::uint32_t>(i));
-    auto row = presence_row(absent, work.gradients.size(), at::kFloat,
-                            links_->tied_stream(data_rank_, copy_));
+  /// The presence of each gradient, from that of each tie's sum. Gradients that
+  /// are not tied count as present: the undefined ones stay undefined.
+  static at::Tensor presence_of(const tied_sum& work,
+                                const at::Tensor& presence_by_tie) {
+    auto row =
+      at::ones({std::ssize(work.gradients)}, presence_by_tie.options());
     std::map<std::int32_t, std::int64_t> number;
     for (const auto& each : work.tied)
       number.emplace(each.tie, std::ssize(number));
     for (const auto& each : work.tied)
       row.narrow(0, static_cast<std::int64_t>(each.position), 1)
-        .copy_(there.narrow(0, number.at(each.tie), 1));
+        .copy_(presence_by_tie.narrow(0, number.at(each.tie), 1));
     return row;
   }
 

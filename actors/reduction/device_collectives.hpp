@@ -13,7 +13,7 @@ namespace troupe {
 std::unique_ptr<collectives> make_device_collectives(
   std::shared_ptr<device_links> links, std::int32_t stage);
 
-/// Those of the stages of a replica and copy that hold tied parameters.
+/// Collectives of the stages of a replica and copy that hold tied parameters.
 std::unique_ptr<collectives> make_tied_device_collectives(
   std::shared_ptr<device_links> links, std::int32_t data_rank,
   std::int8_t copy);

@@ -80,7 +80,8 @@ std::set<std::int32_t> link_collectives::readers(collective_kind kind,
   return processes;
 }
 
-/// For the running call. A shard may have nothing of a tied parameter.
+/// Whether this process needs a piece of the running call. A shard may have
+/// nothing of a tied parameter.
 bool link_collectives::needs(collective_kind kind, std::int32_t piece) const {
   if (kind != collective_kind::tied_sum)
     return readers(kind, piece).contains(process_);
@@ -148,7 +149,7 @@ void link_collectives::give(const collective_request& from,
   }
 }
 
-/// Without the padding.
+/// Gives a shard without its padding.
 void link_collectives::give(const collective_request& from,
                             const all_gather& work) {
   tensor_list contents;

@@ -23,14 +23,14 @@ struct collective_group {
   std::int8_t copy = 0;
 };
 
-/// Over the links between processes. A reduction cuts the tensors of a member,
-/// in a row, into pieces: shards, or as many as there are members. The process
-/// of one member reduces a piece of all members and sends the result to those
-/// who need it. A gather sends each member's shards to the others of its group;
-/// a sum of tied gradients, each holder's gradient to those of the parameter's
-/// other holders, which add them in model order. The bits are those of one
-/// process. Tensors are on the CPU, those of a reduction or gather of one
-/// dtype.
+/// Collectives over the links between processes. A reduction cuts the tensors
+/// of a member, in a row, into pieces: shards, or as many as there are members.
+/// The process of one member reduces a piece of all members and sends the
+/// result to those who need it. A gather sends each member's shards to the
+/// others of its group; a sum of tied gradients, each holder's gradient to
+/// those of the parameter's other holders, which add them in model order. The
+/// bits are those of one process. Tensors are on the CPU, those of a reduction
+/// or gather of one dtype.
 class link_collectives final : public collectives {
  public:
   using sender =
@@ -48,11 +48,11 @@ class link_collectives final : public collectives {
     std::int32_t tie = 0;
     std::int32_t stage = 0;
   };
-  /// One of the running call, or of the next one, which other processes may
-  /// have begun.
+  /// The state of the running call, or of the next one, which other processes
+  /// may have begun.
   struct call_state {
     std::optional<collective_kind> kind;  // unknown before the first part
-    /// By piece: of each member.
+    /// The parts of each member, by piece.
     std::map<std::int32_t, std::vector<collective_part>> parts;
     std::map<std::int32_t, collective_part> results;  // by piece
   };

@@ -132,7 +132,7 @@ class local_collectives final : public collectives {
       for (auto& [tie, own] : holders_of(*member)) {
         auto& all = held[tie];
         std::ranges::move(own.gradients, std::back_inserter(all.gradients));
-        std::ranges::move(own.like, std::back_inserter(all.like));
+        std::ranges::move(own.parameters, std::back_inserter(all.parameters));
       }
     for (const auto& [tie, holders] : held)
       sum_tied(holders);

@@ -193,7 +193,7 @@ reducer_core make_core(const collective_group& group,
   return {std::make_unique<link_collectives>(
             group, process,
             [book](std::int32_t receiver, collective_part part) {
-              book->links->mesh().send(receiver, to_frame(std::move(part)));
+              book->links->job().send(receiver, to_frame(std::move(part)));
             }),
           here};
 }

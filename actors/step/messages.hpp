@@ -35,7 +35,7 @@ struct step_context {
   source_pointer source;
   std::shared_ptr<prepared_plan> prepared = {};  // where ranks run it
   std::shared_ptr<recording> recorded = {};      // null: the ops run
-  /// In place of the lanes' orders; null: none.
+  /// Orders that take the place of the lanes'; null: none do.
   std::shared_ptr<const step_orders> orders = {};
   /// Never null while the step runs.
   std::shared_ptr<step_gate> gate = {};
@@ -66,7 +66,7 @@ struct envelope {
 TROUPE_FIELDS(envelope, run, serial, data_rank, from_stage, to_stage, copy, key,
               backward, message, sent, left, by_device, tensors)
 
-// ---- coordinator -> rank, loader; rank -> stage
+// ---- coordinator -> rank, loader
 struct begin_step {
   step_pointer step;
 };
@@ -153,7 +153,6 @@ struct op_launched {
   event_handle device_begin, device_end;  // null on a CPU
 };
 struct end_step {
-  std::int64_t serial = 0;
   /// Reduced ones that no op of the plan has read: of a step's first part.
   tensor_list gradients = {};
   at::Tensor present = {};  // as in member_gradients
@@ -220,7 +219,7 @@ struct stage_powers {
 };
 TROUPE_FIELDS(stage_powers, serial, stage, powers, shard, not_finite)
 
-// ---- stage -> rank -> coordinator
+// ---- rank -> coordinator
 struct stage_done {
   std::int64_t serial = 0;
   stage_instance stage;
@@ -344,10 +343,6 @@ struct prefetch_data {};
 
 // ---- anyone -> hub -> monitors
 struct publish_event {
-  std::shared_ptr<const event> what;
-};
-/// To a monitor that is an actor of the user's own (actor_monitor.hpp).
-struct monitor_event {
   std::shared_ptr<const event> what;
 };
 

@@ -39,10 +39,10 @@ std::shared_ptr<prepared_plan> prepared_plans::prepared(
   const plan_pointer& plan) {
   std::erase_if(all_,
                 [](const auto& each) { return each->plan().use_count() == 1; });
-  const auto found = std::ranges::find_if(
+  const auto place = std::ranges::find_if(
     all_, [&](const auto& each) { return each->plan() == plan; });
-  if (found != all_.end())
-    return *found;
+  if (place != all_.end())
+    return *place;
   return all_.emplace_back(
     std::make_shared<prepared_plan>(plan, data_ranks_, hashes_));
 }

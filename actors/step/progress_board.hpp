@@ -32,11 +32,11 @@ class progress_board {
   void set(std::int32_t data_rank, std::int32_t rank, entry now);
   std::vector<entry> snapshot() const;  // by data rank, then rank
 
-  /// The same in words, with the running plan.
-  std::vector<rank_health> look(const plan& plan) const;
+  /// The positions in words, with the running plan.
+  std::vector<rank_health> look(const plan& of) const;
   /// One sentence per rank that lives here: what it runs, or what it waits for
   /// and from whom.
-  std::vector<std::string> describe(const plan& plan) const;
+  std::vector<std::string> describe(const plan& of) const;
 
  private:
   std::int32_t ranks_;

@@ -18,7 +18,8 @@ class failure_cause {
       text_ = text;
     }
   }
-  /// Null if the failure was another one, such as another process's.
+  /// The exception behind a failure; null if that is another one, such as
+  /// another process's.
   std::exception_ptr of(const std::string& failure) const {
     const std::scoped_lock lock(mutex_);
     return failure.ends_with(text_) ? first_ : nullptr;

@@ -14,9 +14,9 @@ namespace troupe {
 template <class... Messages>
 using takes = caf::typed_actor<caf::result<void>(Messages)...>;
 
-using rank_handle = takes<begin_step, norm_verdict>;
+/// The first stage of a rank takes the rank's begins and verdicts.
 using stage_handle = takes<run_op, stage_tensors, loaded_data, chosen_tokens,
-                           collective_result, end_step>;
+                           collective_result, begin_step, norm_verdict>;
 using loader_handle = takes<begin_step, want_data, prefetch_data>;
 using reducer_handle = takes<collective_request, collective_part>;
 /// The coordinator of any process, the leading one included.

@@ -143,7 +143,7 @@ class spin_sharing : public caf::policy::unprofiled {
   }
 
  private:
-  /// Called and left with the lock held; looks without it.
+  /// Looks for work without the lock, which the caller holds before and after.
   template <class Shared>
   static void spin(Shared& shared, std::unique_lock<std::mutex>& lock,
                    std::size_t workers) {

@@ -124,10 +124,9 @@ void add_run_flags(CLI::App& app, generate_options& o) {
             whole_number(1, INT16_MAX));
   add_value(app, "--threads", run.execution.intra_op_threads,
             "intra-op threads of a rank", whole_number(1, 1024));
-  add_value(
-    app, "--dtype", run.optimisation.dtype,
-    "dtype of the parameters of a model folder, and of what is computed",
-    CLI::IsMember({"fp32", "bf16", "fp16"}));
+  add_choice(
+    app, "--dtype", run.numerics.dtypes.parameters, dtype_choices(),
+    "dtype of the parameters of a model folder, and of what is computed");
   app.add_option("--device", run.devices.device,
                  "cpu, cuda (ranks take all devices in turns), or cuda:0,2");
 }
@@ -153,9 +152,7 @@ void add_generate_flags(CLI::App& app, generate_options& options) {
     ->required();
   app.add_flag("--json", options.json,
                "print one JSON line per prompt: ids, text, and figures");
-  add_value(app, "--log-level", options.run.output.log_level,
-            "of messages on stderr",
-            CLI::IsMember({"debug", "info", "warn", "error", "off"}));
+  add_log_level(app, options.run.output);
   add_prompt_flags(app, options);
   add_sampling_flags(app, options);
   add_run_flags(app, options);
@@ -195,12 +192,11 @@ struct generate_setup {
 generate_setup make_setup(const generate_options& o) {
   generate_setup setup;
   auto wanted = o.model;
-  wanted.dtype = dtype_of(o.run.optimisation.dtype).value_or(at::kFloat);
+  wanted.dtype = o.run.numerics.dtypes.parameters.value_or(at::kFloat);
   setup.model = open_model(o.checkpoint, wanted);
   if (wanted.dtype != at::kFloat && !setup.model.model.folder)
     fail(error_code::invalid_argument,
-         "--dtype {} is for a --checkpoint that is a model folder",
-         o.run.optimisation.dtype);
+         "--dtype bf16 and fp16 are for a --checkpoint that is a model folder");
   const auto& data = setup.model.data;
   setup.tokens = {data.vocabulary, !o.ids && data.vocabulary <= 256};
   setup.generation = o.generation;
@@ -306,7 +302,7 @@ job_description contents_of(const generate_options& o,
 }
 
 void generate(const CLI::App& command, generate_options& o) {
-  const auto level = spdlog::level::from_str(o.run.output.log_level);
+  const auto level = o.run.output.log_level;
   spdlog::set_level(
     shows_what_all_would() ? level : std::max(level, spdlog::level::err));
   for (const auto* option : command.get_options())

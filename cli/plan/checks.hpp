@@ -2,9 +2,13 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <vector>
+
+#include "troupe/cli/plan/choices.hpp"
 
 namespace troupe::cli {
 
@@ -23,9 +27,36 @@ CLI::Option* add_value(CLI::App& command, const std::string& name, Value& value,
                        const std::string& help,
                        const CLI::Validator& check = {}) {
   const auto space = name.find(' ');
-  auto* made =
+  auto* option =
     command.add_option(name.substr(0, space), value, help)->check(check);
-  return space == name.npos ? made : made->type_name(name.substr(space + 1));
+  return space == name.npos ? option
+                            : option->type_name(name.substr(space + 1));
+}
+
+/// Declares a flag that takes one of some words and sets the value that it
+/// stands for. The default is the word of the current value.
+template <class Value>
+CLI::Option* add_choice(CLI::App& command, const std::string& name,
+                        Value& value, const choices<Value>& words,
+                        const std::string& help) {
+  using choice = typename choices<Value>::value_type;
+  const auto space = name.find(' ');
+  std::vector<std::string> names;
+  for (const auto& [word, meaning] : words)
+    names.push_back(word);
+  const auto usual = std::ranges::find(words, value, &choice::second);
+  auto* option =
+    command
+      .add_option_function<std::string>(
+        name.substr(0, space),
+        [&value, words](const std::string& word) {
+          value = std::ranges::find(words, word, &choice::first)->second;
+        },
+        help)
+      ->check(CLI::IsMember(names))
+      ->default_str(usual == words.end() ? std::string{} : usual->first);
+  return space == name.npos ? option
+                            : option->type_name(name.substr(space + 1));
 }
 
 /// Makes flags of the app and its commands refuse an empty value, except for

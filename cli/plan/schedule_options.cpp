@@ -67,6 +67,12 @@ void schedule_options::warn_beside(const std::string& what) const {
       spdlog::warn("{} has no effect with {}", flag, what);
 }
 
+choices<lane_order> lane_orders() {
+  return {{"strict", lane_order::strict},
+          {"ready_first", lane_order::ready_first},
+          {"any_ready", lane_order::any_ready}};
+}
+
 std::vector<std::string> sizes_in_file() {
   return {"ranks", "stages-per-rank", "microbatches"};
 }

@@ -7,8 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "troupe/cli/plan/choices.hpp"
 #include "troupe/cli/plan/fwd.hpp"
 #include "troupe/engine/plan/compile/offload.hpp"
+#include "troupe/engine/plan/lane_executor.hpp"
 #include "troupe/engine/plan/plan.hpp"
 #include "troupe/engine/plan/search/search.hpp"
 #include "troupe/schedules/schedule.hpp"
@@ -68,6 +70,9 @@ inline constexpr auto usual_schedule_of_slices = "seq_1f1b";
 inline constexpr auto usual_schedules = "(1f1b; with --slices, seq_1f1b)";
 inline constexpr schedule_shape usual_shape{
   .ranks = 2, .stages_per_rank = 1, .microbatches = 8};
+
+/// The words of --order.
+choices<lane_order> lane_orders();
 
 /// The flags that name a schedule and its shape, shared by `plan` and
 /// `simulate`.

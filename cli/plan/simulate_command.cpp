@@ -33,7 +33,7 @@ struct simulate_options {
   std::string slow;
   disturbance disturbing;
   CLI::Option* seeded = nullptr;  // --seed
-  std::string order = "strict";
+  lane_order order = lane_order::strict;
   std::int32_t steps = 0;  // 0: not asked for
   bool barrier = false;
   bool atomic_pairs = false;
@@ -176,12 +176,12 @@ void run(const simulate_options& options) {
     how.seed += static_cast<std::uint64_t>(step);
     return disturbs ? disturbed(costs, plan, how) : costs;
   };
-  const auto order = parse_lane_order(options.order);
-  simulated_plan found{.times = simulate(plan, costs_of(0), order)};
+  simulated_plan found{.times = simulate(plan, costs_of(0), options.order)};
   find_bytes(plan, options.source.searching.sizes, found);
-  found.step_ends = step_ends(
-    plan, costs_of,
-    {.steps = options.steps, .barrier = options.barrier, .order = order});
+  found.step_ends = step_ends(plan, costs_of,
+                              {.steps = options.steps,
+                               .barrier = options.barrier,
+                               .order = options.order});
   write_output("", options.json ? to_json(plan, found) : to_table(plan, found));
 }
 
@@ -195,11 +195,10 @@ void add_what_if_flags(CLI::App& command, simulate_options& options) {
   options.seeded = add_value(command, "--seed N", options.disturbing.seed,
                              "seed of the jitter")
                      ->capture_default_str();
-  add_value(
-    command, "--order ORDER", options.order,
-    "strict: in the lane's order; ready_first: W and updates overtake waiting "
-    "ops, as with train --order ready_first; any_ready: any ready op does")
-    ->capture_default_str();
+  add_choice(command, "--order ORDER", options.order, lane_orders(),
+             "strict: in the lane's order; ready_first: W and updates overtake "
+             "waiting ops, as with train --order ready_first; any_ready: any "
+             "ready op does");
   add_value(
     command, "--steps N", options.steps,
     "consecutive steps; a rank begins the next one after its own update, or "

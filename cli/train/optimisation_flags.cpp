@@ -36,9 +36,9 @@ void add_loss_scale_flags(CLI::App& app, loss_scale_options& o) {
 void add_learning_rate_flags(CLI::App& app, train_options& o) {
   add_value(app, "--warmup", o.numerics.learning_rate.warmup_steps,
             "steps of linear warm-up", whole_number(0));
-  add_value(app, "--decay", o.optimisation.decay, "of the learning rate",
-            CLI::IsMember(decays()));
-  add_value(app, "--decay-steps", o.optimisation.decay_steps,
+  add_choice(app, "--decay", o.numerics.learning_rate.decay,
+             {decays().begin(), decays().end()}, "of the learning rate");
+  add_value(app, "--decay-steps", o.numerics.learning_rate.total_steps,
             "the step at which the decay ends, warm-up included; 0: the last "
             "one, so that a longer --steps stretches the decay",
             whole_number(0));
@@ -58,23 +58,23 @@ void add_learning_rate_flags(CLI::App& app, train_options& o) {
 }
 
 void add_precision_flags(CLI::App& app, train_options& o) {
-  add_value(app, "--autocast", o.optimisation.autocast,
-            "autocast to bf16 or fp16 where it is faster; parameters stay fp32",
-            CLI::IsMember({"none", "bf16", "fp16"}));
-  add_value(app, "--dtype", o.optimisation.dtype,
-            "dtype of parameters, activations and gradients; with bf16 and "
-            "fp16 the optimizer updates fp32 master weights",
-            CLI::IsMember({"fp32", "bf16", "fp16"}));
+  add_choice(
+    app, "--autocast", o.numerics.autocast,
+    {{"none", std::nullopt}, {"bf16", at::kBFloat16}, {"fp16", at::kHalf}},
+    "autocast to bf16 or fp16 where it is faster; parameters stay fp32");
+  add_choice(app, "--dtype", o.numerics.dtypes.parameters, dtype_choices(),
+             "dtype of parameters, activations and gradients; with bf16 and "
+             "fp16 the optimizer updates fp32 master weights");
   app.add_flag("--offload-optimizer", o.numerics.offload_optimizer,
                "keep optimizer state in host memory and update there, to save "
                "device memory");
-  add_value(app, "--buffer-dtype", o.optimisation.buffer_dtype,
-            "dtype of the model's buffers; same: that of the parameters",
-            CLI::IsMember({"same", "fp32", "bf16", "fp16"}));
-  add_value(app, "--accumulate-dtype", o.optimisation.accumulate_dtype,
-            "add 16-bit gradients of microbatches in fp32, or in their own "
-            "dtype (same), which takes 2 bytes less a parameter",
-            CLI::IsMember({"fp32", "same"}));
+  add_choice(app, "--buffer-dtype", o.numerics.dtypes.buffers,
+             dtype_choices("same"),
+             "dtype of the model's buffers; same: that of the parameters");
+  add_choice(app, "--accumulate-dtype", o.numerics.accumulate_in_fp32,
+             {{"fp32", true}, {"same", false}},
+             "add 16-bit gradients of microbatches in fp32, or in their own "
+             "dtype (same), which takes 2 bytes less a parameter");
 }
 
 }  // namespace
@@ -90,16 +90,21 @@ void add_optimisation_flags(CLI::App& app, train_options& o) {
     ->excludes(steps);
   add_optimizer_flags(app, o.optimisation.optimizer);
   add_learning_rate_flags(app, o);
-  add_value(app, "--loss-weighting", o.optimisation.loss_weighting,
-            "what an update's loss is a mean of: all its tokens that are to be "
-            "predicted, or its microbatches, whose losses are means themselves",
-            CLI::IsMember({"tokens", "microbatches"}));
+  add_choice(app, "--loss-weighting", o.numerics.weighting,
+             {{"tokens", loss_weighting::tokens},
+              {"microbatches", loss_weighting::microbatches}},
+             "what an update's loss is a mean of: all its tokens that are to "
+             "be predicted, or its microbatches, whose losses are means "
+             "themselves");
   add_value(app, "--clip", o.numerics.clip,
             "largest gradient norm; 0: no clipping", number(0));
-  add_value(app, "--clip-norm-type P", o.optimisation.clip_norm_type,
-            "p of the gradient p-norm that is clipped and reported: 1, 2, 3, "
-            "or inf (the largest value)",
-            CLI::IsMember({"1", "2", "3", "inf"}));
+  add_choice(app, "--clip-norm-type P", o.numerics.gradient_norm,
+             {{"1", norm_type::one},
+              {"2", norm_type::two},
+              {"3", norm_type::three},
+              {"inf", norm_type::infinity}},
+             "p of the gradient p-norm that is clipped and reported: 1, 2, 3, "
+             "or inf (the largest value)");
   add_precision_flags(app, o);
   add_loss_scale_flags(app, o.numerics.loss_scale);
   add_value(app, "--seed", o.data.batches.seed,
@@ -112,24 +117,21 @@ void add_optimisation_flags(CLI::App& app, train_options& o) {
 namespace {
 
 gradient_division division_of(const partition_options& o) {
-  gradient_division made;
+  if (o.division == "mean")
+    return {};
   if (o.division == "balanced")
-    made = balanced_division(o.data_parallel);
-  else if (o.division != "mean") {
-    const auto comma = o.division.find(',');
-    const auto before = parse_number<double>(o.division.substr(0, comma));
-    const auto after = comma == std::string::npos
-                         ? std::nullopt
-                         : parse_number<double>(o.division.substr(comma + 1));
-    if (!before || !after || *after == 0)
-      fail(error_code::invalid_argument,
-           "--divide-gradients {}: use mean, balanced or two factors, such as "
-           "2,4",
-           printable(o.division));
-    made = {.before = *before, .after = *after};
-  }
-  made.in_fp32 = o.reduce_dtype == "fp32";
-  return made;
+    return balanced_division(o.data_parallel);
+  const auto comma = o.division.find(',');
+  const auto before = parse_number<double>(o.division.substr(0, comma));
+  const auto after = comma == std::string::npos
+                       ? std::nullopt
+                       : parse_number<double>(o.division.substr(comma + 1));
+  if (!before || !after || *after == 0)
+    fail(error_code::invalid_argument,
+         "--divide-gradients {}: use mean, balanced or two factors, such as "
+         "2,4",
+         printable(o.division));
+  return {.before = *before, .after = *after};
 }
 
 /// fp16 has a dynamic loss scale unless a constant one was asked for, as with
@@ -149,17 +151,6 @@ void set_loss_scale(numerics& of, const schedule& schedule) {
       schedule.name);
 }
 
-norm_type norm_type_of(const std::string& p) {
-  return p == "inf" ? norm_type::infinity
-         : p == "1" ? norm_type::one
-         : p == "3" ? norm_type::three
-                    : norm_type::two;
-}
-
-}  // namespace
-
-namespace {
-
 /// The fraction of the base rate that --min-lr is: a rate, or a percentage.
 double final_fraction_of(const std::string& min_lr, double base) {
   const bool is_part = min_lr.ends_with('%');
@@ -175,14 +166,13 @@ double final_fraction_of(const std::string& min_lr, double base) {
 }
 
 learning_rate_schedule learning_rate_for(const train_options& o, double base) {
-  const auto& words = o.optimisation;
   auto schedule = o.numerics.learning_rate;
-  schedule.decay = decays().at(words.decay);
-  schedule.total_steps = words.decay_steps > 0 ? words.decay_steps : o.steps;
+  if (schedule.total_steps == 0)
+    schedule.total_steps = o.steps;
   if (schedule.cooldown_steps == 0)
     schedule.cooldown_steps = (schedule.total_steps + 9) / 10;
-  if (!words.min_lr.empty())
-    schedule.final_fraction = final_fraction_of(words.min_lr, base);
+  if (!o.optimisation.min_lr.empty())
+    schedule.final_fraction = final_fraction_of(o.optimisation.min_lr, base);
   return schedule;
 }
 
@@ -190,26 +180,18 @@ learning_rate_schedule learning_rate_for(const train_options& o, double base) {
 
 numerics numerics_for(const train_options& o, const built_model& model,
                       const schedule& schedule) {
-  const auto& words = o.optimisation;
-  auto made = o.numerics;
-  made.loss = model.loss;
-  made.seed = o.data.batches.seed;
-  made.optimizer = optimizer_for(words.optimizer);
-  made.parameters = groups_for(words.optimizer, model.layers);
-  made.learning_rate = learning_rate_for(o, base_learning_rate(made.optimizer));
-  made.weighting = words.loss_weighting == "tokens"
-                     ? loss_weighting::tokens
-                     : loss_weighting::microbatches;
-  made.norm_type = norm_type_of(words.clip_norm_type);
-  made.division = division_of(o.partition);
-  made.autocast = dtype_of(words.autocast);
-  made.dtypes = {dtype_of(words.dtype), dtype_of(words.buffer_dtype)};
-  made.accumulate_in_fp32 = words.accumulate_dtype == "fp32";
-  set_loss_scale(made, schedule);
-  made.weight_split = words.weight_split == "layers"  ? weight_split::layers
-                      : words.weight_split == "graph" ? weight_split::graph
-                                                      : weight_split::automatic;
-  return made;
+  auto result = o.numerics;
+  result.loss = model.loss;
+  result.seed = o.data.batches.seed;
+  result.optimizer = optimizer_for(o.optimisation.optimizer);
+  result.parameters = groups_for(o.optimisation.optimizer, model.layers);
+  result.learning_rate =
+    learning_rate_for(o, base_learning_rate(result.optimizer));
+  auto division = division_of(o.partition);
+  division.in_fp32 = result.division.in_fp32;
+  result.division = division;
+  set_loss_scale(result, schedule);
+  return result;
 }
 
 }  // namespace troupe::cli

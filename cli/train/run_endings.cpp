@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "troupe/actors/step/run_health.hpp"
 #include "troupe/base/patient_write.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/train/train_output.hpp"

@@ -2,23 +2,9 @@
 
 #include <utility>
 
-#include "troupe/base/error.hpp"
-#include "troupe/cli/plan/checks.hpp"
 #include "troupe/engine/stage/ties.hpp"
 
 namespace troupe::cli {
-
-void require_checkpoints(const checkpoint_options& options) {
-  const auto without = [&](bool given, const char* flag) {
-    if (given && options.folder.empty())
-      fail(error_code::invalid_argument,
-           "{} has no effect without --checkpoints DIR", flag);
-  };
-  without(options.every > 0, "--checkpoint-every");
-  without(options.resume == "auto", "--resume auto");
-  without(options.kept.last != kept_checkpoints{}.last, "--keep");
-  without(options.kept.every != kept_checkpoints{}.every, "--keep-every");
-}
 
 checkpoint_words words_of(const train_options& options) {
   return {.folder = "--checkpoints",

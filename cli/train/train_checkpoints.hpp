@@ -6,9 +6,6 @@
 
 namespace troupe::cli {
 
-/// Throws `invalid_argument` for flags of checkpoints that contradict.
-void require_checkpoints(const checkpoint_options& options);
-
 /// What messages call the flags.
 checkpoint_words words_of(const train_options& options);
 /// What checkpoints tell of a run with these flags.

@@ -16,15 +16,17 @@
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/cli/signals.hpp"
+#include "troupe/cli/train/dependent_flags.hpp"
 #include "troupe/cli/train/resumed_settings.hpp"
 #include "troupe/cli/train/run_endings.hpp"
 #include "troupe/cli/train/train_checkpoints.hpp"
 #include "troupe/cli/train/train_output.hpp"
+#include "troupe/cli/train/train_servers.hpp"
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/plan/check/order_log.hpp"
-#include "troupe/monitors/live/serve.hpp"
+#include "troupe/monitors/live/trainer_operations.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 namespace troupe::cli {
@@ -75,7 +77,9 @@ class shown_run {
         [page = page_.get()](const char* kind, const std::string& text) {
           page->add_warning(kind, text);
         });
-    attach_monitors(run, options, page_.get(), site);
+    auto monitoring = options.monitoring;
+    monitoring.progress = progress_to(options);
+    attach_monitors(run, monitoring, page_.get(), site);
     if (can_replan(run)) {
       orders_.emplace(run, options.order.replan_every);
       run.attach(orders_->watch());
@@ -213,14 +217,14 @@ void train_pipeline(const train_options& options, const train_setup& setup,
 }
 
 void require_actors(const train_options& o) {
-  if (!o.output.trace.empty() || !o.output.timeline.empty()
-      || !o.output.costs_out.empty() || !o.output.monitor.empty()
-      || !o.output.sink.empty())
+  if (!o.monitoring.trace.empty() || !o.monitoring.timeline.empty()
+      || !o.monitoring.costs.empty() || !o.monitoring.monitors.empty()
+      || !o.monitoring.sinks.empty())
     fail(error_code::invalid_argument,
          "--plain runs no actors, so it has nothing for --trace, --timeline, "
          "--costs-out, --monitor or --sink; omit them");
-  if (!o.order.log.empty() || !o.order.replay.empty() || !o.order.slow.empty()
-      || o.order.replan_every > 0)
+  if (!o.monitoring.order_log.empty() || !o.order.replay.empty()
+      || !o.order.slow.empty() || o.order.replan_every > 0)
     fail(error_code::invalid_argument,
          "--plain runs one op after the other, so it has nothing for "
          "--order-log, --replay, --replan-every or --slow; omit them");
@@ -243,11 +247,12 @@ void train(const CLI::App& command, train_options options) {
   }
   if (!options.dry_run)
     drop_closed_output();
-  const auto level = spdlog::level::from_str(options.output.log_level);
+  const auto level = options.output.log_level;
   spdlog::set_level(shows ? level : std::max(level, spdlog::level::err));
   if (options.plain)
     require_actors(options);
-  warn_of_other_models(command, options.model);
+  require_effects(command, options);
+  warn_of_idle_flags(command, options);
   if (const auto granted = granted_grace();
       granted && options.checkpoints.grace > *granted)
     spdlog::warn(
@@ -263,11 +268,10 @@ void train(const CLI::App& command, train_options options) {
     require_sizes_of_file(command, file, setup.trainer.schedule);
   setup.trainer.devices = std::move(devices);
   require_outputs(options);
-  require_monitors(options);
+  require_legal(options.monitoring);
   require_dashboard(options.access);
   require_endpoint(options.access);
   require_job(options);
-  require_checkpoints(options.checkpoints);
   if (!options.plain)
     require_legal(setup.trainer);
   if (options.dry_run) {

@@ -4,7 +4,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -16,19 +15,6 @@
 namespace troupe::cli {
 
 namespace {
-
-/// None: each file tells its own.
-std::optional<token_format> format_of(const data_options& o) {
-  static const std::map<std::string, token_format> formats = {
-    {"bytes", token_format::bytes},
-    {"llm_c", token_format::llm_c},
-    {"megatron", token_format::megatron},
-    {"nano_gpt", token_format::nano_gpt},
-    {"npy", token_format::npy}};
-  if (o.text_format == "auto")
-    return std::nullopt;
-  return formats.at(o.text_format);
-}
 
 /// `fixed`: the model decides the vocabulary, and no flag.
 void require_in_vocabulary(const token_source& tokens, std::int64_t vocabulary,
@@ -57,10 +43,9 @@ std::vector<std::shared_ptr<const token_source>> open_texts(
   if (o.text.empty())
     fail(error_code::invalid_argument,
          "no text to train on; give --text FILE (any file will do)");
-  const auto format = format_of(o);
   std::vector<std::shared_ptr<const token_source>> parts;
   for (const auto& path : o.text)
-    parts.push_back(open_tokens(path, format));
+    parts.push_back(open_tokens(path, o.format));
   for (const auto& part : parts)
     require_in_vocabulary(*part, o.batches.vocabulary, fixed_vocabulary);
   if (o.loss_mask.empty())
@@ -103,7 +88,7 @@ void require_labels(const std::vector<weighted_text>& texts,
 }  // namespace
 
 std::string content_of_text(const std::string& path, const data_options& o) {
-  return content_of_tokens(path, format_of(o));
+  return content_of_tokens(path, o.format);
 }
 
 namespace {

@@ -121,7 +121,7 @@ std::vector<used_file> secrets_read_by(const train_options& o) {
     {"--endpoint-control-token-file", o.access.endpoint_control_token_file},
     {"--dashboard-token-file", o.access.dashboard_token_file},
     {"--job-token-file", o.processes.token_file}};
-  for (const auto& spec : o.output.sink)
+  for (const auto& spec : o.monitoring.sinks)
     all.push_back({"--sink", sink_input(spec)});
   if (const auto& set = o.processes.joining.shown.certificates; !set.empty())
     for (const auto* name : {"authority.pem", "member.pem", "member.key"})
@@ -143,20 +143,20 @@ std::vector<used_file> read_by(const train_options& o) {
 }
 
 std::vector<used_file> written_by(const train_options& o) {
-  std::vector<used_file> all{{"--trace", o.output.trace},
-                             {"--timeline", o.output.timeline},
-                             {"--costs-out", o.output.costs_out},
-                             {"--log-json", o.output.log_json},
-                             {"--order-log", o.order.log},
+  std::vector<used_file> all{{"--trace", o.monitoring.trace},
+                             {"--timeline", o.monitoring.timeline},
+                             {"--costs-out", o.monitoring.costs},
+                             {"--log-json", o.monitoring.metrics},
+                             {"--order-log", o.monitoring.order_log},
                              {"--dashboard-save", o.access.dashboard_save},
                              {"--save-initial", o.output.save_initial},
                              {"--save-parameters", o.output.save_parameters}};
   all.push_back({"--save-model", o.output.save_model, content::fresh});
   all.push_back({"--save-adapter", o.output.save_adapter, content::fresh});
-  for (const auto& spec : o.output.monitor)
+  for (const auto& spec : o.monitoring.monitors)
     for (const auto& path : monitor_outputs(spec))
       all.push_back(output_of("--monitor", path));
-  for (const auto& spec : o.output.sink)
+  for (const auto& spec : o.monitoring.sinks)
     all.push_back(output_of("--sink", sink_output(spec)));
   return all;
 }

@@ -152,8 +152,7 @@ std::shared_ptr<mesh> join_job(const CLI::App& command,
   joining.place = read_environment();
   if (joining.place.is_alone())
     return nullptr;
-  joining.lines = options.processes.link == "shared" ? line_kind::shared_memory
-                                                     : line_kind::socket;
+  joining.lines = options.processes.link;
   joining.shown.token = read_token(options.processes.token_file);
   joining.description = describe(command);
   std::ranges::move(more, std::back_inserter(joining.description));
@@ -164,8 +163,7 @@ std::shared_ptr<mesh> join_job(const CLI::App& command,
   joining.news = [](const std::string& whom) { spdlog::warn(whom); };
   const auto& place = joining.place;
   if (place.process > 0) {
-    spdlog::set_level(std::max(
-      spdlog::level::from_str(options.output.log_level), spdlog::level::warn));
+    spdlog::set_level(std::max(options.output.log_level, spdlog::level::warn));
     spdlog::set_pattern(fmt::format("process {}: %v", place.process));
   }
   joining.stopped = [&] { return signals.exit_code() != 0; };

@@ -15,8 +15,8 @@ held_parameters held_parameters_of(const train_options& o,
                                    const built_model& model) {
   held_parameters held{
     .all = model.parameters,
-    .dtype = dtype_of(o.optimisation.dtype).value_or(at::kFloat),
-    .widens_gradients = o.optimisation.accumulate_dtype == "fp32"};
+    .dtype = o.numerics.dtypes.parameters.value_or(at::kFloat),
+    .widens_gradients = o.numerics.accumulate_in_fp32};
   // How many parameters a group freezes is known only once they are made.
   const bool freezes =
     std::ranges::any_of(groups_for(o.optimisation.optimizer, model.layers),
@@ -27,7 +27,7 @@ held_parameters held_parameters_of(const train_options& o,
   // stands for until it averages them.
   if (o.plain)
     held.gradients = o.partition.data_parallel;
-  else if (o.partition.shard == "replicate")
+  else if (o.partition.shard.mode == shard_mode::replicate)
     held.replicas = o.partition.data_parallel;
   return held;
 }

@@ -19,8 +19,8 @@ namespace {
 
 std::string schedule_names() {
   std::vector<std::string_view> names;
-  for (const auto& known : builtin_schedules())
-    names.push_back(known.name);
+  for (const auto& row : builtin_schedules())
+    names.push_back(row.name);
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
@@ -36,10 +36,15 @@ void add_data_flags(CLI::App& app, data_options& o, loading_options& loading) {
     app, "--loss-mask FILES", o.loss_mask,
     "for each text a file of as many numbers as it has tokens: 1 if the token "
     "counts in the loss, 0 if not, as a prompt's (scripts/tokenize writes it)");
-  add_value(
-    app, "--text-format", o.text_format,
-    "bytes, llm_c, nano_gpt, megatron (.bin with its .idx), npy, or auto",
-    CLI::IsMember({"auto", "bytes", "llm_c", "megatron", "nano_gpt", "npy"}));
+  add_choice(
+    app, "--text-format", o.format,
+    {{"auto", std::nullopt},
+     {"bytes", token_format::bytes},
+     {"llm_c", token_format::llm_c},
+     {"megatron", token_format::megatron},
+     {"nano_gpt", token_format::nano_gpt},
+     {"npy", token_format::npy}},
+    "bytes, llm_c, nano_gpt, megatron (.bin with its .idx), npy, or auto");
   add_value(app, "--vocabulary", o.batches.vocabulary, "number of token ids",
             whole_number(1, 1 << 24));
   add_value(app, "--microbatch-size", o.batches.rows, "rows of a microbatch",
@@ -88,9 +93,8 @@ void add_folder_flags(CLI::App& app, train_options& options) {
   add_value(app, "--save-model DIR", output.save_model,
             "write the model after the last step as a folder of Hugging Face's "
             "transformers; for a --model that was one");
-  add_value(app, "--save-dtype", output.save_dtype,
-            "of --save-model: same as in --model, fp32, bf16 or fp16",
-            CLI::IsMember({"same", "fp32", "bf16", "fp16"}));
+  add_choice(app, "--save-dtype", output.save_dtype, dtype_choices("same"),
+             "of --save-model: same as in --model, fp32, bf16 or fp16");
   add_value(app, "--max-shard-size", output.shard_bytes,
             "most bytes of a file of --save-model, such as 5GB")
     ->transform(CLI::AsSizeValue(true))
@@ -109,14 +113,18 @@ void add_folder_flags(CLI::App& app, train_options& options) {
   app.option_defaults()->group("Model");
 }
 
-void add_replica_flags(CLI::App& app, partition_options& o) {
+void add_replica_flags(CLI::App& app, train_options& options) {
+  auto& o = options.partition;
   add_value(app, "--data-parallel", o.data_parallel,
             "replicas D of the pipeline", whole_number(1, 1 << 16));
-  add_value(app, "--shard WHAT", o.shard,
-            "what to shard over replicas: nothing (replicate), gradients and "
-            "optimizer state (gradients), parameters as well (all), or all "
-            "within groups of replicas (hybrid)",
-            CLI::IsMember({"replicate", "gradients", "all", "hybrid"}));
+  add_choice(app, "--shard WHAT", o.shard,
+             {{"replicate", {shard_mode::replicate}},
+              {"gradients", {shard_mode::gradients}},
+              {"all", {shard_mode::all}},
+              {"hybrid", {shard_mode::all, true}}},
+             "what to shard over replicas: nothing (replicate), gradients and "
+             "optimizer state (gradients), parameters as well (all), or all "
+             "within groups of replicas (hybrid)");
   add_value(app, "--shard-group", o.sharding.group,
             "replicas in a sharding group; 0: all", whole_number(0, 1 << 16));
   add_value(app, "--shard-multiple", o.sharding.multiple,
@@ -131,10 +139,10 @@ void add_replica_flags(CLI::App& app, partition_options& o) {
     app, "--divide-gradients HOW", o.division,
     "divisors of the replicas' gradients before and after the sum: PRE,POST "
     "(1,1: the sum), mean (1,D), or balanced (both near the square root of D)");
-  add_value(
-    app, "--reduce-dtype", o.reduce_dtype,
-    "sum 16-bit gradients of replicas in fp32, or in their own dtype (same)",
-    CLI::IsMember({"fp32", "same"}));
+  add_choice(
+    app, "--reduce-dtype", options.numerics.division.in_fp32,
+    {{"fp32", true}, {"same", false}},
+    "sum 16-bit gradients of replicas in fp32, or in their own dtype (same)");
 }
 
 void add_pipeline_flags(CLI::App& app, train_options& o) {
@@ -144,7 +152,7 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
   add_value(app, "--stages-per-rank", o.partition.shape.stages_per_rank,
             "stages V of a rank (interleaved schedules)",
             whole_number(1, 1 << 16));
-  add_replica_flags(app, o.partition);
+  add_replica_flags(app, o);
   add_value(app, "--schedule", o.partition.schedule,
             schedule_names() + ", search (the shortest found), or a FILE.csv")
     ->default_str(usual_schedules);
@@ -168,10 +176,13 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
   app.add_flag("--recompute", o.numerics.recompute,
                "recompute forwards in the backward, to save memory");
   o.partition.offload.add_to(app);
-  add_value(app, "--weight-split HOW", o.optimisation.weight_split,
-            "how I and W split a backward: by layers that support it (layers), "
-            "or, for any module, by nodes of the autograd graph (graph)",
-            CLI::IsMember({"automatic", "layers", "graph"}));
+  add_choice(app, "--weight-split HOW", o.numerics.backward_split,
+             {{"automatic", weight_split::automatic},
+              {"layers", weight_split::layers},
+              {"graph", weight_split::graph}},
+             "how I and W split a backward: by layers that support it "
+             "(layers), or, for any module, by nodes of the autograd graph "
+             "(graph)");
   add_value(app, "--threads", o.execution.intra_op_threads,
             "intra-op threads of a rank", whole_number(1, 1024));
   app.add_flag(
@@ -196,14 +207,14 @@ void add_device_flags(CLI::App& app, device_options& o) {
                "CPU runs always are");
 }
 
-void add_order_flags(CLI::App& app, order_options& o) {
+void add_order_flags(CLI::App& app, train_options& options) {
+  auto& o = options.order;
   app.option_defaults()->group("Order of ops");
-  add_value(app, "--order ORDER", o.order,
-            "strict: in the schedule's order; ready_first: weight backwards "
-            "and updates that are ready overtake waiting ops of their rank; "
-            "any_ready: any ready op does. Results do not change",
-            CLI::IsMember({"strict", "ready_first", "any_ready"}));
-  add_value(app, "--order-log FILE", o.log,
+  add_choice(app, "--order ORDER", options.execution.order, lane_orders(),
+             "strict: in the schedule's order; ready_first: weight backwards "
+             "and updates that are ready overtake waiting ops of their rank; "
+             "any_ready: any ready op does. Results do not change");
+  add_value(app, "--order-log FILE", options.monitoring.order_log,
             "write the order in which each rank started its ops, one line per "
             "rank and step");
   add_value(
@@ -220,27 +231,31 @@ void add_order_flags(CLI::App& app, order_options& o) {
             "first step that --slow applies to", whole_number(1));
 }
 
-void add_output_flags(CLI::App& app, output_options& o) {
-  app.option_defaults()->group("Output");
-  add_value(app, "--log-level", o.log_level, "of messages on stderr",
-            CLI::IsMember({"debug", "info", "warn", "error", "off"}));
+void add_monitoring_flags(CLI::App& app, monitoring_options& o) {
   app.add_option("--trace", o.trace,
                  "Chrome/Perfetto trace of the last steps (JSON)");
   app.add_option("--timeline", o.timeline,
                  "picture of the last step's timeline (SVG)");
-  app.add_option("--costs-out", o.costs_out,
+  app.add_option("--costs-out", o.costs,
                  "write measured costs of ops, for simulate --costs");
-  app.add_option("--log-json", o.log_json,
+  app.add_option("--log-json", o.metrics,
                  "write metrics, one JSON line per step; a resumed run\n"
                  "appends to the file");
-  add_value(app, "--monitor", o.monitor,
+  add_value(app, "--monitor", o.monitors,
             "attach a monitor: NAME or NAME:key=value,...; repeatable:\n"
               + monitor_help())
     ->allow_extra_args(false);
   add_value(
-    app, "--sink", o.sink,
+    app, "--sink", o.sinks,
     "where steps and monitors write their metrics; repeatable:\n" + sink_help())
     ->allow_extra_args(false);
+}
+
+void add_output_flags(CLI::App& app, train_options& options) {
+  auto& o = options.output;
+  app.option_defaults()->group("Output");
+  add_log_level(app, o);
+  add_monitoring_flags(app, options.monitoring);
   app.add_option("--save-initial", o.save_initial,
                  "write the parameters before the first step (safetensors)");
   app.add_option("--save-parameters", o.save_parameters,
@@ -316,19 +331,31 @@ void add_train_flags(CLI::App& app, train_options& options) {
                  "start from these parameters (safetensors)");
   add_pipeline_flags(app, options);
   add_device_flags(app, options.devices);
-  add_order_flags(app, options.order);
+  add_order_flags(app, options);
   add_optimisation_flags(app, options);
-  add_output_flags(app, options.output);
+  add_output_flags(app, options);
   add_checkpoint_flags(app, options.checkpoints);
   add_access_flags(app, options.access);
   add_process_flags(app, options.processes);
   app.option_defaults()->group("Options");
   app.add_flag("--print-config", options.print_config,
-               "print all settings as TOML, for --config, and exit");
+               "print all settings that have an effect as TOML, for --config, "
+               "and exit");
   app.add_flag("--dry-run", options.dry_run,
                "check everything, show the plan, and exit");
   app.add_flag("--json", options.json, "with --dry-run: the plan as JSON")
     ->needs("--dry-run");
+}
+
+void add_log_level(CLI::App& app, output_options& o) {
+  using namespace spdlog::level;
+  add_choice(app, "--log-level", o.log_level,
+             {{"debug", debug},
+              {"info", info},
+              {"warn", warn},
+              {"error", err},
+              {"off", off}},
+             "of messages on stderr");
 }
 
 void add_process_flags(CLI::App& app, process_options& o) {
@@ -346,10 +373,12 @@ void add_process_flags(CLI::App& app, process_options& o) {
             "address under which others reach --listen, if different: "
             "HOST:PORT of a relay, or of a container's host")
     ->default_str(description("where it listens"));
-  add_value(app, "--link", o.link,
-            "transport between processes of one machine: socket, shared "
-            "(memory), or auto",
-            CLI::IsMember({"auto", "socket", "shared"}));
+  add_choice(app, "--link", o.link,
+             {{"auto", line_kind::socket},
+              {"socket", line_kind::socket},
+              {"shared", line_kind::shared_memory}},
+             "transport between processes of one machine: socket, shared "
+             "(memory), or auto");
   app.add_option(
     "--job-token-file", o.token_file,
     "file with the job's secret; TCP requires this or --certificates");

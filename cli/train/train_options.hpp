@@ -1,6 +1,10 @@
 #pragma once
 
+#include <c10/core/ScalarType.h>
+#include <spdlog/common.h>
+
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,16 +15,18 @@
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
 #include "troupe/engine/data/microbatch_source.hpp"
+#include "troupe/engine/data/token_file.hpp"
 #include "troupe/engine/generation/sampling.hpp"
 #include "troupe/engine/launch/job.hpp"
 #include "troupe/engine/stage/numerics.hpp"
 #include "troupe/engine/stage/parameters/sharding.hpp"
+#include "troupe/training/run_monitors.hpp"
 
 namespace troupe::cli {
 
 struct data_options {
   std::vector<std::string> text;
-  std::string text_format = "auto";
+  std::optional<token_format> format;   // none: each file tells its own
   std::vector<std::string> loss_mask;   // a file for each text; empty: none
   std::int64_t document_end = -1;       // a token; -1: none
   bool predicts_next_document = false;  // from that token
@@ -31,14 +37,21 @@ struct data_options {
   std::int64_t eval_every = 0;
 };
 
+/// What --shard says.
+struct shard_flag {
+  shard_mode mode = shard_mode::replicate;
+  bool within_groups = false;  // "hybrid"
+
+  bool operator==(const shard_flag&) const = default;
+};
+
 /// How the model is cut, and in which order its parts run.
 struct partition_options {
   schedule_shape shape = usual_shape;
   std::int32_t data_parallel = 1;
-  std::string shard = "replicate";
+  shard_flag shard{};
   sharding_options sharding{};  // but for the mode
   std::string division = "mean";
-  std::string reduce_dtype = "fp32";
   std::string schedule{};  // empty: the usual one
   search_inputs searching{};
   std::string plan;  // empty: compiled from the schedule
@@ -53,33 +66,18 @@ struct device_options {
   bool deterministic = false;
 };
 
-/// Parts of `numerics`, as words.
+/// What becomes `numerics` once the model and the schedule are there.
 struct optimisation_options {
   optimizer_flags optimizer;
-  std::string decay = "constant";
-  std::int64_t decay_steps = 0;  // 0: as many as --steps
-  std::string min_lr{};          // empty: by --final-lr
-  std::string clip_norm_type = "2";
-  std::string loss_weighting = "tokens";
-  std::string autocast = "none";
-  std::string dtype = "fp32";
-  std::string buffer_dtype = "same";
-  std::string accumulate_dtype = "fp32";
-  std::string weight_split = "automatic";
+  std::string min_lr{};  // empty: by --final-lr
 };
 
 struct output_options {
-  std::string log_level = "info";
-  std::string trace;
-  std::string timeline;
-  std::string costs_out;
-  std::string log_json;
-  std::vector<std::string> monitor;
-  std::vector<std::string> sink;
+  spdlog::level::level_enum log_level = spdlog::level::info;
   std::string save_initial;
   std::string save_parameters;
-  std::string save_model;           // a folder
-  std::string save_dtype = "same";  // of its weights
+  std::string save_model;                    // a folder
+  std::optional<at::ScalarType> save_dtype;  // none: as in --model
   std::uint64_t shard_bytes = 5'000'000'000;
   std::string save_adapter;  // a folder
   std::string prompt = "And ";
@@ -89,8 +87,6 @@ struct output_options {
 
 /// In which order ranks start their ops.
 struct order_options {
-  std::string order = "strict";
-  std::string log;
   std::string replay;
   std::string slow;  // entries
   std::int64_t slow_from = 1;
@@ -119,7 +115,7 @@ struct access_options {
 /// Processes of a job.
 struct process_options {
   job_options joining;
-  std::string link = "auto";
+  line_kind link = line_kind::socket;
   std::string token_file;
   double patience = 60;  // seconds
 };
@@ -132,8 +128,9 @@ struct train_options {
   order_options order;
   device_options devices;
   optimisation_options optimisation;
-  troupe::numerics numerics;
+  troupe::numerics numerics{.dtypes = {.parameters = at::kFloat}};
   execution_options execution;
+  monitoring_options monitoring;  // but for the progress
   output_options output;
   checkpoint_options checkpoints;
   access_options access;
@@ -149,6 +146,9 @@ struct train_options {
 
 /// Declares the flags, with their help, on a subcommand.
 void add_train_flags(CLI::App& app, train_options& options);
+
+/// Declares --log-level.
+void add_log_level(CLI::App& app, output_options& options);
 
 /// Declares the flags of commands that several processes run together, in a
 /// group of their own.

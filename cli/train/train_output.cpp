@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "troupe/actors/run_plans.hpp"
@@ -35,7 +36,7 @@ void save_model(const train_options& options, const parameter_list& parameters,
   const auto& o = options.output;
   if (!o.save_model.empty() && !parameters.empty())
     setup.model.folder->save(o.save_model, parameters,
-                             options.model.choices.lora, dtype_of(o.save_dtype),
+                             options.model.choices.lora, o.save_dtype,
                              static_cast<std::int64_t>(o.shard_bytes));
   if (!o.save_adapter.empty() && !parameters.empty())
     save_adapter(o.save_adapter, parameters, options.model.choices.lora,
@@ -78,9 +79,9 @@ namespace {
 bool tokens_are_text(const data_options& options) {
   return options.batches.vocabulary <= 256
          && std::ranges::all_of(options.text, [&](const std::string& path) {
-              return options.text_format == "auto"
-                       ? guess_token_format(path) == token_format::bytes
-                       : options.text_format == "bytes";
+              return (options.format ? *options.format
+                                     : guess_token_format(path))
+                     == token_format::bytes;
             });
 }
 

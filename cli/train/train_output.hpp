@@ -9,11 +9,7 @@
 #include "troupe/cli/model/prompts.hpp"
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/events/event.hpp"
-#include "troupe/monitors/dashboard/dashboard.hpp"
-#include "troupe/monitors/live/endpoint_server.hpp"
-#include "troupe/monitors/live/replanner.hpp"
 #include "troupe/monitors/progress.hpp"
-#include "troupe/monitors/spec/monitor_spec.hpp"
 
 namespace troupe::cli {
 
@@ -78,40 +74,5 @@ class loss_watch {
 /// Warns of a parameter that is not finite before the first step; empty: all
 /// are.
 void warn_unless_finite(const std::string& parameter);
-
-/// Throws `invalid_argument` and `io` for a --monitor or --sink that can't be
-/// made.
-void require_monitors(const train_options& options);
-
-/// What this process serves over HTTP, for holders of the endpoint's tokens.
-/// Throws as `read_token` and `http_site` do.
-http_site_pointer make_site(const access_options& options);
-
-/// Attaches progress, warnings, output files, --monitor, and the page's
-/// monitors; the page may be null.
-void attach_monitors(trainer& run, const train_options& options,
-                     const dashboard* page, const http_site_pointer& site);
-
-/// Throws `invalid_argument` for a --dashboard that can't be served.
-void require_dashboard(const access_options& options);
-
-/// Serves the page for --dashboard, and logs its address; null without the
-/// flag. The run must outlive it. Throws `invalid_argument` and `io`.
-std::unique_ptr<dashboard> open_dashboard(const trainer& run,
-                                          const train_options& options,
-                                          const http_site_pointer& site);
-
-/// Throws what `open_endpoint` would refuse without opening anything: the
-/// token file and the endpoint's address.
-void require_endpoint(const access_options& options);
-
-/// Lets others attach to the run at --endpoint, and logs how; null if it is
-/// disabled, or if the default one can't be made, which is a warning. Throws
-/// `invalid_argument`, `io`, `transport`. `orders` outlives the server; null
-/// where the run keeps its order.
-std::unique_ptr<endpoint_server> open_endpoint(trainer& run,
-                                               const train_options& options,
-                                               const replanner* orders,
-                                               const http_site_pointer& site);
 
 }  // namespace troupe::cli

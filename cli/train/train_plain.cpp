@@ -188,8 +188,8 @@ class plain_run {
 std::function<void(const step_event&)> teller_of(const train_options& options,
                                                  std::int64_t resumed) {
   monitor log;
-  if (!options.output.log_json.empty())
-    log = metrics_monitor(options.output.log_json, resumed);
+  if (!options.monitoring.metrics.empty())
+    log = metrics_monitor(options.monitoring.metrics, resumed);
   return
     [log = std::move(log), to = progress_to(options)](const step_event& step) {
       print_progress(to, step, nullptr);

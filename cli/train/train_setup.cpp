@@ -68,94 +68,21 @@ stage_split split_for(const train_options& o, const built_model& model,
         layers,
         {at::zeros({o.data.batches.rows, o.data.batches.length}, at::kLong)}),
       stages);
-  auto made = split_by_hand(count, parse_counts(how));
-  if (static_cast<std::int32_t>(made.size()) != stages)
+  auto parts = split_by_hand(count, parse_counts(how));
+  if (static_cast<std::int32_t>(parts.size()) != stages)
     fail(error_code::invalid_argument,
-         "--split gives {} stages, the schedule has {}", made.size(), stages);
-  return made;
+         "--split gives {} stages, the schedule has {}", parts.size(), stages);
+  return parts;
 }
 
 sharding_options sharding_of(const train_options& o) {
-  auto made = o.partition.sharding;
-  const bool hybrid = o.partition.shard == "hybrid";
-  if (hybrid && made.group == 0)
+  auto sharding = o.partition.sharding;
+  if (o.partition.shard.within_groups && sharding.group == 0)
     throw error(error_code::invalid_argument,
                 "--shard hybrid shards within groups of replicas; give their "
                 "size by --shard-group");
-  made.mode = hybrid ? shard_mode::all : parse_shard_mode(o.partition.shard);
-  return made;
-}
-
-/// Warns of given flags that have no effect.
-void warn_of_idle_flags(const train_options& o) {
-  struct idle_flag {
-    bool is_given, has_effect;
-    const char *flag, *without;
-  };
-  const train_options usual;
-  const auto& parts = o.partition;
-  const auto& sharding = parts.sharding;
-  const bool shards = parts.shard != "replicate";
-  const bool samples = o.output.sample > 0;
-  const bool on_cpu = o.devices.device == "cpu";
-  const auto& rate = o.numerics.learning_rate;
-  const auto& usual_rate = usual.numerics.learning_rate;
-  const bool decays = o.optimisation.decay != "constant";
-  const auto* some_decay = "--decay cosine, linear or wsd";
-  for (const auto& [is_given, has_effect, flag, without] : {
-         idle_flag{rate.final_fraction != usual_rate.final_fraction, decays,
-                   "--final-lr", some_decay},
-         {!o.optimisation.min_lr.empty(), decays, "--min-lr", some_decay},
-         {o.optimisation.decay_steps > 0, decays, "--decay-steps", some_decay},
-         {rate.cooldown_steps > 0, o.optimisation.decay.starts_with("wsd"),
-          "--cooldown", "--decay wsd or wsd-sqrt"},
-         {o.output.sampling.temperature != usual.output.sampling.temperature,
-          samples, "--temperature", "--sample"},
-         {o.output.prompt != usual.output.prompt, samples, "--prompt",
-          "--sample"},
-         {parts.searching.given(), parts.schedule == search_name,
-          "--costs, --sizes and --memory-limit", "--schedule search"},
-         {parts.division != usual.partition.division, parts.data_parallel > 1,
-          "--divide-gradients", "--data-parallel"},
-         {o.numerics.offload_optimizer, !on_cpu, "--offload-optimizer",
-          "--device cuda"},
-         {parts.reduce_dtype != usual.partition.reduce_dtype,
-          o.optimisation.dtype != "fp32", "--reduce-dtype",
-          "--dtype bf16 or fp16"},
-         {o.optimisation.accumulate_dtype
-            != usual.optimisation.accumulate_dtype,
-          o.optimisation.dtype != "fp32", "--accumulate-dtype",
-          "--dtype bf16 or fp16"},
-         {sharding.multiple != usual.partition.sharding.multiple, shards,
-          "--shard-multiple", "--shard gradients, all or hybrid"},
-         {sharding.group != 0, shards, "--shard-group",
-          "--shard gradients, all or hybrid"},
-         {sharding.most_whole != usual.partition.sharding.most_whole,
-          shards && parts.shard != "gradients", "--shard-whole",
-          "--shard all or hybrid"},
-         {o.data.predicts_next_document, o.data.document_end >= 0,
-          "--predict-next-document", "--document-end"},
-         {o.data.eval_every > 0, o.data.validation_fraction > 0, "--eval-every",
-          "a --validation-fraction above 0"},
-         {o.order.slow_from != usual.order.slow_from, !o.order.slow.empty(),
-          "--slow-from", "--slow"},
-         {o.optimisation.optimizer.dampening > 0,
-          o.optimisation.optimizer.momentum > 0, "--dampening", "--momentum"},
-       })
-    if (is_given && !has_effect)
-      spdlog::warn("{} has no effect without {}", flag, without);
-}
-
-/// Warns of flags that do what is hardly meant.
-void warn_of_odd_flags(const train_options& o) {
-  if (o.plain && o.partition.shard != "replicate")
-    spdlog::warn("--shard has no effect with --plain");
-  if (o.plain && o.order.order != order_options{}.order)
-    spdlog::warn("--order has no effect with --plain");
-  if (o.partition.offload.given() && o.devices.device == "cpu")
-    spdlog::warn(
-      "--offload-activations saves no memory on a CPU, where host and device "
-      "memory are the same; use it with --device cuda");
+  sharding.mode = o.partition.shard.mode;
+  return sharding;
 }
 
 /// Whether a folder has a tokenizer, of any of transformers' kinds.
@@ -171,8 +98,7 @@ bool has_tokenizer(const std::string& folder) {
 }
 
 void warn_of_bytes(const train_options& o) {
-  if (!o.model.is_folder() || o.data.text_format != "auto"
-      || !has_tokenizer(o.model.name))
+  if (!o.model.is_folder() || o.data.format || !has_tokenizer(o.model.name))
     return;
   for (const auto& path : o.data.text)
     if (guess_token_format(path) == token_format::bytes)
@@ -251,7 +177,6 @@ void require_searchable(const train_options& o, const trainer_options& run) {
 
 void set_order(execution_options& execution, const order_options& o,
                std::int32_t ranks) {
-  execution.order = parse_lane_order(o.order);
   if (!o.replay.empty())
     execution.replay =
       std::make_shared<const order_log>(load_order_log(o.replay));
@@ -332,9 +257,8 @@ void set_steps(train_options& o, const train_setup& setup) {
 train_setup make_setup(train_options& o) {
   train_setup setup;
   const auto& parts = o.partition;
-  setup.model =
-    build_model(o.model, o.data.batches,
-                dtype_of(o.optimisation.dtype).value_or(at::kFloat));
+  setup.model = build_model(o.model, o.data.batches,
+                            o.numerics.dtypes.parameters.value_or(at::kFloat));
   setup.model_texts = model_texts(o.model, o.data.batches, setup.model);
   if (!o.output.save_model.empty() && !setup.model.folder)
     throw error(error_code::invalid_argument,
@@ -359,8 +283,10 @@ train_setup make_setup(train_options& o) {
                   : parts.schedule.empty() ? setup.trainer.schedule.name
                                            : parts.schedule,
                   parts.shape.breadth);
-  warn_of_idle_flags(o);
-  warn_of_odd_flags(o);
+  if (parts.offload.given() && o.devices.device == "cpu")
+    spdlog::warn(
+      "--offload-activations saves no memory on a CPU, where host and device "
+      "memory are the same; use it with --device cuda");
   warn_of_bytes(o);
   run.sharding = sharding_of(o);
   add_data(setup, o.data);

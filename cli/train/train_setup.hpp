@@ -47,15 +47,8 @@ trainer_options pipeline_of(const train_options& options,
 
 /// What training and its data decide about the model; and of a model that comes
 /// from a folder, its vocabulary. Throws `invalid_argument` for a flag that the
-/// folder contradicts, or that does nothing without another one, and as
-/// `model_folder` does.
+/// folder contradicts, and as `model_folder` does.
 void fit_model_and_data(const CLI::App& command, train_options& options);
-
-void warn_of_other_models(const CLI::App& command, const model_flags& flags);
-
-/// The flags that --print-config omits unless they are given: a file of a
-/// schedule, a plan or a model decides them, or they have no effect.
-std::vector<std::string> moot_flags(const train_options& options);
 
 /// Throws `invalid_argument`, `invalid_data`, `io` and schedules' errors.
 /// Sets --steps of --epochs, and fits --ranks of a plain loop.

@@ -1,5 +1,7 @@
 #include "troupe/engine/events/observe.hpp"
 
+#include "troupe/engine/events/observer.hpp"
+
 namespace troupe {
 
 observer*& current_observer() {
@@ -8,8 +10,20 @@ observer*& current_observer() {
 }
 
 void report_metric(const std::string& name, double value, double count) {
-  if (auto* seen_by = current_observer())
-    seen_by->metric(name, value, count);
+  if (auto* current = current_observer())
+    current->metric(name, value, count);
+}
+
+bool is_observed() {
+  const auto* current = current_observer();
+  return current && current->watches();
+}
+
+void observe_call(const torch::nn::Module& module,
+                  const observed_values& inputs,
+                  const observed_values& outputs) {
+  if (auto* current = current_observer())
+    current->called(module, inputs, outputs);
 }
 
 }  // namespace troupe

@@ -1,19 +1,35 @@
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
-#include "troupe/base/current_scope.hpp"
-#include "troupe/engine/events/observer.hpp"
+#include "troupe/engine/device/tensor.hpp"
+#include "troupe/engine/events/tensor_record.hpp"
+
+namespace torch::nn {
+class Module;
+}
 
 namespace troupe {
 
-/// The observer of the calling thread; null: nothing is published.
-observer*& current_observer();
+/// A value that entered or left a module, with its index in the list.
+struct observed_value {
+  at::Tensor tensor{};
+  tensor_content content = tensor_content::tensor;
+  std::int16_t index = -1, inner = -1;
+};
+using observed_values = std::vector<observed_value>;
 
-/// Sets the calling thread's observer for a scope.
-using observer_scope = current_scope<observer*, current_observer>;
+/// Whether a monitor wants what modules publish in the calling thread now.
+bool is_observed();
+/// Publishes a call of a module, if the thread has an observer.
+void observe_call(const torch::nn::Module& module,
+                  const observed_values& inputs,
+                  const observed_values& outputs);
 
 /// Collects a value for monitors: tensors, also in lists and tuples and one
 /// level further; nothing for an empty optional or an undefined tensor;
@@ -66,15 +82,14 @@ void collect(observed_values& target, const T& value, std::int16_t index,
 /// a `stage_module`'s forward, instead of `module->forward(inputs...)`.
 template <class Module, class... Inputs>
 auto observe(Module& module, Inputs&&... inputs) {
-  auto* seen_by = current_observer();
-  if (!seen_by || !seen_by->watches()) [[likely]]
+  if (!is_observed()) [[likely]]
     return module->forward(std::forward<Inputs>(inputs)...);
   observed_values arguments, results;
   std::int16_t at = 0;
   (collect(arguments, inputs, at++), ...);
   auto output = module->forward(std::forward<Inputs>(inputs)...);
   collect(results, output);
-  seen_by->called(*module, arguments, results);
+  observe_call(*module, arguments, results);
   return output;
 }
 

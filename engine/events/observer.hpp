@@ -6,13 +6,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "troupe/base/current_scope.hpp"
 #include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/events/device_statistics.hpp"
 #include "troupe/engine/events/interest.hpp"
-
-namespace torch::nn {
-class Module;
-}
+#include "troupe/engine/events/observe.hpp"
 
 namespace troupe {
 
@@ -31,14 +29,6 @@ struct parameter_part {
   at::Tensor value;
   std::vector<std::int64_t> shape;  // of the whole parameter
 };
-
-/// A value that entered or left a module, with its index in the list.
-struct observed_value {
-  at::Tensor tensor{};
-  tensor_content content = tensor_content::tensor;
-  std::int16_t index = -1, inner = -1;
-};
-using observed_values = std::vector<observed_value>;
 
 /// Observes a stage's modules while its ops run, and publishes what monitors
 /// asked for, one event per op. A tensor that several modules share (an output
@@ -149,5 +139,11 @@ class observer {
   std::vector<named_value> metrics_;
   std::int64_t cost_ = 0;
 };
+
+/// The observer of the calling thread; null: nothing is published.
+observer*& current_observer();
+
+/// Sets the calling thread's observer for a scope.
+using observer_scope = current_scope<observer*, current_observer>;
 
 }  // namespace troupe

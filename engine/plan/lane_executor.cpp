@@ -5,7 +5,6 @@
 #include <tuple>
 
 #include "troupe/base/error.hpp"
-#include "troupe/base/names.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 
@@ -28,8 +27,6 @@ auto series_of(const plan_op& op) {
   return std::tuple{type, static_cast<int>(kind), op.stage, op.copy};
 }
 
-constexpr std::string_view names[]{"strict", "ready_first", "any_ready"};
-
 /// Whether an op waits for ops of other ranks before it starts. A receive is
 /// posted without its message, and a collective begins at each rank by itself.
 bool waits_for_others(const plan_op& op) {
@@ -38,10 +35,6 @@ bool waits_for_others(const plan_op& op) {
 }
 
 }  // namespace
-
-lane_order parse_lane_order(std::string_view name) {
-  return parse_named<lane_order>(name, names, "order");
-}
 
 lane_executor::lane_executor(const plan& plan, std::int32_t rank,
                              lane_order order, const outside_waits& outside)

@@ -4,7 +4,6 @@
 #include <map>
 #include <optional>
 #include <span>
-#include <string_view>
 #include <unordered_set>
 #include <vector>
 
@@ -28,10 +27,6 @@ enum class lane_order : std::uint8_t {
   /// split and a rank is slow; elsewhere it is often slower than strict order.
   any_ready,
 };
-
-/// Parses "strict", "ready_first" or "any_ready"; throws `error`
-/// (invalid_argument) with the valid names.
-lane_order parse_lane_order(std::string_view name);
 
 /// What ops of a rank wait for that no op of the plan gives.
 struct outside_waits {

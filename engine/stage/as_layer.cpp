@@ -36,7 +36,7 @@ at::Generator& default_generator() {
 seeded_scope::seeded_scope(const std::string& text) {
   auto& generator = default_generator();
   const std::scoped_lock lock(generator.mutex());
-  before_ = generator.get_state();
+  former_state_ = generator.get_state();
   fnv_hash seed;
   seed.add(text);
   generator.set_current_seed(seed.value());
@@ -45,7 +45,7 @@ seeded_scope::seeded_scope(const std::string& text) {
 seeded_scope::~seeded_scope() {
   auto& generator = default_generator();
   const std::scoped_lock lock(generator.mutex());
-  generator.set_state(before_);
+  generator.set_state(former_state_);
 }
 
 void adapting::refuse_inputs(const torch::nn::Module& module,

@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 #include <tuple>
-#include <type_traits>
 #include <utility>
 
 #include "troupe/engine/stage/model.hpp"
@@ -12,7 +11,7 @@
 
 namespace troupe {
 
-/// A module that maps tensors to tensors, as a stage_module: its parameters,
+/// A module that maps tensors to tensors as a stage_module. Its parameters,
 /// buffers and submodules keep their names.
 class adapted_module final : public stage_module {
  public:
@@ -31,8 +30,8 @@ class adapted_module final : public stage_module {
   function run_;
 };
 
-/// While it lives, LibTorch's default generator of the CPU draws the numbers of
-/// a seed that follows from the text. Other threads must not draw from it.
+/// While it lives, the text determines the seed of LibTorch's default generator
+/// of the CPU, from which other threads must not draw.
 class seeded_scope {
  public:
   explicit seeded_scope(const std::string& text);
@@ -41,7 +40,7 @@ class seeded_scope {
   seeded_scope& operator=(const seeded_scope&) = delete;
 
  private:
-  at::Tensor before_;
+  at::Tensor former_state_;
 };
 
 namespace adapting {
@@ -86,23 +85,23 @@ tensor_list run(Module& module, const tensor_list& in) {
 ///     as_layer("up", [] { return torch::nn::Linear(16, 64); })
 ///
 /// `make` returns a holder, as here, or a shared_ptr of the module. It may draw
-/// initial parameters from LibTorch's default generator: while it runs, that is
-/// seeded by the layer's name, so that each call makes the same bits.
+/// initial parameters from LibTorch's default generator, which is seeded by the
+/// layer's name meanwhile, so that each call makes the same bits.
 template <class Factory>
 layer as_layer(const std::string& name, Factory make) {
   return {.name = name, .make = [name, make = std::move(make)] {
             const seeded_scope seeded(name);
-            auto built = make();
+            auto holder = make();
             auto module = [&] {
-              if constexpr (requires { built.ptr(); })
-                return built.ptr();
+              if constexpr (requires { holder.ptr(); })
+                return holder.ptr();
               else
-                return built;
+                return holder;
             }();
-            auto* called = module.get();
+            auto* target = module.get();
             return std::make_shared<adapted_module>(
-              std::move(module), [called](const tensor_list& inputs) {
-                return adapting::run(*called, inputs);
+              std::move(module), [target](const tensor_list& inputs) {
+                return adapting::run(*target, inputs);
               });
           }};
 }

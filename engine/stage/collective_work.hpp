@@ -16,11 +16,13 @@ namespace troupe {
 
 /// Gradients of a member on their way to the other members and back.
 struct member_gradients {
-  /// By parameter, undefined where there is none. The result takes their place.
+  /// One for each parameter, undefined where there is none. The result takes
+  /// their place.
   tensor_list gradients;
   tensor_list parameters;  // or pieces of them: for shapes and dtypes
-  /// Of a result on a device, which alone knows: by parameter, not 0 where a
-  /// member has a gradient; undefined: `gradients` tells.
+  /// Where only the device knows which gradients the result has, a row on it:
+  /// for each parameter a number, not 0 if any member had a gradient.
+  /// Undefined: the result's gradients are undefined where there is none.
   at::Tensor present = {};
 };
 
@@ -29,8 +31,9 @@ struct reduction : member_gradients {
   /// Members give the gradients of 16-bit parameters in fp32, not in the
   /// parameters' dtype.
   bool in_fp32 = false;
-  /// Parameters without a gradient, ascending, which count as zeros. Set by the
-  /// reducer: of the member; of the result, those that all members lack.
+  /// The parameters without a gradient, ascending, which count as zeros. The
+  /// reducer sets those that the member lacks, and in the result those that all
+  /// members lack.
   std::vector<std::uint32_t> absent = {};
 
   /// The dtype in which members give the gradient of a parameter.
@@ -39,22 +42,22 @@ struct reduction : member_gradients {
   }
 };
 
-// With shards, the member of data rank d has shard d mod shards; its group are
-// the members of the same copy with the same d div shards, which hold all
-// shards.
+// With shards, the member of data rank d has shard d mod shards. Its group is
+// the members of the same copy with the same d div shards, which together hold
+// all shards.
 
 /// Each member gets the mean.
 struct all_reduce : reduction {};
 
-/// Each member gets its shard of the mean: by piece, each in one dimension.
+/// Each member gets its shard of the mean: its pieces, each in one dimension.
 struct reduce_scatter : reduction {
   row_layouts layouts = {};  // by row; the parameters are in the rows' order
 };
 
 /// Each member gets the shards of its group.
 struct all_gather {
-  tensor_list shards = {};  // the member's, by row
-  tensor_list rows = {};    // to fill
+  tensor_list shards = {};  // of the member, by row
+  tensor_list rows = {};    // are filled
   row_layouts layouts = {};
 };
 
@@ -65,8 +68,8 @@ struct tied_sum : member_gradients {
 };
 
 /// A member's part of a collective, which owns the tensors until it is done.
-/// The members are those of a stage's group, its copies in all replicas; or, of
-/// a sum of tied gradients, its holders.
+/// The members of a sum of tied gradients are the stages that hold them; those
+/// of other collectives are the copies of a stage in all replicas.
 using collective_work =
   std::variant<all_reduce, reduce_scatter, all_gather, tied_sum>;
 
@@ -98,9 +101,9 @@ constexpr std::string_view to_text(collective_kind kind) {
   return names[static_cast<std::size_t>(kind)];
 }
 
-/// The reduction among the alternatives; null: it is none.
+/// The reduction that the work is; null: it is none.
 reduction* reduction_of(collective_work& work);
-/// The gradients of a reduction or sum; null: it is a gather.
+/// The gradients of a reduction or sum; null: the work is a gather.
 member_gradients* gradients_of(collective_work& work);
 
 }  // namespace troupe

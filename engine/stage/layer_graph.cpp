@@ -25,40 +25,36 @@ layer_numbers numbers_of(const model& layers) {
   return numbers;
 }
 
-/// Layers by which `reader` depends on `giver`, both included; empty: it does
-/// not.
+/// The layers by which `reader` depends on `source`, both included; empty: it
+/// does not.
 std::vector<std::int32_t> path(const model& layers,
                                const layer_numbers& numbers,
-                               std::int32_t reader, std::int32_t giver) {
-  std::vector<std::int32_t> came_from(layers.size(), -1);
+                               std::int32_t reader, std::int32_t source) {
+  std::vector<std::int32_t> reader_of(layers.size(), -1);
   std::vector<std::int32_t> open{reader};
-  while (!open.empty()) {
+  while (!open.empty() && reader_of[slot(source)] < 0) {
     const auto layer = open.back();
     open.pop_back();
     const auto visit = [&](std::int32_t next) {
-      if (next < 0 || came_from[slot(next)] >= 0)
+      if (next < 0 || reader_of[slot(next)] >= 0)
         return;
-      came_from[slot(next)] = layer;
+      reader_of[slot(next)] = layer;
       open.push_back(next);
     };
     const auto& reads = layers[slot(layer)].reads;
     if (reads.empty())
       visit(layer - 1);
     for (const auto& each : reads)
-      if (const auto found = numbers.find(each.layer); found != numbers.end())
-        visit(found->second);
-    if (came_from[slot(giver)] >= 0)
-      break;
+      if (const auto entry = numbers.find(each.layer); entry != numbers.end())
+        visit(entry->second);
   }
-  std::vector<std::int32_t> found;
-  if (came_from[slot(giver)] < 0)
-    return found;
-  for (auto layer = giver; found.empty() || layer != reader;
-       layer = came_from[slot(layer)])
-    found.push_back(layer);
-  found.push_back(reader);
-  std::ranges::reverse(found);
-  return found;
+  if (reader_of[slot(source)] < 0)
+    return {};
+  std::vector<std::int32_t> chain{source};
+  while (chain.size() == 1 || chain.back() != reader)
+    chain.push_back(reader_of[slot(chain.back())]);
+  std::ranges::reverse(chain);
+  return chain;
 }
 
 [[noreturn]] void refuse_later(const model& layers,
@@ -67,13 +63,13 @@ std::vector<std::int32_t> path(const model& layers,
   const auto label = [&](std::int32_t i) { return label_of(layers, slot(i)); };
   if (later == reader)
     fail(error_code::invalid_argument, "{} reads itself", label(reader));
-  const auto back = path(layers, numbers, later, reader);
-  if (back.empty())
+  const auto chain = path(layers, numbers, later, reader);
+  if (chain.empty())
     fail(error_code::invalid_argument,
          "{} reads {}, which runs after it; list layers in execution order",
          label(reader), label(later));
   std::vector<std::string> cycle{label(reader)};
-  for (const auto each : back)
+  for (const auto each : chain)
     cycle.push_back(label(each));
   fail(error_code::invalid_argument,
        "the layers read each other in a cycle: {}; each may only read earlier "
@@ -81,18 +77,12 @@ std::vector<std::int32_t> path(const model& layers,
        fmt::join(cycle, ", which reads "));
 }
 
-std::int32_t stage_of(const stage_split& split, std::int32_t layer) {
-  const auto found =
-    std::ranges::upper_bound(split, layer, {}, &layer_range::last);
-  return static_cast<std::int32_t>(found - split.begin());
-}
-
 bool holds(const layer_range& range, std::int32_t layer) {
   return layer >= range.first && layer < range.last;
 }
 
-/// What layers of `reader` read of layers of `giver`.
-stage_crossing crossing(const reads_by_layer& reads, layer_range giver,
+/// The tensors of layers of `source` that layers of `reader` read.
+stage_crossing crossing(const reads_by_layer& reads, layer_range source,
                         layer_range reader) {
   stage_crossing result;
   std::set<layer_read> singles;
@@ -100,25 +90,25 @@ stage_crossing crossing(const reads_by_layer& reads, layer_range giver,
   std::int32_t whole_reader = 0;
   for (auto j = reader.first; j < reader.last; ++j)
     for (const auto& each : reads[slot(j)])
-      if (holds(giver, each.layer)) {
+      if (holds(source, each.layer)) {
         if (each.index != layer_read::all)
           singles.insert(each);
         else
           whole = each, whole_reader = j;
       }
-  const bool takes_all = whole.layer != layer_read::model_inputs;
-  if (takes_all)
+  const bool reads_all = whole.layer != layer_read::model_inputs;
+  if (reads_all)
     std::erase_if(singles,
                   [&](const auto& each) { return each.layer == whole.layer; });
   result.tensors.assign(singles.begin(), singles.end());
   for (auto j = reader.first; j < reader.last; ++j)
     for (const auto& each : reads[slot(j)])
-      if (holds(giver, each.layer) && each.index != layer_read::all) {
-        const auto found = std::ranges::find(result.tensors, each);
+      if (holds(source, each.layer) && each.index != layer_read::all) {
+        const auto tensor = std::ranges::find(result.tensors, each);
         result.uses.push_back(
-          {j, slot(found - result.tensors.begin()), each.index});
+          {j, slot(tensor - result.tensors.begin()), each.index});
       }
-  if (takes_all) {
+  if (reads_all) {
     result.uses.push_back(
       {whole_reader, result.tensors.size(), layer_read::all});
     result.tensors.push_back(whole);
@@ -147,15 +137,15 @@ reads_by_layer reads_of(const model& layers) {
         fail(error_code::invalid_argument,
              "{} reads output {} of '{}'; outputs count from 0",
              label_of(layers, slot(i)), each.index, each.layer);
-      const auto found = numbers.find(each.layer);
-      if (!each.layer.empty() && found == numbers.end())
+      const auto entry = numbers.find(each.layer);
+      if (!each.layer.empty() && entry == numbers.end())
         fail(error_code::invalid_argument,
              "{} reads '{}', and no layer has that name",
              label_of(layers, slot(i)), each.layer);
-      if (found != numbers.end() && found->second >= i)
-        refuse_later(layers, numbers, i, found->second);
+      if (entry != numbers.end() && entry->second >= i)
+        refuse_later(layers, numbers, i, entry->second);
       reads.push_back(
-        {found == numbers.end() ? layer_read::model_inputs : found->second,
+        {entry == numbers.end() ? layer_read::model_inputs : entry->second,
          each.index});
     }
   }
@@ -200,13 +190,20 @@ stage_interface interface_of(const model& layers, const stage_split& split,
     if (s == stage)
       continue;
     const auto other = split[slot(s)];
-    auto found =
+    auto tensors =
       s < stage ? crossing(reads, other, own) : crossing(reads, own, other);
-    found.stage = s;
-    if (!found.uses.empty())
-      (s < stage ? result.inputs : result.outputs).push_back(std::move(found));
+    tensors.stage = s;
+    if (!tensors.uses.empty())
+      (s < stage ? result.inputs : result.outputs)
+        .push_back(std::move(tensors));
   }
   return result;
+}
+
+std::int32_t stage_of_layer(const stage_split& split, std::int32_t layer) {
+  return static_cast<std::int32_t>(
+    std::ranges::upper_bound(split, layer, {}, &layer_range::last)
+    - split.begin());
 }
 
 stage_graph graph_of(const model& layers, const stage_split& split) {
@@ -215,10 +212,10 @@ stage_graph graph_of(const model& layers, const stage_split& split) {
   for (std::int32_t i = 0; i < std::ssize(reads); ++i)
     for (const auto& each : reads[slot(i)])
       if (each.layer != layer_read::model_inputs)
-        if (const auto source = stage_of(split, each.layer),
-            to = stage_of(split, i);
-            source != to)
-          edges.insert({source, to});
+        if (const auto source = stage_of_layer(split, each.layer),
+            target = stage_of_layer(split, i);
+            source != target)
+          edges.insert({source, target});
   return {static_cast<std::int32_t>(split.size()),
           {edges.begin(), edges.end()}};
 }

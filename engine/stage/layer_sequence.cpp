@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/stage/error_context.hpp"
 #include "troupe/engine/stage/random.hpp"
+#include "troupe/engine/stage/random_draws.hpp"
 #include "troupe/engine/stage/ties.hpp"
 #include "troupe/schedules/op.hpp"
 
@@ -18,7 +18,7 @@ namespace troupe {
 
 namespace {
 
-/// Observes a single output as itself, not as a list of one.
+/// Without `indexed` the only tensor is observed as itself, not as a list.
 observed_values as_observed(const tensor_list& tensors, bool indexed) {
   observed_values all;
   if (indexed)
@@ -28,8 +28,8 @@ observed_values as_observed(const tensor_list& tensors, bool indexed) {
   return all;
 }
 
-bool holds_a_tensor(const tensor_list& values) {
-  return std::ranges::any_of(values,
+bool has_defined(const tensor_list& tensors) {
+  return std::ranges::any_of(tensors,
                              [](const auto& each) { return each.defined(); });
 }
 
@@ -41,7 +41,7 @@ stage_split cut_out(const model& layers, layer_range range) {
        {layer_range{0, range.first}, range, layer_range{range.last, size}})
     if (each.last > each.first)
       split.push_back(each);
-  if (range.last <= range.first || range.last > size)
+  if (range.first < 0 || range.last <= range.first || range.last > size)
     fail(error_code::invalid_argument,
          "layers {} to {} of a model of {} are not a stage", range.first,
          range.last - 1, size);
@@ -50,23 +50,24 @@ stage_split cut_out(const model& layers, layer_range range) {
 
 constexpr std::size_t kept_to_the_end = SIZE_MAX;
 
-/// The tensors as one use of them, whose gradients are added up before they
-/// join those of other uses: as where another stage has the use.
-tensor_list own_use(const tensor_list& tensors) {
-  tensor_list use;
-  for (const auto& each : tensors)
-    use.push_back(each.defined() && each.requires_grad() ? at::alias(each)
-                                                         : each);
+/// Aliases of the tensors for one of their uses. The gradients of a use are
+/// added up before they are added to those of other uses, as they are if
+/// another stage has the use.
+tensor_list separate_use(const tensor_list& tensors) {
+  auto use = tensors;
+  for (auto& each : use)
+    if (requires_gradient(each))
+      each = at::alias(each);
   return use;
 }
 
-const at::Tensor& tensor_at(const tensor_list& values, std::int32_t index,
+const at::Tensor& tensor_at(const tensor_list& tensors, std::int32_t index,
                             const std::string& reader,
-                            const std::string& giver) {
-  if (index >= std::ssize(values))
+                            const std::string& source) {
+  if (index >= std::ssize(tensors))
     fail(error_code::invalid_argument, "{} reads tensor {} of {}, of {}",
-         reader, index, giver, values.size());
-  return values[slot(index)];
+         reader, index, source, tensors.size());
+  return tensors[slot(index)];
 }
 
 }  // namespace
@@ -93,13 +94,13 @@ layer_sequence::layer_sequence(const model& layers, const stage_split& split,
   has_last_ = own.last == std::ssize(layers);
   for (auto i = own.first; i < own.last; ++i) {
     const auto index = slot(i);
-    auto& entry = parts_.emplace_back();
-    entry.name = layers.at(index).name;
-    entry.module = make_layer(layers, index);
-    take_tied_values(layers, index, *entry.module);
-    entry.label = labels_[index];
-    entry.loss = layers[index].loss;
-    register_module(std::to_string(i), entry.module);
+    auto& layer = own_layers_.emplace_back();
+    layer.name = layers.at(index).name;
+    layer.module = make_layer(layers, index);
+    take_tied_values(layers, index, *layer.module);
+    layer.label = labels_[index];
+    layer.loss = layers[index].loss;
+    register_module(std::to_string(i), layer.module);
   }
   find_sources(layers, split, own);
 }
@@ -113,65 +114,64 @@ void layer_sequence::find_sources(const model& layers, const stage_split& split,
       if (read.layer != layer_read::model_inputs)
         ++users[slot(read.layer)];
   std::vector<std::size_t> next_use(split.size(), 0);
-  for (std::size_t p = 0; p < parts_.size(); ++p) {
-    const auto layer = p + slot(first_);
-    parts_[p].last_reader = p;
-    parts_[p].shared = users[layer] + (layers[layer].loss ? 1 : 0) > 1;
-    for (const auto& read : reads[layer]) {
-      const auto found = source_of(read, split, own, next_use);
-      parts_[p].sources.push_back(found);
-      if (found.from == source::kind::part)
-        parts_[found.number].last_reader = p;
+  for (std::size_t p = 0; p < own_layers_.size(); ++p) {
+    const auto index = p + slot(first_);
+    own_layers_[p].last_reader = p;
+    own_layers_[p].shared = users[index] + (layers[index].loss ? 1 : 0) > 1;
+    for (const auto& read : reads[index]) {
+      const auto& input = own_layers_[p].sources.emplace_back(
+        source_of(read, split, own, next_use));
+      if (input.from == source::kind::own_layer)
+        own_layers_[input.number].last_reader = p;
     }
   }
-  parts_.back().last_reader = kept_to_the_end;
+  own_layers_.back().last_reader = kept_to_the_end;
   for (const auto& target : interface_.outputs)
     for (const auto& each : target.tensors)
-      parts_[slot(each.layer - first_)].last_reader = kept_to_the_end;
+      own_layers_[slot(each.layer - first_)].last_reader = kept_to_the_end;
 }
 
-/// `next_use`: by stage, of its single tensors.
+/// `next_use`: by stage, the next use of one of its single tensors.
 layer_sequence::source layer_sequence::source_of(
   const layer_read& read, const stage_split& split, layer_range own,
   std::vector<std::size_t>& next_use) const {
   if (read.layer == layer_read::model_inputs)
     return {source::kind::model_inputs, 0, read.index};
   if (read.layer >= own.first)
-    return {source::kind::part, slot(read.layer - own.first), read.index};
-  std::size_t first = 0;  // use of a crossing
-  for (const auto& start : interface_.inputs) {
-    const auto s = slot(start.stage);
+    return {source::kind::own_layer, slot(read.layer - own.first), read.index};
+  std::size_t first_use = 0;  // of the crossing
+  for (const auto& crossing : interface_.inputs) {
+    const auto s = slot(crossing.stage);
     if (read.layer < split[s].last)
       return {source::kind::use,
-              first
-                + (read.index == layer_read::all ? start.uses.size() - 1
+              first_use
+                + (read.index == layer_read::all ? crossing.uses.size() - 1
                                                  : next_use[s]++),
               layer_read::all};
-    first += start.uses.size();
+    first_use += crossing.uses.size();
   }
   fail(error_code::internal, "layer {} does not cross into a stage",
        read.layer);
 }
 
-tensor_list layer_sequence::inputs_of(const part& which,
+tensor_list layer_sequence::inputs_of(const own_layer& layer,
                                       const tensor_lists& outputs,
                                       const tensor_lists& uses,
                                       const microbatch_data& data) const {
   tensor_list inputs;
-  for (const auto& each : which.sources) {
+  for (const auto& each : layer.sources) {
     const bool of_model = each.from == source::kind::model_inputs;
-    const auto& values = of_model ? data.inputs
-                         : each.from == source::kind::part
-                           ? outputs[each.number]
-                           : uses.at(each.number);
-    const bool shared =
-      each.from == source::kind::part && parts_[each.number].shared;
-    auto read = of_model ? converted(values, input_dtype_) : values;
+    const auto* own = each.from == source::kind::own_layer
+                        ? &own_layers_[each.number]
+                        : nullptr;
+    auto tensors = of_model ? converted(data.inputs, input_dtype_)
+                   : own    ? outputs[each.number]
+                            : uses.at(each.number);
     if (each.index != layer_read::all)
-      read = {tensor_at(read, each.index, which.label,
-                        of_model ? "the model's inputs"
-                                 : parts_[each.number].label + "'s outputs")};
-    std::ranges::move(shared ? own_use(read) : read,
+      tensors = {
+        tensor_at(tensors, each.index, layer.label,
+                  own ? own->label + "'s outputs" : "the model's inputs")};
+    std::ranges::move(own && own->shared ? separate_use(tensors) : tensors,
                       std::back_inserter(inputs));
   }
   return inputs;
@@ -188,7 +188,7 @@ tensor_list layer_sequence::message_of(const stage_crossing& crossing,
     else
       message.push_back(tensor_at(outputs[position], each.index,
                                   "a later stage",
-                                  parts_[position].label + "'s outputs"));
+                                  own_layers_[position].label + "'s outputs"));
   }
   return message;
 }
@@ -196,63 +196,62 @@ tensor_list layer_sequence::message_of(const stage_crossing& crossing,
 layer_sequence::result layer_sequence::run(const tensor_lists& uses,
                                            const microbatch_data& data,
                                            const loss_function* last_loss) {
-  result done;
-  tensor_lists outputs(parts_.size());
-  for (std::size_t p = 0; p < parts_.size(); ++p) {
-    const auto& part = parts_[p];
-    const auto inputs = inputs_of(part, outputs, uses, data);
+  result total;
+  tensor_lists outputs(own_layers_.size());
+  for (std::size_t p = 0; p < own_layers_.size(); ++p) {
+    const auto& layer = own_layers_[p];
+    const auto inputs = inputs_of(layer, outputs, uses, data);
     if (auto* draws = current_draws())
       draws->enter_layer(first_ + static_cast<std::int32_t>(p));
-    const bool is_last = has_last_ && p + 1 == parts_.size();
-    const auto* loss =
-      last_loss && is_last && !part.loss ? last_loss : &part.loss;
-    auto terms = loss == last_loss && last_loss
-                   ? losses_within(part, *loss, inputs, data)
-                   : std::nullopt;
+    const bool is_last = has_last_ && p + 1 == own_layers_.size();
+    const bool has_last_loss = last_loss && is_last && !layer.loss;
+    const auto& loss = has_last_loss ? *last_loss : layer.loss;
+    auto terms =
+      has_last_loss ? losses_within(layer, loss, inputs, data) : std::nullopt;
     if (!terms) {
-      outputs[p] = run(part, inputs, data.arguments);
-      if (auto* seen_by = current_observer(); seen_by && seen_by->watches())
-        seen_by->called(*part.module, as_observed(inputs, true),
-                        as_observed(outputs[p], outputs[p].size() > 1));
-      if (last_loss && *loss)
-        terms = losses_of(*loss, part.shared ? own_use(outputs[p]) : outputs[p],
-                          data);
+      outputs[p] = run(layer, inputs, data.arguments);
+      if (is_observed())
+        observe_call(*layer.module, as_observed(inputs, true),
+                     as_observed(outputs[p], outputs[p].size() > 1));
+      if (last_loss && loss)
+        terms = losses_of(
+          loss, layer.shared ? separate_use(outputs[p]) : outputs[p], data);
     }
     if (terms)
-      add_losses(part, is_last, std::move(*terms), done);
-    for (const auto& read : part.sources)
-      if (read.from == source::kind::part
-          && parts_[read.number].last_reader == p)
+      add_losses(layer, is_last, std::move(*terms), total);
+    for (const auto& read : layer.sources)
+      if (read.from == source::kind::own_layer
+          && own_layers_[read.number].last_reader == p)
         outputs[read.number].clear();
-    if (part.last_reader == p)
+    if (layer.last_reader == p)
       outputs[p].clear();
   }
-  for (const auto& target : interface_.outputs)
-    done.sent.push_back(message_of(target, outputs));
-  done.outputs = std::move(outputs.back());
-  return done;
+  for (const auto& crossing : interface_.outputs)
+    total.sent.push_back(message_of(crossing, outputs));
+  total.outputs = std::move(outputs.back());
+  return total;
 }
 
-/// Losses that the last layer computes itself.
+/// The losses that the last layer computes itself, if it does.
 std::optional<std::vector<loss_term>> layer_sequence::losses_within(
-  const part& which, const loss_function& loss, const tensor_list& inputs,
+  const own_layer& layer, const loss_function& loss, const tensor_list& inputs,
   const microbatch_data& data) {
   if (loss.is_cross_entropy())
-    return which.module->losses(inputs, data);
-  if (which.module->adds_losses())
+    return layer.module->losses(inputs, data);
+  if (layer.module->adds_losses())
     fail(error_code::invalid_argument,
          "{} adds losses of its own to the cross entropy, which is not the "
          "trainer's loss; turn them off, or keep cross_entropy_loss()",
-         which.label);
+         layer.label);
   return std::nullopt;
 }
 
-/// Those of the model's last layer first, under their own names.
-void layer_sequence::add_losses(const part& subject, bool is_last,
+/// Losses of the model's last layer come first, and keep their names.
+void layer_sequence::add_losses(const own_layer& layer, bool is_last,
                                 std::vector<loss_term> terms, result& target) {
   if (!is_last)
     for (auto& term : terms)
-      term.name = dotted_name(subject.name, term.name);
+      term.name = dotted_name(layer.name, term.name);
   target.losses.insert(is_last ? target.losses.begin() : target.losses.end(),
                        std::move(terms));
 }
@@ -263,48 +262,46 @@ tensor_list layer_sequence::forward(const tensor_list& inputs) {
 
 tensor_list layer_sequence::forward(const tensor_list& inputs,
                                     const tensor_arguments& arguments) {
-  microbatch_data data;
-  data.arguments = arguments;
-  if (interface_.inputs.empty())
-    data.inputs = inputs;
-  const auto uses = interface_.inputs.empty()
-                      ? tensor_lists{}
-                      : by_use(interface_.inputs.front(), inputs);
-  return run(uses, data).outputs;
+  const bool is_first = interface_.inputs.empty();
+  return run(is_first ? tensor_lists{}
+                      : by_use(interface_.inputs.front(), inputs),
+             {.inputs = is_first ? inputs : tensor_list{},
+              .arguments = arguments})
+    .outputs;
 }
 
-tensor_list layer_sequence::run(const part& which, const tensor_list& inputs,
+tensor_list layer_sequence::run(const own_layer& layer,
+                                const tensor_list& inputs,
                                 const tensor_arguments& arguments) {
-  if (!holds_a_tensor(inputs) && !which.module->reads_arguments())
+  if (!has_defined(inputs) && !layer.module->reads_arguments())
     fail(error_code::invalid_argument,
          "{} receives no tensor: the data source makes microbatches without "
          "inputs",
-         which.label);
+         layer.label);
   const auto before = versions_of(inputs);
-  const bool watches = current_draws() && !std::exchange(which.watched, true)
-                       && !which.module->draws_from_shared_generator();
-  std::optional<draw_watch> drawn;
-  if (watches)
-    drawn.emplace();
+  std::optional<draw_watch> draws;
+  if (current_draws() && !std::exchange(layer.watched, true)
+      && !layer.module->draws_from_shared_generator())
+    draws.emplace();
   auto outputs = with_context(
-    which.label, [&] { return which.module->forward(inputs, arguments); });
-  if (drawn && !drawn->found().empty())
+    layer.label, [&] { return layer.module->forward(inputs, arguments); });
+  if (draws && !draws->first().empty())
     fail(error_code::invalid_argument,
          "{} draws random numbers by {} from LibTorch's own generator, which "
          "all threads share, so that they depend on timing; call "
          "troupe::dropout, draw from troupe::op_generator(), or override "
          "draws_from_shared_generator to allow it",
-         which.label, drawn->found());
+         layer.label, draws->first());
   if (versions_of(inputs) != before)
     fail(error_code::invalid_argument,
          "{} changes its inputs in place, which other layers and the backward "
          "may read; its forward must return new tensors",
-         which.label);
-  if (!holds_a_tensor(outputs))
+         layer.label);
+  if (!has_defined(outputs))
     fail(error_code::invalid_argument,
          "{} returned {} instead of a tensor; its forward must return the "
          "input of the next layer, or of the loss",
-         which.label,
+         layer.label,
          outputs.empty() ? "an empty list" : "only undefined tensors");
   return outputs;
 }
@@ -318,40 +315,42 @@ void layer_sequence::convert(const parameter_dtypes& to) {
 }
 
 bool layer_sequence::reads_model_inputs() const {
-  return std::ranges::any_of(parts_, [](const part& p) {
-    return std::ranges::any_of(p.sources, [](const source& each) {
+  return std::ranges::any_of(own_layers_, [](const own_layer& layer) {
+    return std::ranges::any_of(layer.sources, [](const source& each) {
       return each.from == source::kind::model_inputs;
     });
   });
 }
 
 bool layer_sequence::reads_arguments() const {
-  return std::ranges::any_of(
-    parts_, [](const part& p) { return p.module->reads_arguments(); });
+  return std::ranges::any_of(own_layers_, [](const own_layer& layer) {
+    return layer.module->reads_arguments();
+  });
 }
 
 std::string layer_sequence::problem_in_slices() const {
-  const auto found = std::ranges::find_if_not(
-    parts_, [](const part& p) { return p.module->runs_in_slices(); });
-  if (found == parts_.end())
-    return {};
-  const auto why = found->module->why_not_in_slices();
-  return fmt::format("{} does not run in slices ({})", found->label,
-                     why.empty() ? "stage_module::runs_in_slices" : why);
+  for (const auto& layer : own_layers_)
+    if (!layer.module->runs_in_slices()) {
+      const auto reason = layer.module->why_not_in_slices();
+      return fmt::format(
+        "{} does not run in slices ({})", layer.label,
+        reason.empty() ? "stage_module::runs_in_slices" : reason);
+    }
+  return {};
 }
 
 parameter_list layer_sequence::parameters_by_name() const {
   parameter_list all;
-  for (const auto& part : parts_)
-    std::ranges::move(parameters_of(part.name, *part.module),
+  for (const auto& layer : own_layers_)
+    std::ranges::move(parameters_of(layer.name, *layer.module),
                       std::back_inserter(all));
   return all;
 }
 
 parameter_list layer_sequence::buffers_by_name() const {
   parameter_list all;
-  for (const auto& part : parts_)
-    std::ranges::move(buffers_of(part.name, *part.module),
+  for (const auto& layer : own_layers_)
+    std::ranges::move(buffers_of(layer.name, *layer.module),
                       std::back_inserter(all));
   return all;
 }
@@ -364,9 +363,9 @@ parameter_list layer_sequence::state_dict() const {
 
 std::vector<module_entry> layer_sequence::modules_by_name() const {
   std::vector<module_entry> all;
-  for (const auto& part : parts_)
-    for (const auto& item : part.module->named_modules())
-      if (auto name = dotted_name(part.name, item.key()); !name.empty())
+  for (const auto& layer : own_layers_)
+    for (const auto& item : layer.module->named_modules())
+      if (auto name = dotted_name(layer.name, item.key()); !name.empty())
         all.push_back({item.value().get(), std::move(name)});
   return all;
 }

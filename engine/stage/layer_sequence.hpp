@@ -13,7 +13,7 @@
 
 namespace troupe {
 
-/// By tensor, how often it, or a view of its memory, was written in place.
+/// How often each tensor, or a view of its memory, was written in place.
 std::vector<std::int64_t> versions_of(const tensor_list& tensors);
 
 /// A stage's module: its layers, run one after the other. Parameters and
@@ -23,11 +23,12 @@ class layer_sequence final : public stage_module {
  public:
   layer_sequence(const model& layers, const stage_split& split,
                  std::int32_t stage);
-  /// Some layers of a model, as if those before were a stage, and those behind.
+  /// Holds the layers of a range, as if those before it were a stage, and those
+  /// behind.
   layer_sequence(const model& layers, layer_range range);
 
   const stage_interface& interface() const { return interface_; }
-  /// The tensors of each use of a crossing, from those that travel.
+  /// stage_crossing::by_use with the model's labels.
   tensor_lists by_use(const stage_crossing& crossing,
                       const tensor_list& message) const {
     return crossing.by_use(message, labels_);
@@ -35,15 +36,15 @@ class layer_sequence final : public stage_module {
 
   struct result {
     tensor_lists sent;    // by crossing of interface().outputs
-    tensor_list outputs;  // of the last layer here
-    /// The losses of each layer that has any: the model's last layer first,
-    /// then in the model's order, their names behind the layer's
-    /// ("tower.loss").
+    tensor_list outputs;  // of the stage's last layer
+    /// The losses of each layer that has any, the model's last layer first,
+    /// then in the model's order; the names of all but that one begin with the
+    /// layer's ("tower.loss").
     std::vector<std::vector<loss_term>> losses;
   };
   /// `uses`: the tensors of each use of each crossing of interface().inputs.
-  /// `last_loss`: of the model's last layer, unless it has its own; null:
-  /// no losses are computed.
+  /// `last_loss`: the loss of the model's last layer, unless it has its own;
+  /// null: no losses are computed.
   result run(const tensor_lists& uses, const microbatch_data& data,
              const loss_function* last_loss = nullptr);
 
@@ -51,70 +52,70 @@ class layer_sequence final : public stage_module {
   /// floating-point inputs are converted to `parameters` as they are read.
   void convert(const parameter_dtypes& to);
 
-  /// `inputs`: the model's, or what a stage in front gives.
+  /// `inputs`: the model's, or the outputs of the first stage that is read.
   tensor_list forward(const tensor_list& inputs) override;
   tensor_list forward(const tensor_list& inputs,
                       const tensor_arguments& arguments) override;
   bool reads_arguments() const override;
   bool reads_model_inputs() const;
-  /// The first layer that does not run in slices, and why, in words; empty: all
+  /// Names the first layer that does not run in slices, and why; empty if all
   /// do.
   std::string problem_in_slices() const;
   /// Whether the model's last layer is here.
   bool has_last() const { return has_last_; }
 
-  /// Parameters in model order, under their unsplit names.
+  /// The parameters, in model order, under their unsplit names.
   parameter_list parameters_by_name() const;
-  /// Buffers that are defined, likewise.
+  /// The defined buffers, likewise.
   parameter_list buffers_by_name() const;
   /// Both, as PyTorch's `state_dict`.
   parameter_list state_dict() const;
-  /// Modules with a name of their own, also those inside unnamed layers.
+  /// The modules with a name of their own, also those inside unnamed layers.
   std::vector<module_entry> modules_by_name() const;
 
  private:
-  /// Where a layer gets an input: a part of this stage, a use of a crossing, or
-  /// the model's inputs.
+  /// The source of an input of a layer: another layer of this stage, a use of a
+  /// crossing, or the model's inputs.
   struct source {
-    enum class kind { part, use, model_inputs } from = kind::part;
+    enum class kind { own_layer, use, model_inputs } from = kind::own_layer;
     std::size_t number = 0;
     std::int32_t index = layer_read::all;
   };
-  struct part {
+  struct own_layer {
     std::string name;
     std::shared_ptr<stage_module> module;
     std::string label;  // for errors
     std::vector<source> sources;
     loss_function loss;
-    std::size_t last_reader = 0;  // part; its outputs are then dropped
+    std::size_t last_reader = 0;  // after which its outputs are dropped
     /// Several layers, or a layer and a loss, use its outputs.
     bool shared = false;
-    mutable bool watched = false;  // for random draws, in one forward
+    mutable bool watched = false;  // one forward was watched for random draws
   };
 
   void find_sources(const model& layers, const stage_split& split,
                     layer_range own);
   source source_of(const layer_read& read, const stage_split& split,
                    layer_range own, std::vector<std::size_t>& next_use) const;
-  tensor_list inputs_of(const part& which, const tensor_lists& outputs,
+  tensor_list inputs_of(const own_layer& layer, const tensor_lists& outputs,
                         const tensor_lists& uses,
                         const microbatch_data& data) const;
   tensor_list message_of(const stage_crossing& crossing,
                          const tensor_lists& outputs) const;
   static std::optional<std::vector<loss_term>> losses_within(
-    const part& which, const loss_function& loss, const tensor_list& inputs,
-    const microbatch_data& data);
-  static void add_losses(const part& subject, bool is_last,
+    const own_layer& layer, const loss_function& loss,
+    const tensor_list& inputs, const microbatch_data& data);
+  static void add_losses(const own_layer& layer, bool is_last,
                          std::vector<loss_term> terms, result& target);
-  static tensor_list run(const part& which, const tensor_list& inputs,
+  static tensor_list run(const own_layer& layer, const tensor_list& inputs,
                          const tensor_arguments& arguments);
 
   std::vector<std::string> labels_;  // of the model's layers
   stage_interface interface_;
-  std::int32_t first_ = 0;  // layer
+  std::int32_t first_ = 0;  // index of the first layer in the model
   bool has_last_ = false;   // the model's last layer
   std::optional<at::ScalarType> input_dtype_;
-  std::vector<part> parts_;
+  std::vector<own_layer> own_layers_;
 };
 
 }  // namespace troupe

@@ -91,7 +91,7 @@ double count_of(const loss_term& term) {
   return term.counted.defined() ? term.counted.item<double>() : term.count;
 }
 
-loss_term kept_loss(const loss_term& term) {
+loss_term detached_loss(const loss_term& term) {
   return {term.name, term.value.detach().to(at::kDouble), term.count,
           term.weight,
           term.counted.defined() ? term.counted.to(at::kDouble) : at::Tensor{}};
@@ -107,17 +107,17 @@ std::vector<named_value> read_losses(const std::vector<loss_term>& terms,
   }
   const auto numbers = read_on_host(at::stack(values), device);
   const auto* next = numbers.const_data_ptr<double>();
-  std::vector<named_value> read;
+  std::vector<named_value> losses;
   for (const auto& term : terms) {
     const auto value = *next++;
-    read.push_back(
+    losses.push_back(
       {term.name, value, term.counted.defined() ? *next++ : term.count});
   }
-  return read;
+  return losses;
 }
 
 std::vector<loss_term> optimised(const std::vector<loss_term>& terms) {
-  std::vector<loss_term> found;
+  std::vector<loss_term> weighted;
   for (const auto& term : terms) {
     if (!term.value.defined() || term.value.numel() != 1)
       fail(error_code::invalid_argument,
@@ -125,21 +125,21 @@ std::vector<loss_term> optimised(const std::vector<loss_term>& terms) {
            "tensor of one value",
            term.name, describe(term.value));
     if (term.weight != 0)
-      found.push_back(term);
+      weighted.push_back(term);
   }
-  if (found.empty())
+  if (weighted.empty())
     throw error(error_code::invalid_argument,
                 "the loss function returned no term with a weight other than "
                 "0; return at least one to optimise");
   if (at::GradMode::is_enabled()
-      && std::ranges::none_of(found, [](const loss_term& term) {
+      && std::ranges::none_of(weighted, [](const loss_term& term) {
            return term.value.requires_grad();
          }))
     fail(error_code::invalid_argument,
          "the loss '{}' has no gradient, so nothing would be trained: it does "
          "not depend on a parameter, or was computed from detached values",
          terms.front().name);
-  return found;
+  return weighted;
 }
 
 }  // namespace troupe

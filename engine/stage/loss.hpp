@@ -23,14 +23,14 @@ struct loss_term {
   std::string name{};
   at::Tensor value{};
   double count = 1;
-  /// Factor in the optimised sum; 0: reported only.
+  /// The factor in the optimised sum; 0: the loss is only reported.
   double weight = 1;
   /// A scalar tensor instead of `count`, if reading it would make the host
   /// wait.
   at::Tensor counted = {};
 };
 
-/// A loss from a sum over items: their mean, or 0 of no items.
+/// A loss from a sum over items: their mean, or 0 if there is no item.
 loss_term loss_of_sum(std::string name, const at::Tensor& sum,
                       const at::Tensor& count);
 
@@ -38,12 +38,12 @@ loss_term loss_of_sum(std::string name, const at::Tensor& sum,
 using item_counts = std::map<std::string, double>;
 
 /// Computes the losses of a microbatch from the last stage's outputs. With
-/// `counts`, which tells from the data alone how many items a loss will be the
+/// `counts`, which counts from the data alone the items that a loss will be the
 /// mean of, every item of an update has the same weight, over all its
-/// microbatches, slices and replicas: nothing waits for a count, as pipelines
-/// do that learn it at the end of a step (Megatron-LM). A loss that `counts`
-/// does not name, as one of a router, weighs microbatches equally. Called by
-/// several threads.
+/// microbatches, slices and replicas. Nothing waits for a count, unlike in
+/// pipelines that learn it at the end of a step (Megatron-LM). A loss that
+/// `counts` does not name, such as that of a router, weighs microbatches
+/// equally. Called by several threads.
 class loss_function {
  public:
   using terms_function = std::function<std::vector<loss_term>(
@@ -67,9 +67,10 @@ class loss_function {
                                     const microbatch_data& data) const {
     return terms_(outputs, data);
   }
-  /// Null: none of its losses is counted beforehand.
+  /// Null if none of its losses is counted beforehand.
   const counts_function& counts() const { return counts_; }
-  /// A model's last layer may compute it in another way (stage_module::losses).
+  /// Whether it is `cross_entropy_loss`, which a model's last layer may compute
+  /// in another way (stage_module::losses).
   bool is_cross_entropy() const { return is_cross_entropy_; }
 
  private:
@@ -80,16 +81,15 @@ class loss_function {
   bool is_cross_entropy_ = false;
 };
 
-/// A loss in one line, of a model's first output and a microbatch's first
-/// target:
+/// Makes a loss of a model's first output and a microbatch's first target:
 ///
 ///     options.numerics.loss = mean_loss("mse", [](auto& output, auto& target)
 ///     {
 ///       return at::mse_loss(output, target);
 ///     });
 ///
-/// `mean` returns a scalar, the mean over the target's elements, which are what
-/// it counts. Their number has to be the same in all microbatches of an update.
+/// `mean` returns a scalar, the mean over the target's elements, which are the
+/// items. Their number has to be the same in all microbatches of an update.
 loss_function mean_loss(
   std::string name,
   std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target)>
@@ -105,19 +105,19 @@ std::vector<loss_term> losses_of(const loss_function& loss,
 /// -100 are ignored, and not counted; 0 if all are ignored.
 loss_function cross_entropy_loss();
 
-/// The number of items that a loss is the mean of; waits for it.
+/// The number of items that a loss is the mean of; waits for a device's.
 double count_of(const loss_term& term);
 
 /// The loss without its graph, to be read later, together with others.
-loss_term kept_loss(const loss_term& term);
-/// The values and counts of such losses, of at least one; of a device (null:
-/// the CPU) by one copy, for whose compute stream the host waits.
+loss_term detached_loss(const loss_term& term);
+/// Reads the values and counts of detached losses, of at least one. Those on a
+/// device (null: the CPU) are read by one copy, after its compute stream.
 std::vector<named_value> read_losses(const std::vector<loss_term>& terms,
                                      rank_device* device);
 
-/// Those that are optimised: whose weight is not 0. Throws `invalid_argument`
-/// if there is none, if one is not a scalar, and where gradients are enabled if
-/// none has one.
+/// The losses that are optimised, whose weight is not 0. Throws
+/// `invalid_argument` if there is none, if one is not a scalar, and, where
+/// gradients are enabled, if none has a gradient.
 std::vector<loss_term> optimised(const std::vector<loss_term>& terms);
 
 }  // namespace troupe

@@ -13,8 +13,8 @@ namespace troupe {
 /// before the loss is computed.
 struct loss_items {
   double own = 0;  // of all slices
-  /// fp64 [slices]: of each slice, the update's items per replica, over the
-  /// slice's own; infinity for a slice without any. Empty: the update has none.
+  /// fp64 [slices]: the update's items per replica, divided by the slice's own;
+  /// infinity for a slice without any. Empty if the update has none.
   at::Tensor divisors;
 };
 
@@ -25,15 +25,16 @@ struct microbatch_data {
   tensor_list targets{};
   tensor_arguments arguments{};
   std::int64_t tokens = 0;  // counted for tokens per second
-  /// By name of a loss, in training (loss_items.hpp, which adds them); a loss
-  /// that has none weighs all microbatches equally.
+  /// The items by name of a loss, in training (loss_items.hpp adds them). A
+  /// loss without an entry weighs all microbatches equally.
   std::map<std::string, loss_items> items = {};
 };
 
-/// A microbatch with each tensor replaced by `bring` of it.
-microbatch_data brought(
+/// A microbatch whose tensors are the results of `function` for each tensor of
+/// another one.
+microbatch_data transformed(
   const microbatch_data& data,
-  const std::function<at::Tensor(const at::Tensor&)>& bring);
+  const std::function<at::Tensor(const at::Tensor&)>& function);
 
 /// All tensors of a microbatch: inputs, targets, arguments by name, divisors by
 /// loss.

@@ -33,22 +33,22 @@ struct tied_parameter {
   std::string owner{};  // of the same layer or an earlier one
 };
 
-/// One layer of an unsplit model: the smallest part that a stage can hold.
+/// A layer of an unsplit model: the smallest part that a stage can hold.
 struct layer {
-  /// Dotted prefix of its parameters' names; empty: no prefix.
+  /// The dotted prefix of its parameters' names; empty: no prefix.
   std::string name{};
   /// Makes the layer with its initial parameters: the same bits at each call,
   /// whatever else was made before (seed it separately).
   std::function<std::shared_ptr<stage_module>()> make{};
-  /// The inputs of its `forward`, in that order. None: all outputs of the layer
-  /// before, or all of the model's inputs for the first layer.
+  /// The inputs of its `forward`, in that order. Empty: all outputs of the
+  /// layer before, or all of the model's inputs for the first layer.
   std::vector<layer_output> reads{};
-  /// Losses of this layer's outputs, reported under the layer's name ("tower"
-  /// and "loss": "tower.loss"). Null: none, or for the last layer those of the
-  /// trainer's options, which keep their names.
+  /// The losses of this layer's outputs, reported under the layer's name
+  /// ("tower" and "loss": "tower.loss"). Null: none, or for the last layer
+  /// those of the trainer's options, which keep their names.
   loss_function loss{};
-  /// Its parameters that are tied to others, whose values, settings and place
-  /// in files they have.
+  /// The layer's parameters that are tied to others: they have the values, the
+  /// settings and the place in files of these.
   std::vector<tied_parameter> ties{};
   /// Makes the layer on the meta device, with the names, shapes, dtypes and
   /// `requires_grad` of the one that `make` returns: where nothing else is
@@ -66,8 +66,8 @@ using model = std::vector<layer>;
 std::shared_ptr<stage_module> make_layer(const model& layers,
                                          std::size_t index);
 
-/// Makes a layer for its parameters' names, shapes, dtypes and `requires_grad`;
-/// its values may be on the meta device. Throws as `make_layer`.
+/// Makes a layer for the names, shapes, dtypes and `requires_grad` of its
+/// parameters, which may be on the meta device. Throws as `make_layer`.
 std::shared_ptr<stage_module> make_layer_shapes(const model& layers,
                                                 std::size_t index);
 
@@ -82,15 +82,15 @@ std::string dotted_name(const std::string& prefix, const std::string& name);
 /// The parameters of a layer's module, under their unsplit names.
 parameter_list parameters_of(const std::string& layer_name,
                              const stage_module& module);
-/// Its buffers that are defined, likewise.
+/// The module's defined buffers, likewise.
 parameter_list buffers_of(const std::string& layer_name,
                           const stage_module& module);
 
 /// Throws `invalid_argument` if two parameters or buffers have one name.
 void require_own_names(const parameter_list& tensors);
 
-/// The parameters of a run's modules, which have to be different tensors: one
-/// that two stages or replicas held would be updated by both at once. One
+/// Checks that the parameters of a run's modules are different tensors: two
+/// stages or replicas that held one would update it at once. Used by one
 /// thread.
 class distinct_parameters {
  public:

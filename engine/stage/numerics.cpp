@@ -17,14 +17,14 @@ double learning_rate_schedule::at(std::int64_t step, double base) const {
                        : warmup_steps;
   if (decay == shape::constant || total_steps == 0 || step <= begin)
     return base;
-  const auto falling = std::max<std::int64_t>(total_steps - begin, 1);
-  const auto done = std::min(
-    1.0, static_cast<double>(step - begin) / static_cast<double>(falling));
-  const auto left = decay == shape::cosine
-                      ? 0.5 * (1 + std::cos(std::numbers::pi * done))
-                    : decay == shape::wsd_sqrt ? 1 - std::sqrt(done)
-                                               : 1 - done;
-  return base * (final_fraction + (1 - final_fraction) * left);
+  const auto decay_steps = std::max<std::int64_t>(total_steps - begin, 1);
+  const auto progress = std::min(
+    1.0, static_cast<double>(step - begin) / static_cast<double>(decay_steps));
+  const auto height = decay == shape::cosine
+                        ? 0.5 * (1 + std::cos(std::numbers::pi * progress))
+                      : decay == shape::wsd_sqrt ? 1 - std::sqrt(progress)
+                                                 : 1 - progress;
+  return base * (final_fraction + (1 - final_fraction) * height);
 }
 
 void require_legal(const learning_rate_schedule& schedule) {

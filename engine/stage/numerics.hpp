@@ -47,20 +47,20 @@ enum class weight_split : std::uint8_t {
   graph,
 };
 
-/// What the losses of an update's microbatches, slices and replicas are
-/// averaged over, and how they are reported.
+/// How the losses of an update's microbatches, slices and replicas are averaged
+/// and reported.
 enum class loss_weighting : std::uint8_t {
-  /// Items: every counted token weighs the same, as in Transformers, torchtune
-  /// and torchtitan. A loss that does not count items beforehand (see
+  /// Every counted token weighs the same, as in Transformers, torchtune and
+  /// torchtitan. A loss that does not count items beforehand (see
   /// loss_function) weighs microbatches equally.
   tokens,
-  /// Microbatches and slices: a mean of means, as in Megatron-LM by default and
-  /// in DeepSpeed.
+  /// Microbatches and slices weigh the same: a mean of means, as in Megatron-LM
+  /// by default and in DeepSpeed.
   microbatches,
 };
 
-/// How steps compute losses, gradients and updates: the same for a pipeline and
-/// for the plain loop.
+/// How steps compute losses, gradients and updates, in a pipeline as in the
+/// plain loop.
 struct numerics {
   /// The loss of the model's last layer, unless that has its own.
   loss_function loss = cross_entropy_loss();
@@ -68,7 +68,7 @@ struct numerics {
   /// The seed of the random numbers that forwards draw (random.hpp).
   std::uint64_t seed = 1;
   optimizer_options optimizer = adamw{};
-  parameter_groups parameters{};  // settings of some of them
+  parameter_groups parameters{};  // settings of some parameters
   /// Parameters on a device are updated on the host, which keeps the
   /// optimizer's state. Without effect on CPUs.
   bool offload_optimizer = false;
@@ -80,7 +80,7 @@ struct numerics {
   bool accumulate_in_fp32 = true;
   gradient_division division{};  // of the gradients of replicas
   double clip = 0;               // largest gradient norm; 0: no clipping
-  troupe::norm_type norm_type = troupe::norm_type::two;  // of the gradients
+  norm_type gradient_norm = norm_type::two;
   /// The dtype of autocast forwards (bf16, fp16); see autocast_scope. fp16
   /// wants a dynamic loss scale.
   std::optional<at::ScalarType> autocast{};
@@ -91,7 +91,7 @@ struct numerics {
   /// (Chen et al.), to save memory. The bits are the same, as the second
   /// forward draws the random numbers of the first.
   bool recompute = false;
-  troupe::weight_split weight_split = weight_split::automatic;
+  weight_split backward_split = weight_split::automatic;
   bool halt_on_nan = false;  // a loss that is not finite fails a stage's step
 
   /// Whether replicas give their gradients in fp32.

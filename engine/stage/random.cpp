@@ -2,6 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -12,6 +13,8 @@
 #include <cmath>
 
 #include "troupe/base/error.hpp"
+#include "troupe/engine/device/rank_device.hpp"
+#include "troupe/engine/stage/random_draws.hpp"
 
 namespace troupe {
 
@@ -44,9 +47,10 @@ struct philox_numbers {
   std::uint32_t of[4][philox_lanes];
 };
 
-/// The counters of a group's blocks.
-philox_numbers counters_of(const philox_stream& stream, std::int64_t group) {
-  philox_numbers n;
+/// Gives the numbers of `philox` for each block, by loops of constant length,
+/// of which compilers make vector code.
+philox_numbers numbers_of(const philox_stream& stream, std::int64_t group) {
+  philox_numbers n;  // first the counters of the blocks
   const auto base = static_cast<std::uint64_t>(group * philox_lanes);
   for (int i = 0; i < philox_lanes; ++i) {
     n.of[0][i] =
@@ -55,13 +59,6 @@ philox_numbers counters_of(const philox_stream& stream, std::int64_t group) {
     n.of[2][i] = stream.place;
     n.of[3][i] = stream.occurrence;
   }
-  return n;
-}
-
-/// As `philox` of each block: loops of constant length, of which compilers make
-/// vector code.
-philox_numbers numbers_of(const philox_stream& stream, std::int64_t group) {
-  auto n = counters_of(stream, group);
   auto key = stream.key;
   for (int round = 0; round < 10; ++round) {
     for (int i = 0; i < philox_lanes; ++i) {
@@ -99,7 +96,7 @@ void fill_mask(const at::Tensor& mask, const philox_stream& stream,
 
 namespace {
 
-/// uint8, of the contiguous elements.
+/// A contiguous uint8 mask.
 at::Tensor mask_like(const at::Tensor& x, double p, random_draws& draws) {
   auto mask = at::empty(x.sizes(), x.options().dtype(at::kByte));
   const auto stream = draws.next();
@@ -152,15 +149,6 @@ struct dropout_function : torch::autograd::Function<dropout_function> {
   }
 };
 
-random_draws& draws_here() {
-  auto* draws = current_draws();
-  if (draws == nullptr)
-    throw error(error_code::invalid_argument,
-                "op_generator() is for forwards of training; elsewhere use a "
-                "generator of your own");
-  return *draws;
-}
-
 }  // namespace
 
 philox_stream random_draws::next() {
@@ -190,7 +178,12 @@ at::Tensor dropout(const at::Tensor& x, double p) {
 }
 
 at::Generator op_generator() {
-  return generator_of(draws_here().next().block(0));
+  auto* draws = current_draws();
+  if (draws == nullptr)
+    throw error(error_code::invalid_argument,
+                "op_generator() is for forwards of training; elsewhere use a "
+                "generator of your own");
+  return generator_of(draws->next().block(0));
 }
 
 at::Generator generator_at(std::uint64_t seed, std::int64_t index) {
@@ -204,7 +197,7 @@ std::string*& watched() {
   return first;
 }
 
-/// Of an operator with a dropout of its own, as fused attention has.
+/// Whether an operator's own dropout, as fused attention has one, is off.
 bool drops_nothing(const c10::FunctionSchema& schema,
                    c10::ArrayRef<const c10::IValue> inputs) {
   for (const auto* name : {"dropout_p", "dropout"})
@@ -215,27 +208,26 @@ bool drops_nothing(const c10::FunctionSchema& schema,
   return false;
 }
 
-/// Random operators take a generator, or draw from LibTorch's. Those that are
-/// made of others are seen by these.
-bool draws_from_shared(const at::RecordFunction& called) {
-  const auto& name = called.operator_name();
+/// Random operators take a generator, or draw from LibTorch's. A composite
+/// operator does not count, as those that it calls do.
+bool draws_from_shared(const at::RecordFunction& call) {
+  const auto& name = call.operator_name();
   if (!name)
     return false;
-  const auto found = c10::Dispatcher::singleton().findOp(*name);
-  return found && found->hasTag(at::Tag::nondeterministic_seeded)
-         && !found->hasKernelForDispatchKey(
+  const auto op = c10::Dispatcher::singleton().findOp(*name);
+  return op && op->hasTag(at::Tag::nondeterministic_seeded)
+         && !op->hasKernelForDispatchKey(
            c10::DispatchKey::CompositeImplicitAutograd)
-         && !drops_nothing(found->schema(), called.inputs())
-         && std::ranges::none_of(called.inputs(), [](const auto& input) {
+         && !drops_nothing(op->schema(), call.inputs())
+         && std::ranges::none_of(call.inputs(), [](const auto& input) {
               return input.isGenerator();
             });
 }
 
-std::unique_ptr<at::ObserverContext> note_draw(
-  const at::RecordFunction& called) {
+std::unique_ptr<at::ObserverContext> note_draw(const at::RecordFunction& call) {
   if (auto* first = watched();
-      first && first->empty() && draws_from_shared(called))
-    *first = called.name();
+      first && first->empty() && draws_from_shared(call))
+    *first = call.name();
   return nullptr;
 }
 
@@ -245,7 +237,7 @@ draw_watch::draw_watch()
   : handle_(at::addThreadLocalCallback(
     at::RecordFunctionCallback(note_draw).needsInputs(true).scopes(
       {at::RecordScope::FUNCTION}))) {
-  watched() = &found_;
+  watched() = &first_;
 }
 
 draw_watch::~draw_watch() {

@@ -1,12 +1,9 @@
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <vector>
+#include <ATen/core/Generator.h>
 
-#include "troupe/base/current_scope.hpp"
-#include "troupe/engine/device/philox.hpp"
-#include "troupe/engine/device/rank_device.hpp"
+#include <cstdint>
+
 #include "troupe/engine/device/tensor.hpp"
 
 namespace troupe {
@@ -27,57 +24,13 @@ namespace troupe {
 /// graph.
 at::Tensor dropout(const at::Tensor& x, double p);
 
-/// For other draws in a forward of training: a CPU generator of the op's own,
-/// another one at each call (`at::rand(sizes, op_generator())`). Throws
-/// `invalid_argument` elsewhere.
+/// Makes a CPU generator of the op's own for other draws in a forward of
+/// training, another one at each call (`at::rand(sizes, op_generator())`).
+/// Throws `invalid_argument` elsewhere.
 at::Generator op_generator();
 
-/// For data sources: a CPU generator that depends on these numbers alone, so
-/// that a microbatch is the same whichever thread makes it, and when.
+/// Makes a CPU generator that depends on these numbers alone. A data source
+/// with it gives the same microbatches whichever thread makes them, and when.
 at::Generator generator_at(std::uint64_t seed, std::int64_t index);
-
-/// What a forward draws from: entered by what runs it.
-struct random_draws {
-  std::uint64_t seed = 0;
-  std::int64_t step = 0;
-  std::int64_t microbatch = 0;  // index in the source
-  std::int32_t slice = 0;
-  rank_device* device = nullptr;  // null: the CPU
-  bool is_recorded = false;       // as a graph, which would repeat its numbers
-  std::int32_t layer = 0;
-  std::uint32_t drawn = 0;  // in the layer so far
-
-  void enter_layer(std::int32_t number) {
-    layer = number;
-    drawn = 0;
-  }
-  /// The stream of the next draw.
-  philox_stream next();
-};
-
-/// device_kernels::fill_mask on a CPU.
-void fill_mask(const at::Tensor& mask, const philox_stream& stream,
-               std::uint32_t threshold);
-
-/// Those of this thread; null: it runs no forward of training.
-random_draws*& current_draws();
-using draws_scope = current_scope<random_draws*, current_draws>;
-
-/// Notes the operators that draw from LibTorch's own generator in this thread
-/// while it lives.
-class draw_watch {
- public:
-  draw_watch();
-  ~draw_watch();
-  draw_watch(const draw_watch&) = delete;
-  draw_watch& operator=(const draw_watch&) = delete;
-
-  /// The first one's name; empty: there was none.
-  const std::string& found() const { return found_; }
-
- private:
-  std::string found_;
-  std::uint64_t handle_;
-};
 
 }  // namespace troupe

@@ -27,17 +27,17 @@ void require_legal(std::int32_t shards, std::int64_t multiple) {
          shards, multiple);
 }
 
-/// By shard: the parameters that it owns, ascending.
-std::vector<std::vector<std::size_t>> owned_by(const std::vector<double>& work,
-                                               std::int32_t shards,
-                                               std::int32_t preferred) {
+/// The parameters of each shard, ascending.
+std::vector<std::vector<std::size_t>> balance(const std::vector<double>& work,
+                                              std::int32_t shards,
+                                              std::int32_t preferred) {
   std::vector<std::size_t> order(work.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, std::greater{},
                            [&](std::size_t i) { return work[i]; });
   const auto count = static_cast<std::size_t>(shards);
   std::vector<double> sums(count, 0);
-  std::vector<std::vector<std::size_t>> owned(count);
+  std::vector<std::vector<std::size_t>> by_shard(count);
   for (const auto parameter : order) {
     const auto first = static_cast<std::size_t>(preferred) % count;
     auto least = first;
@@ -45,11 +45,11 @@ std::vector<std::vector<std::size_t>> owned_by(const std::vector<double>& work,
       if (const auto q = (first + i) % count; sums[q] < sums[least])
         least = q;
     sums[least] += work[parameter];
-    owned[least].push_back(parameter);
+    by_shard[least].push_back(parameter);
   }
-  for (auto& each : owned)
-    std::ranges::sort(each);
-  return owned;
+  for (auto& parameters : by_shard)
+    std::ranges::sort(parameters);
+  return by_shard;
 }
 
 }  // namespace
@@ -82,9 +82,9 @@ shard_layout shard_layout::of_whole(std::vector<std::int64_t> sizes,
   layout.sizes_ = std::move(sizes);
   layout.begins_.resize(layout.sizes_.size());
   layout.cuts_ = {0};
-  for (const auto& owned : owned_by(work, shards, preferred)) {
+  for (const auto& parameters : balance(work, shards, preferred)) {
     auto row = layout.cuts_.back();
-    for (const auto i : owned) {
+    for (const auto i : parameters) {
       const auto size = layout.sizes_.at(i);
       layout.begins_[i] = size > 0 ? row : 0;
       layout.elements_ += size;
@@ -114,16 +114,16 @@ void shard_layout::find_contents() {
 
 std::vector<shard_layout::piece> shard_layout::pieces(
   std::int32_t shard) const {
-  std::vector<piece> found;
+  std::vector<piece> parts;
   const auto first = begin(shard), last = begin(shard + 1);
   for (std::size_t i = 0; i < sizes_.size(); ++i) {
     const auto row = begins_[i];
     const auto from = std::max(first, row);
     const auto to = std::min(last, row + sizes_[i]);
     if (from < to)
-      found.push_back({i, from - row, to - from, from, !cuts_parameters_});
+      parts.push_back({i, from - row, to - from, from, !cuts_parameters_});
   }
-  return found;
+  return parts;
 }
 
 std::vector<shard_layout::piece> pieces_of(const row_layouts& rows,

@@ -7,9 +7,9 @@
 
 namespace troupe {
 
-/// How the parameters of a stage, flattened into a row where each begins at a
-/// multiple of `alignment`, are cut into shards, of a multiple of `multiple`
-/// elements each: into equal ones, as XLA's FSDP cuts a flat parameter, or
+/// How parameters of a stage, flattened into a row where each begins at a
+/// multiple of `alignment`, are cut into shards, whose elements are a multiple
+/// of `multiple`: into equal shards, as XLA's FSDP cuts a flat parameter, or
 /// between parameters (`of_whole`). Counts are elements.
 class shard_layout {
  public:
@@ -35,11 +35,11 @@ class shard_layout {
   shard_layout(std::vector<std::int64_t> sizes, std::int32_t shards,
                std::int64_t multiple = 128);
 
-  /// Each parameter in one shard, its owner, for updates that read whole
-  /// parameters. `work`: of each parameter's update, in any unit; it is
+  /// Puts each parameter into one shard, for updates that read whole
+  /// parameters. `work`: that of each parameter's update, in any unit; it is
   /// balanced over the shards (the largest first, each to the shard that has
-  /// the least: Graham, 1969), with `preferred` for equal ones. Throws as the
-  /// constructor.
+  /// the least: Graham, 1969). Of equal shards the first from `preferred` on is
+  /// taken. Throws as the constructor.
   static shard_layout of_whole(std::vector<std::int64_t> sizes,
                                const std::vector<double>& work,
                                std::int32_t shards, std::int64_t multiple = 128,
@@ -49,7 +49,7 @@ class shard_layout {
     return static_cast<std::int32_t>(cuts_.size()) - 1;
   }
   const std::vector<std::int64_t>& sizes() const { return sizes_; }
-  /// Where each parameter begins in the row; 0 for those without an element.
+  /// The begin of each parameter in the row; 0 for those without an element.
   const std::vector<std::int64_t>& begins() const { return begins_; }
   /// The elements of a shard, padding included.
   std::int64_t length(std::int32_t shard) const {
@@ -58,7 +58,7 @@ class shard_layout {
   bool has_equal_shards() const;
   std::int64_t elements() const { return elements_; }
   std::int64_t padded() const { return cuts_.back(); }
-  /// Where a shard begins in the row.
+  /// The begin of a shard in the row.
   std::int64_t begin(std::int32_t shard) const {
     return cuts_.at(static_cast<std::size_t>(shard));
   }

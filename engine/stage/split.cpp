@@ -23,7 +23,7 @@ void require_enough_layers(std::size_t layers, std::int32_t stages) {
          layers, stages, layers);
 }
 
-/// How many stages are needed if none may exceed `limit`.
+/// The number of stages that are needed if none may exceed `limit`.
 std::int32_t stages_needed(const std::vector<double>& costs, double limit) {
   std::int32_t stages = 1;
   double load = 0;
@@ -144,29 +144,34 @@ tensor_list detached(const tensor_list& values) {
   return copies;
 }
 
-/// What a layer reads of the model's inputs and of earlier layers' outputs.
+/// The tensors that a layer reads of the model's inputs and of earlier layers'
+/// outputs.
 tensor_list inputs_of(const model& layers, std::size_t layer,
                       const std::vector<layer_read>& reads,
-                      const tensor_list& inputs, const tensor_lists& outputs) {
-  tensor_list read;
-  for (const auto& [giver, index] : reads) {
+                      const tensor_list& model_inputs,
+                      const tensor_lists& outputs) {
+  tensor_list inputs;
+  for (const auto& [source, index] : reads) {
     const auto& values =
-      giver == layer_read::model_inputs ? inputs : outputs[slot(giver)];
+      source == layer_read::model_inputs ? model_inputs : outputs[slot(source)];
     if (index == layer_read::all)
-      read.insert(read.end(), values.begin(), values.end());
+      inputs.insert(inputs.end(), values.begin(), values.end());
     else if (index < std::ssize(values))
-      read.push_back(values[slot(index)]);
+      inputs.push_back(values[slot(index)]);
     else
       fail(error_code::invalid_argument, "{} reads tensor {} of {}",
            label_of(layers, layer), index, values.size());
   }
-  return read;
+  return inputs;
 }
 
 }  // namespace
 
 std::vector<double> measured_costs(const model& layers,
                                    const tensor_list& inputs, int repeats) {
+  if (repeats < 1)
+    fail(error_code::invalid_argument,
+         "layers are timed by {} repeats; use 1 or more", repeats);
   std::vector<double> costs;
   tensor_lists outputs;  // by layer, until the last reader has read them
   const auto reads = reads_of(layers);

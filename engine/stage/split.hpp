@@ -20,10 +20,10 @@ stage_split split_by_cost(const std::vector<double>& costs,
 stage_split split_by_hand(std::int32_t layers,
                           const std::vector<std::int32_t>& counts);
 
-/// Spreads the model's blocks evenly, earlier stages taking more; the layers
-/// before them go to the first stage, those after them to the last, as the
-/// usual pipeline implementations do. Throws invalid_argument if there are more
-/// stages than blocks.
+/// Spreads the model's blocks evenly, earlier stages taking more. The layers
+/// before the blocks go to the first stage, those after them to the last, as in
+/// the usual pipeline implementations. Throws invalid_argument if there are
+/// more stages than blocks.
 stage_split split_evenly(std::int32_t layers, layer_range blocks,
                          std::int32_t stages);
 
@@ -31,7 +31,8 @@ stage_split split_evenly(std::int32_t layers, layer_range blocks,
 std::vector<double> parameter_counts(const model& layers);
 
 /// Seconds of one forward and backward of each layer on these inputs
-/// (the median of `repeats`), for `split_by_cost`.
+/// (the median of `repeats`), for `split_by_cost`. Throws invalid_argument
+/// without a repeat.
 std::vector<double> measured_costs(const model& layers,
                                    const tensor_list& inputs, int repeats = 5);
 

@@ -21,13 +21,13 @@ void stage_state::reload(rank_device*) {
 
 namespace {
 
-/// The base of the alternative that is held; null: it has no such base.
+/// The base of the variant's alternative; null: it has no such base.
 template <class Base>
 Base* base_of(collective_work& work) {
   return std::visit(
-    []<class Work>(Work& held) -> Base* {
+    []<class Work>(Work& alternative) -> Base* {
       if constexpr (std::is_base_of_v<Base, Work>)
-        return &held;
+        return &alternative;
       else
         return nullptr;
     },

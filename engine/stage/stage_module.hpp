@@ -28,24 +28,24 @@ class stage_module : public torch::nn::Module {
     return forward(inputs);
   }
 
-  /// The losses of a model's last layer, in place of `forward` and the
-  /// trainer's `cross_entropy_loss` (with another loss function it is not
-  /// called), where it computes them without holding all of its outputs at
-  /// once, as those of a large vocabulary. None: it does not.
+  /// Computes the losses of a model's last layer in place of `forward` and the
+  /// trainer's `cross_entropy_loss`, without holding all outputs at once, as
+  /// those of a large vocabulary. It is not called for another loss function.
+  /// None: the module leaves the loss to the trainer.
   virtual std::optional<std::vector<loss_term>> losses(
     const tensor_list& /*inputs*/, const microbatch_data& /*data*/) {
     return std::nullopt;
   }
 
-  /// Whether `losses` of a model's last layer gives more than the cross
-  /// entropy, so that the trainer's loss has to be that.
+  /// Whether `losses` of a model's last layer adds to the cross entropy, so
+  /// that the trainer's loss must be `cross_entropy_loss`.
   virtual bool adds_losses() const { return false; }
 
   /// Whether the module takes a microbatch in slices along dimension 1 of its
   /// tensors, one after the other: it treats each position alone, or looks at
   /// earlier positions by means of slices.hpp.
   virtual bool runs_in_slices() const { return false; }
-  /// Why it does not, for errors, if the module knows: "its loss is ...".
+  /// Says for errors why it does not, if the module knows: "its loss is ...".
   virtual std::string why_not_in_slices() const { return {}; }
 
   /// Whether `forward` may draw from LibTorch's own generator, which all

@@ -16,8 +16,8 @@ struct generation_step;
 /// (engine/plan/compile/part.hpp).
 enum class step_part : std::uint8_t { whole, gradients, update };
 
-/// What each process's program decides of a step. The leading process sends its
-/// decision to the others, whose own must be the same.
+/// The settings of a step that each process's program decides. The leading
+/// process sends its decision to the others, whose own must be the same.
 struct step_decision {
   std::int64_t step = 1;
   troupe::phase phase = troupe::phase::training;
@@ -47,15 +47,15 @@ struct step_settings : step_decision, step_wishes, plan_traits {
   /// The gradient of each loss: loss_scale / (microbatches of an update x
   /// slices).
   double loss_gradient = 1;
-  /// Copies of the pipeline, whose gradients are averaged.
+  /// The number of replicas, whose gradients are averaged.
   std::int32_t data_ranks = 1;
-  /// Microbatches of all replicas from here on fill the step up: their losses
-  /// and metrics don't count.
+  /// So many microbatches of all replicas count. The others fill the step up:
+  /// their losses and metrics don't count.
   std::int64_t counted = std::numeric_limits<std::int64_t>::max();
   /// The sequences that a step of inference continues; else null.
   std::shared_ptr<const generation_step> generation = {};
   step_part part = step_part::whole;
-  /// For an update: the tokens behind its gradients, and when the step began,
+  /// The tokens behind an update's gradients, and the time when its step began,
   /// in host nanoseconds.
   std::int64_t tokens = 0, began = 0;
 };

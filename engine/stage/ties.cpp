@@ -18,6 +18,7 @@
 #include "troupe/engine/stage/layer_graph.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/engine/stage/update/gradient_mean.hpp"
+#include "troupe/schedules/op.hpp"
 
 namespace troupe {
 
@@ -25,9 +26,9 @@ namespace {
 
 const at::Tensor* find(const parameter_list& parameters,
                        const std::string& name) {
-  const auto found =
+  const auto entry =
     std::ranges::find(parameters, name, &parameter_list::value_type::first);
-  return found == parameters.end() ? nullptr : &found->second;
+  return entry == parameters.end() ? nullptr : &entry->second;
 }
 
 std::string close_to(const std::string& name,
@@ -50,86 +51,72 @@ void add_names(const parameter_list& parameters,
        printable(tie.name), printable(tie.owner), why);
 }
 
-/// An owner, which may be on the meta device, and which layer has it.
-struct found_owner {
-  std::int32_t layer = 0;
-  at::Tensor value;
-};
-
-/// `own`: of the layer that is tied to it.
-found_owner find_owner(const model& layers, std::size_t index,
-                       const parameter_list& own, const tied_parameter& tie) {
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i <= index; ++i) {
-    const auto parameters =
-      i == index ? own
-                 : parameters_of(layers[i].name, *make_layer_shapes(layers, i));
-    if (const auto* value = find(parameters, tie.owner))
-      return {static_cast<std::int32_t>(i), *value};
-    add_names(parameters, names);
-  }
-  refuse(label_of(layers, index), tie,
-         fmt::format("neither it nor an earlier layer has a parameter '{}'{}",
-                     printable(tie.owner), close_to(tie.owner, names)));
-}
-
-const at::Tensor& find_own(const model& layers, std::size_t index,
-                           const parameter_list& own,
-                           const tied_parameter& tie) {
-  if (const auto* value = find(own, tie.name))
-    return *value;
-  std::vector<std::string> names;
-  add_names(own, names);
-  refuse(label_of(layers, index), tie,
-         fmt::format("it has no parameter '{}'{}", printable(tie.name),
-                     close_to(tie.name, names)));
-}
-
 void require_alike(const std::string& label, const tied_parameter& tie,
-                   const at::Tensor& own, const at::Tensor& owner) {
-  if (own.sizes() != owner.sizes() || own.scalar_type() != owner.scalar_type())
+                   const at::Tensor& alias, const at::Tensor& owner) {
+  if (alias.sizes() != owner.sizes()
+      || alias.scalar_type() != owner.scalar_type())
     refuse(label, tie,
            fmt::format("the first is {}, the second {}; tied parameters need "
                        "one shape and dtype",
-                       describe(own), describe(owner)));
-  if (own.requires_grad() != owner.requires_grad())
+                       describe(alias), describe(owner)));
+  if (alias.requires_grad() != owner.requires_grad())
     refuse(label, tie,
            "one of them is frozen by its layer, and the other is trained");
 }
 
-/// A tie that was found good: its owner, and the tensor that is tied.
-struct checked_tie {
-  found_owner owner;
-  at::Tensor own;
+/// The tensors of a tie.
+struct tie_tensors {
+  std::int32_t owner_layer = 0;
+  at::Tensor owner;  // may be on the meta device
+  at::Tensor alias;
 };
 
-checked_tie check(const model& layers, std::size_t index,
-                  const parameter_list& own, const tied_parameter& tie) {
+/// Finds them; `parameters`: those of the alias's layer, which has this index.
+tie_tensors find_tensors(const model& layers, std::size_t index,
+                         const parameter_list& parameters,
+                         const tied_parameter& tie) {
   const auto label = label_of(layers, index);
   if (tie.name == tie.owner)
     refuse(label, tie, "that is the same parameter");
-  checked_tie made{{}, find_own(layers, index, own, tie)};
-  made.owner = find_owner(layers, index, own, tie);
-  require_alike(label, tie, made.own, made.owner.value);
-  return made;
+  std::vector<std::string> names;
+  const auto* alias = find(parameters, tie.name);
+  if (!alias) {
+    add_names(parameters, names);
+    refuse(label, tie,
+           fmt::format("it has no parameter '{}'{}", printable(tie.name),
+                       close_to(tie.name, names)));
+  }
+  for (std::size_t i = 0; i <= index; ++i) {
+    const auto candidates =
+      i == index ? parameters
+                 : parameters_of(layers[i].name, *make_layer_shapes(layers, i));
+    if (const auto* owner = find(candidates, tie.owner)) {
+      require_alike(label, tie, *alias, *owner);
+      return {static_cast<std::int32_t>(i), *owner, *alias};
+    }
+    add_names(candidates, names);
+  }
+  refuse(label, tie,
+         fmt::format("neither it nor an earlier layer has a parameter '{}'{}",
+                     printable(tie.owner), close_to(tie.owner, names)));
 }
 
-/// The owner with its values. `index`, `own`: of the parameter tied to it.
-at::Tensor values_of(const model& layers, std::size_t index,
-                     const found_owner& owner, const at::Tensor& own,
-                     const tied_parameter& tie) {
-  if (!owner.value.is_meta())
-    return owner.value;
-  const auto place = static_cast<std::size_t>(owner.layer);
-  const auto made =
-    parameters_of(layers[place].name, *make_layer(layers, place));
-  const auto* value = find(made, tie.owner);
-  if (!value)
-    refuse(label_of(layers, index), tie,
+/// The owner with its values, for which its layer is made.
+at::Tensor owner_with_values(const model& layers, const std::string& label,
+                             const tied_parameter& tie,
+                             const tie_tensors& tensors) {
+  if (!tensors.owner.is_meta())
+    return tensors.owner;
+  const auto layer = slot(tensors.owner_layer);
+  const auto parameters =
+    parameters_of(layers[layer].name, *make_layer(layers, layer));
+  const auto* owner = find(parameters, tie.owner);
+  if (!owner)
+    refuse(label, tie,
            "the owner's layer has the second by `make_on_meta`, and not by "
            "`make`");
-  require_alike(label_of(layers, index), tie, own, *value);
-  return *value;
+  require_alike(label, tie, tensors.alias, *owner);
+  return *owner;
 }
 
 }  // namespace
@@ -140,47 +127,46 @@ parameter_ties ties_of(const model& layers) {
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (layers[i].ties.empty())
       continue;
-    const auto own =
+    const auto parameters =
       parameters_of(layers[i].name, *make_layer_shapes(layers, i));
     for (const auto& tie : layers[i].ties) {
-      const auto made = check(layers, i, own, tie);
-      if (const auto known = owners.find(tie.name); known != owners.end())
+      const auto tensors = find_tensors(layers, i, parameters, tie);
+      if (const auto entry = owners.find(tie.name); entry != owners.end())
         refuse(label_of(layers, i), tie,
                fmt::format("it is tied already, to '{}'; tie it once",
-                           printable(known->second)));
-      if (const auto known = owners.find(tie.owner); known != owners.end())
+                           printable(entry->second)));
+      if (const auto entry = owners.find(tie.owner); entry != owners.end())
         refuse(label_of(layers, i), tie,
                fmt::format("the second is tied to '{}'; tie both to that one",
-                           printable(known->second)));
+                           printable(entry->second)));
       owners.emplace(tie.name, tie.owner);
-      auto place = std::ranges::find(
-        all, tie.owner, [](const parameter_tie& each) { return each.owner(); });
+      auto place = std::ranges::find(all, tie.owner, &parameter_tie::owner);
       if (place == all.end())
-        place =
-          all.insert(all.end(), parameter_tie{{{tie.owner, made.owner.layer}},
-                                              made.own.requires_grad()});
+        place = all.insert(all.end(),
+                           parameter_tie{{{tie.owner, tensors.owner_layer}},
+                                         tensors.alias.requires_grad()});
       place->holders.push_back({tie.name, static_cast<std::int32_t>(i)});
     }
   }
   for (const auto& each : all)
-    if (const auto known = owners.find(each.owner()); known != owners.end())
+    if (const auto entry = owners.find(each.owner()); entry != owners.end())
       fail(error_code::invalid_argument,
            "'{}' is tied to '{}', which is tied to '{}'; tie both to that one",
            printable(each.holders[1].name), printable(each.owner()),
-           printable(known->second));
+           printable(entry->second));
   return all;
 }
 
 void take_tied_values(const model& layers, std::size_t index,
-                      const stage_module& made) {
+                      const stage_module& module) {
   if (layers[index].ties.empty())
     return;
   const at::NoGradGuard no_grad;
-  const auto own = parameters_of(layers[index].name, made);
+  const auto parameters = parameters_of(layers[index].name, module);
   for (const auto& tie : layers[index].ties) {
-    const auto checked = check(layers, index, own, tie);
-    checked.own.detach().copy_(
-      values_of(layers, index, checked.owner, checked.own, tie));
+    const auto tensors = find_tensors(layers, index, parameters, tie);
+    tensors.alias.detach().copy_(
+      owner_with_values(layers, label_of(layers, index), tie, tensors));
   }
 }
 
@@ -199,29 +185,30 @@ void require_no_alias(const parameter_groups& groups,
                       const alias_names& aliases) {
   for (const auto& group : groups)
     for (const auto& glob : globs_of(group.names))
-      if (const auto found = aliases.find(glob); found != aliases.end())
+      if (const auto entry = aliases.find(glob); entry != aliases.end())
         fail(error_code::invalid_argument,
              "'{}' is tied to '{}', and has its settings; assign them to that "
              "name",
-             printable(found->first), printable(found->second));
+             printable(entry->first), printable(entry->second));
 }
 
 }  // namespace
 
 numerics with_settings_of_owners(numerics options, const parameter_ties& ties) {
   const auto aliases = aliases_of(ties);
-  require_no_alias(options.parameters, aliases);
-  const auto given = options.parameters;
-  auto* matrices = std::get_if<muon>(&options.optimizer);
-  const auto except = matrices ? matrices->except : std::string{};
+  const auto groups = options.parameters;
+  require_no_alias(groups, aliases);
+  const auto* matrices = std::get_if<muon>(&options.optimizer);
   for (const auto& [alias, owner] : aliases) {
-    const auto* of_owner = group_of(given, owner);
-    if (of_owner || group_of(given, alias)) {
-      auto own = of_owner ? *of_owner : parameter_group{};
-      own.names = alias;
-      options.parameters.push_back(std::move(own));
+    const auto* owner_group = group_of(groups, owner);
+    if (owner_group || group_of(groups, alias)) {
+      auto alias_group = owner_group ? *owner_group : parameter_group{};
+      alias_group.names = alias;
+      options.parameters.push_back(std::move(alias_group));
     }
-    if (matrices && matches_glob(except, owner) != matches_glob(except, alias))
+    if (matrices
+        && matches_glob(matrices->except, owner)
+             != matches_glob(matrices->except, alias))
       fail(error_code::invalid_argument,
            "muon updates one of '{}' and '{}', which are tied, and not the "
            "other; let --muon-except name both, or none",
@@ -248,15 +235,15 @@ parameter_list without_aliases(parameter_list parameters,
 parameter_list with_aliases(parameter_list values, const alias_names& aliases,
                             const std::string& origin) {
   for (const auto& [alias, owner] : aliases) {
-    const auto* value = find(values, owner);
-    const auto* there = find(values, alias);
-    if (value == nullptr)
+    const auto* owner_value = find(values, owner);
+    const auto* alias_value = find(values, alias);
+    if (owner_value == nullptr)
       continue;
-    if (there == nullptr)
-      values.emplace_back(alias, at::Tensor(*value));
-    else if (there->sizes() != value->sizes()
-             || there->scalar_type() != value->scalar_type()
-             || !at::equal(*there, *value))
+    if (alias_value == nullptr)
+      values.emplace_back(alias, at::Tensor(*owner_value));
+    else if (alias_value->sizes() != owner_value->sizes()
+             || alias_value->scalar_type() != owner_value->scalar_type()
+             || !at::equal(*alias_value, *owner_value))
       fail(error_code::invalid_checkpoint,
            "{}: holds different values of '{}' and '{}', which this model ties",
            origin, printable(owner), printable(alias));
@@ -274,10 +261,10 @@ optimizer_state without_aliases(optimizer_state state,
 optimizer_state with_aliases(optimizer_state state,
                              const alias_names& aliases) {
   for (const auto& [alias, owner] : aliases) {
-    const auto found =
+    const auto owner_state =
       std::ranges::find(state, owner, &parameter_state::parameter);
-    if (found != state.end())
-      state.push_back({alias, parameter_list(found->tensors)});
+    if (owner_state != state.end())
+      state.push_back({alias, parameter_list(owner_state->tensors)});
   }
   return state;
 }
@@ -288,9 +275,7 @@ std::vector<std::vector<std::int32_t>> holding_stages(
   for (const auto& tie : ties) {
     auto& stages = all.emplace_back();
     for (const auto& holder : tie.holders)
-      stages.push_back(static_cast<std::int32_t>(
-        std::ranges::upper_bound(split, holder.layer, {}, &layer_range::last)
-        - split.begin()));
+      stages.push_back(stage_of_layer(split, holder.layer));
   }
   return all;
 }
@@ -311,26 +296,26 @@ std::vector<std::int32_t> tied_stages(const model& layers,
 
 std::vector<tied_gradient> tied_among(const parameter_ties& ties,
                                       const parameter_list& trained) {
-  std::vector<tied_gradient> found;
+  std::vector<tied_gradient> tied;
   for (std::size_t t = 0; t < ties.size(); ++t)
     for (std::size_t h = 0; h < ties[t].holders.size(); ++h) {
       const auto place = std::ranges::find(trained, ties[t].holders[h].name,
                                            &parameter_list::value_type::first);
       if (place != trained.end())
-        found.push_back({static_cast<std::size_t>(place - trained.begin()),
-                         static_cast<std::int32_t>(t), h == 0});
+        tied.push_back({static_cast<std::size_t>(place - trained.begin()),
+                        static_cast<std::int32_t>(t), h == 0});
     }
-  return found;
+  return tied;
 }
 
 std::map<std::int32_t, tied_holders> holders_of(tied_sum& work) {
-  std::map<std::int32_t, tied_holders> held;
+  std::map<std::int32_t, tied_holders> by_tie;
   for (const auto& each : work.tied) {
-    auto& holders = held[each.tie];
+    auto& holders = by_tie[each.tie];
     holders.gradients.push_back(&work.gradients.at(each.position));
-    holders.like.push_back(work.parameters.at(each.position));
+    holders.parameters.push_back(work.parameters.at(each.position));
   }
-  return held;
+  return by_tie;
 }
 
 void sum_tied(const tied_holders& holders) {
@@ -342,13 +327,14 @@ void sum_tied(const tied_holders& holders) {
   if (!sum.defined())
     return;
   for (std::size_t i = 0; i < gradients.size(); ++i) {
-    auto& own = *holders.gradients[i];
-    if (own.is_same(sum))
+    auto& gradient = *holders.gradients[i];
+    const auto& parameter = holders.parameters[i];
+    if (gradient.is_same(sum))
       continue;
-    if (!own.defined() || own.scalar_type() != sum.scalar_type())
-      own = at::empty_like(holders.like[i],
-                           holders.like[i].options().dtype(sum.dtype()));
-    own.copy_(sum);
+    if (!gradient.defined() || gradient.scalar_type() != sum.scalar_type())
+      gradient =
+        at::empty_like(parameter, parameter.options().dtype(sum.dtype()));
+    gradient.copy_(sum);
   }
 }
 

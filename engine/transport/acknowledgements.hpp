@@ -14,27 +14,29 @@ class acknowledgements {
   using clock = std::chrono::steady_clock;
   using milliseconds = std::chrono::milliseconds;
 
-  struct info {
+  struct sample {
     unsigned unacknowledged = 0;  // packets in flight
     unsigned probes = 0;  // unanswered, while the peer has no room to receive
-    milliseconds last{};  // since the last acknowledgement
+    milliseconds since_last{};  // since the last acknowledgement
   };
 
   /// Returns 0 if nothing is overdue. Call it about every second.
-  milliseconds overdue(const info& seen, clock::time_point now) {
-    // Nothing is in flight either if this machine's own cable is cut.
-    constexpr unsigned unanswered = 3;
+  milliseconds overdue(const sample& state, clock::time_point now) {
+    // If this machine's own cable is cut, nothing is in flight, but probes are
+    // unanswered.
+    constexpr unsigned most_probes = 2;
     constexpr std::chrono::seconds longest_pause{5};
-    const bool waits = seen.unacknowledged > 0 || seen.probes >= unanswered;
-    if (!waits || now - asked_ > longest_pause)
+    const bool waits = state.unacknowledged > 0 || state.probes > most_probes;
+    if (!waits || now - last_call_ > longest_pause)
       since_ = now;
-    asked_ = now;
+    last_call_ = now;
     return std::min(std::chrono::duration_cast<milliseconds>(now - since_),
-                    seen.last);
+                    state.since_last);
   }
 
  private:
-  clock::time_point asked_, since_;
+  clock::time_point last_call_;
+  clock::time_point since_;  // when the peer began to owe an acknowledgement
 };
 
 }  // namespace troupe

@@ -5,7 +5,6 @@
 #include <atomic>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <mutex>
 
@@ -13,7 +12,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/thrown.hpp"
@@ -35,16 +33,17 @@ class readiness_watch {
 
   template <class Then>
   void wait(const byte_stream& stream, state need, Then then) {
-    auto& at = need == state::needs_read ? reading_ : writing_;
+    auto& descriptor = need == state::needs_read ? reading_ : writing_;
     const auto handle = stream.handle_to(need);
-    if (!at.is_open())
-      at.assign(own_copy(handle.descriptor));
-    at.async_wait(handle.for_reading ? asio::posix::descriptor_base::wait_read
-                                     : asio::posix::descriptor_base::wait_write,
-                  [then = std::move(then)](const auto& problem) {
-                    if (!problem)
-                      then();
-                  });
+    if (!descriptor.is_open())
+      descriptor.assign(duplicate(handle.descriptor));
+    descriptor.async_wait(handle.for_reading
+                            ? asio::posix::descriptor_base::wait_read
+                            : asio::posix::descriptor_base::wait_write,
+                          [then = std::move(then)](const auto& problem) {
+                            if (!problem)
+                              then();
+                          });
   }
   void close() {
     boost::system::error_code ignored;
@@ -53,7 +52,7 @@ class readiness_watch {
   }
 
  private:
-  static int own_copy(int descriptor) {
+  static int duplicate(int descriptor) {
     const int copy = ::fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
     if (copy < 0)
       fail(error_code::transport, "can't wait for a connection: {}",
@@ -83,12 +82,12 @@ class framed_connection final : public connection {
       read();
   }
 
-  void send(frame what) override {
+  void send(frame message) override {
     {
       const std::scoped_lock lock(mutex_);
       if (ending_)
         return;
-      queue_.add(std::move(what));
+      queue_.add(std::move(message));
       if (writing_)
         return;
       writing_ = true;
@@ -139,7 +138,7 @@ class framed_connection final : public connection {
   /// Called on the loop's thread.
   void read() {
     if (read_on())
-      loop_.look([self = shared()] { return self->read_on(); });
+      loop_.poll([self = shared()] { return self->read_on(); });
   }
 
   /// Reads what is available. Returns whether to read again at once: there is
@@ -149,7 +148,7 @@ class framed_connection final : public connection {
       return false;
     try {
       const auto before = received_.load();
-      const auto need = in_.take_from(*stream_, received_);
+      const auto need = in_.read_from(*stream_, received_);
       if (write_needs_read_)
         write_on();
       if (need == state::ended)
@@ -165,13 +164,14 @@ class framed_connection final : public connection {
     return false;
   }
 
-  bool is_awake(bool something_came) {
+  /// Whether to poll instead of waiting: some bytes have arrived just now.
+  bool is_awake(bool has_received) {
     if (loop_.spin().count() == 0)
       return false;
     const auto now = std::chrono::steady_clock::now();
-    if (something_came)
-      last_came_ = now;
-    return now - last_came_ < loop_.spin();
+    if (has_received)
+      last_received_ = now;
+    return now - last_received_ < loop_.spin();
   }
 
   /// Called by the thread that has set `writing_`.
@@ -195,11 +195,16 @@ class framed_connection final : public connection {
         if (progress.what != state::moved)
           return wait_to_write(progress.what);
         sent_ += static_cast<std::int64_t>(progress.bytes);
-        std::vector<tensor_list> through;
+        std::vector<tensor_list> written;  // freed without the lock
         const std::scoped_lock lock(mutex_);
-        through = queue_.advance(progress.bytes);
+        written = queue_.advance(progress.bytes);
       }
     } catch (...) {
+      {
+        const std::scoped_lock lock(mutex_);
+        ending_ = true;
+        writing_ = false;
+      }
       loop_.post([self = shared(), text = thrown_text()] { self->lose(text); });
     }
   }
@@ -210,8 +215,10 @@ class framed_connection final : public connection {
   void wait_to_write(state need) {
     if (!loop_.is_own_thread())
       return loop_.post([self = shared()] { self->write(); });
-    if (closed_)
-      return;
+    if (closed_) {
+      const std::scoped_lock lock(mutex_);
+      return queue_.clear();
+    }
     write_waits_ = true;
     write_needs_read_ = need == state::needs_read;
     watch_.wait(*stream_, need, [self = shared()] { self->write_on(); });
@@ -222,7 +229,7 @@ class framed_connection final : public connection {
       write();
   }
 
-  /// Everything is written; ignores what still arrives.
+  /// Called when everything is written; what still arrives is ignored.
   void leave() {
     events_ = {};
     finish();
@@ -259,7 +266,7 @@ class framed_connection final : public connection {
     stream_->close();
     const std::scoped_lock lock(mutex_);
     ending_ = broken_ = true;
-    if (!writing_)
+    if (!writing_ || write_waits_)
       queue_.clear();
   }
 
@@ -272,7 +279,7 @@ class framed_connection final : public connection {
   bool started_ = false;
   bool write_waits_ = false, write_needs_read_ = false;
   std::atomic<bool> closed_ = false;
-  std::chrono::steady_clock::time_point last_came_{};
+  std::chrono::steady_clock::time_point last_received_{};
   acknowledgements acknowledgements_;
   std::atomic<std::int64_t> sent_ = 0, received_ = 0;
 

@@ -14,15 +14,15 @@ namespace troupe {
 
 /// Callbacks of a connection, on its loop's thread, one at a time.
 struct connection_events {
-  /// A frame is announced, its tensors not yet allocated. Throw to refuse it,
-  /// which ends the connection.
+  /// A frame is announced, its tensors not yet allocated. An exception refuses
+  /// the frame and ends the connection.
   std::function<void(frame_type, const frame_head&)> admit = {};
-  /// A whole frame has arrived; may throw likewise.
+  /// A whole frame has arrived; an exception ends the connection.
   std::function<void(frame)> arrived;
   /// The connection has ended; called once. `reason` is empty if the other side
   /// said goodbye.
   std::function<void(const std::string& reason)> lost = {};
-  /// Limits for the frames that follow.
+  /// Limits of every frame.
   frame_limits limits = {};
 };
 
@@ -38,15 +38,15 @@ class connection : public std::enable_shared_from_this<connection> {
 
   /// Begins to read. Call once.
   virtual void start(connection_events events) = 0;
-  /// From any thread; never waits. Tensors are kept until they are written, and
-  /// must not change until then. Frames are dropped after the end.
-  virtual void send(frame what) = 0;
+  /// Any thread may call this; it never waits. Tensors are kept until they are
+  /// written, and must not change until then. Frames are dropped after the end.
+  virtual void send(frame message) = 0;
   /// Writes the waiting frames, says goodbye, and closes. `lost` is not called
   /// afterwards.
   virtual void close() = 0;
-  /// Breaks off at once.
+  /// Ends both directions at once.
   virtual void abort() = 0;
-  /// Both sides have ended; nothing that was sent is still in flight.
+  /// Whether both sides have ended, so that nothing is in flight any more.
   virtual bool is_closed() const = 0;
 
   /// How long the other machine has acknowledged nothing, though something was
@@ -57,7 +57,7 @@ class connection : public std::enable_shared_from_this<connection> {
 
   virtual std::int64_t bytes_sent() const = 0;
   virtual std::int64_t bytes_received() const = 0;
-  /// Frames that wait to be written.
+  /// The number of frames that wait to be written.
   virtual std::int64_t waiting() const = 0;
 };
 using connection_pointer = std::shared_ptr<connection>;

@@ -51,8 +51,8 @@ tensor_form get_tensor(wire_reader& source) {
   return form;
 }
 
-/// Bytes of a tensor. Even a tensor without elements may not have sizes whose
-/// product overflows in LibTorch.
+/// The bytes of a tensor. Even a tensor without elements may not have sizes
+/// whose product overflows in LibTorch.
 std::uint64_t bytes_of(const tensor_form& form) {
   if (form.dtype == at::ScalarType::Undefined)
     return 0;
@@ -79,26 +79,26 @@ bool can_travel(const at::Tensor& tensor) {
          && std::ranges::count(dtypes, tensor.scalar_type()) > 0;
 }
 
-std::string frame_start(const frame& what) {
-  wire_writer head;
-  head.put(static_cast<std::uint32_t>(what.tensors.size()));
-  for (const auto& tensor : what.tensors)
-    put_tensor(head, tensor);
-  const auto head_bytes = head.bytes().size() + what.head.size();
+std::string frame_start(const frame& message) {
+  wire_writer table;
+  table.put(static_cast<std::uint32_t>(message.tensors.size()));
+  for (const auto& tensor : message.tensors)
+    put_tensor(table, tensor);
+  const auto head_bytes = table.bytes().size() + message.head.size();
   if (head_bytes > std::numeric_limits<std::uint32_t>::max())
     fail(error_code::transport, "a message of {} bytes is too long",
          head_bytes);
   std::uint64_t tensor_bytes = 0;
-  for (const auto& tensor : what.tensors)
+  for (const auto& tensor : message.tensors)
     tensor_bytes += tensor.defined() ? tensor.nbytes() : 0;
-  wire_writer all;
-  all.put(magic);
-  all.put(frame_version);
-  all.put(what.type);
-  all.put(static_cast<std::uint32_t>(head_bytes));
-  all.put(std::uint32_t{0});
-  all.put(tensor_bytes);
-  return all.take() + head.take() + what.head;
+  wire_writer header;
+  header.put(magic);
+  header.put(frame_version);
+  header.put(message.type);
+  header.put(static_cast<std::uint32_t>(head_bytes));
+  header.put(std::uint32_t{0});
+  header.put(tensor_bytes);
+  return header.take() + table.take() + message.head;
 }
 
 frame_header read_frame_header(std::string_view bytes,
@@ -131,13 +131,13 @@ frame_header read_frame_header(std::string_view bytes,
 
 frame_head read_frame_head(const frame_header& header, std::string_view bytes) {
   wire_reader source(bytes);
-  frame_head read;
+  frame_head message;
   for (auto left = source.get_count(2); left > 0; --left)
-    read.tensors.push_back(get_tensor(source));
-  if (bytes_of(read.tensors) != header.tensor_bytes)
+    message.tensors.push_back(get_tensor(source));
+  if (bytes_of(message.tensors) != header.tensor_bytes)
     wire_reader::refuse("tensors of other sizes than it announces");
-  read.head = bytes.substr(bytes.size() - source.left());
-  return read;
+  message.head = bytes.substr(bytes.size() - source.left());
+  return message;
 }
 
 std::uint64_t bytes_of(const std::vector<tensor_form>& forms) {

@@ -68,14 +68,14 @@ struct frame_head {
   std::string head;
 };
 
-/// Whether a frame can carry it once it is contiguous in CPU memory: dense, and
-/// of a dtype that all sides know.
+/// Whether a frame can carry a tensor once it is contiguous in CPU memory: a
+/// dense one, of a dtype that all sides know.
 bool can_travel(const at::Tensor& tensor);
 
-/// Header, table of tensors, and head of a frame: everything before the
-/// tensors' bytes. Tensors must be contiguous on the CPU, or undefined. Throws
-/// `transport` if a frame can't carry them.
-std::string frame_start(const frame& what);
+/// The header, the table of tensors, and the head of a frame: everything before
+/// the tensors' bytes. Tensors must be contiguous on the CPU, or undefined.
+/// Throws `transport` if a frame can't carry them.
+std::string frame_start(const frame& message);
 
 /// Throws `transport` for a wrong magic, another version (naming both), an
 /// unknown type, and sizes beyond the limits.
@@ -86,7 +86,7 @@ frame_header read_frame_header(std::string_view bytes,
 /// doesn't match the bytes that the header announces.
 frame_head read_frame_head(const frame_header& header, std::string_view bytes);
 
-/// Bytes of tensors of these forms. Throws `transport` for invalid sizes.
+/// The bytes of tensors of these forms. Throws `transport` for invalid sizes.
 std::uint64_t bytes_of(const std::vector<tensor_form>& forms);
 
 /// Allocates tensors of these forms.

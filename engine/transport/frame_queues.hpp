@@ -16,6 +16,18 @@
 
 namespace troupe {
 
+/// Adds the bytes of tensors to a list of parts to read or write.
+inline void add_bytes(std::vector<iovec>& parts, const tensor_list& tensors) {
+  for (const auto& tensor : tensors)
+    if (tensor.defined() && tensor.nbytes() > 0)
+      parts.push_back({tensor.data_ptr(), tensor.nbytes()});
+}
+
+inline void advance(iovec& part, std::size_t bytes) {
+  part.iov_base = static_cast<char*>(part.iov_base) + bytes;
+  part.iov_len -= bytes;
+}
+
 /// Assembles frames from a stream's bytes.
 class incoming_frames {
  public:
@@ -23,10 +35,10 @@ class incoming_frames {
 
   bool said_goodbye() const { return said_goodbye_; }
 
-  /// Reads until nothing more is available, or about `turn_bytes` have been
-  /// read, so that others get their turn: then `moved`. `bytes` counts bytes
-  /// read.
-  stream_progress::state take_from(byte_stream& stream,
+  /// Reads until nothing more is available, or until about `turn_bytes` have
+  /// been read, so that others get their turn: then returns `moved`. Adds the
+  /// bytes that were read to `bytes`.
+  stream_progress::state read_from(byte_stream& stream,
                                    std::atomic<std::int64_t>& bytes) {
     for (std::size_t left = turn_bytes; left > 0;) {
       const bool direct = body_ < parts_.size();
@@ -40,7 +52,7 @@ class incoming_frames {
         fill(progress.bytes);
       else
         end_ += progress.bytes;
-      while (step()) {
+      while (parse()) {
       }
     }
     return stream_progress::state::moved;
@@ -53,7 +65,7 @@ class incoming_frames {
   std::size_t filled() const { return end_ - begin_; }
   const char* staged() const { return staged_.data() + begin_; }
 
-  /// The space after the staged bytes; at least one byte.
+  /// The space behind the staged bytes, of at least one byte.
   iovec free_space() {
     if (begin_ > 0) {
       std::memmove(staged_.data(), staged(), filled());
@@ -67,8 +79,9 @@ class incoming_frames {
     return {staged_.data() + end_, staged_.size() - end_};
   }
 
-  /// Takes one part of a frame from the staged bytes; false if more is needed.
-  bool step() {
+  /// Takes the next parts of a frame from the staged bytes; returns whether
+  /// there may be another frame behind it.
+  bool parse() {
     if (!header_) {
       if (filled() < frame_header::bytes)
         return false;
@@ -82,10 +95,10 @@ class incoming_frames {
       begin_body();
     }
     while (body_ < parts_.size() && filled() > 0) {
-      const auto taken = std::min(filled(), parts_[body_].iov_len);
-      std::memcpy(parts_[body_].iov_base, staged(), taken);
-      begin_ += taken;
-      fill(taken);
+      const auto count = std::min(filled(), parts_[body_].iov_len);
+      std::memcpy(parts_[body_].iov_base, staged(), count);
+      begin_ += count;
+      fill(count);
     }
     if (body_ < parts_.size())
       return false;
@@ -100,16 +113,12 @@ class incoming_frames {
     begin_ += header_->head_bytes;
     has_head_ = true;
     current_ = {header_->type, std::move(head.head), allocate(head.tensors)};
-    for (const auto& tensor : current_.tensors)
-      if (tensor.defined() && tensor.nbytes() > 0)
-        parts_.push_back({tensor.data_ptr(), tensor.nbytes()});
+    add_bytes(parts_, current_.tensors);
   }
 
   void fill(std::size_t bytes) {
-    auto& part = parts_[body_];
-    part.iov_base = static_cast<char*>(part.iov_base) + bytes;
-    part.iov_len -= bytes;
-    if (part.iov_len == 0)
+    advance(parts_[body_], bytes);
+    if (parts_[body_].iov_len == 0)
       ++body_;
   }
 
@@ -118,11 +127,11 @@ class incoming_frames {
     has_head_ = false;
     parts_.clear();
     body_ = 0;
-    const auto whole = std::exchange(current_, {});
+    auto whole = std::exchange(current_, {});
     if (whole.type == frame_type::goodbye)
       said_goodbye_ = true;
     else if (events_.arrived)
-      events_.arrived(whole);
+      events_.arrived(std::move(whole));
   }
 
   const connection_events& events_;
@@ -132,37 +141,35 @@ class incoming_frames {
   bool has_head_ = false;
   bool said_goodbye_ = false;
   frame current_;
-  std::vector<iovec> parts_;
-  std::size_t body_ = 0;
+  std::vector<iovec> parts_;  // of the current frame's tensors
+  std::size_t body_ = 0;      // the part that is being filled
 };
 
 /// A frame being written.
 struct outgoing_frame {
-  explicit outgoing_frame(frame what)
-    : start(frame_start(what)), kept(std::move(what)) {
+  explicit outgoing_frame(frame message)
+    : start(frame_start(message)), tensors(std::move(message.tensors)) {
     parts.push_back({start.data(), start.size()});
-    for (const auto& tensor : kept.tensors)
-      if (tensor.defined() && tensor.nbytes() > 0)
-        parts.push_back({tensor.data_ptr(), tensor.nbytes()});
+    add_bytes(parts, tensors);
   }
   outgoing_frame(const outgoing_frame&) = delete;
   outgoing_frame& operator=(const outgoing_frame&) = delete;
 
   std::string start;
-  frame kept;
+  tensor_list tensors;
   std::vector<iovec> parts;
-  std::size_t done = 0;  // parts that are written
+  std::size_t written = 0;  // parts
 
+  bool is_written() const { return written == parts.size(); }
   /// Marks so many more bytes as written; returns those beyond its end.
   std::size_t advance(std::size_t bytes) {
-    while (bytes > 0 && done < parts.size()) {
-      auto& part = parts[done];
-      const auto taken = std::min(bytes, part.iov_len);
-      part.iov_base = static_cast<char*>(part.iov_base) + taken;
-      part.iov_len -= taken;
-      bytes -= taken;
+    while (bytes > 0 && !is_written()) {
+      auto& part = parts[written];
+      const auto count = std::min(bytes, part.iov_len);
+      troupe::advance(part, count);
+      bytes -= count;
       if (part.iov_len == 0)
-        ++done;
+        ++written;
     }
     return bytes;
   }
@@ -171,7 +178,7 @@ struct outgoing_frame {
 /// Frames waiting to be written, oldest first.
 class outgoing_frames {
  public:
-  void add(frame what) { frames_.emplace_back(std::move(what)); }
+  void add(frame message) { frames_.emplace_back(std::move(message)); }
   bool empty() const { return frames_.empty(); }
   std::size_t size() const { return frames_.size(); }
   void clear() { frames_.clear(); }
@@ -181,24 +188,24 @@ class outgoing_frames {
     constexpr std::size_t most_parts = 64;
     std::vector<iovec> parts;
     for (const auto& frame : frames_)
-      for (auto i = frame.done; i < frame.parts.size(); ++i)
+      for (auto i = frame.written; i < frame.parts.size(); ++i)
         if (parts.size() < most_parts)
           parts.push_back(frame.parts[i]);
     return parts;
   }
 
-  /// Returns the written frames, to be freed without a lock.
+  /// Returns the tensors of written frames, to be freed without a lock.
   std::vector<tensor_list> advance(std::size_t bytes) {
-    std::vector<tensor_list> through;
+    std::vector<tensor_list> written;
     while (!frames_.empty()) {
       auto& first = frames_.front();
       bytes = first.advance(bytes);
-      if (first.done < first.parts.size())
+      if (!first.is_written())
         break;
-      through.push_back(std::move(first.kept.tensors));
+      written.push_back(std::move(first.tensors));
       frames_.pop_front();
     }
-    return through;
+    return written;
   }
 
  private:

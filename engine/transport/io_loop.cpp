@@ -29,26 +29,26 @@ struct io_loop::impl {
   void run() noexcept {
     while (!context.stopped()) {
       try {
-        if (looks.empty() && new_looks.empty())
+        if (polls.empty() && new_polls.empty())
           context.run_one();
         else
-          look_around();
+          poll_all();
       } catch (...) {
-        tell(thrown_text());
+        report(thrown_text());
       }
     }
   }
 
-  bool ran(const std::function<bool()>& look) noexcept {
+  bool run(const std::function<bool()>& poll) noexcept {
     try {
-      return look();
+      return poll();
     } catch (...) {
-      tell(thrown_text());
+      report(thrown_text());
       return false;
     }
   }
 
-  void tell(const std::string& reason) noexcept {
+  void report(const std::string& reason) noexcept {
     try {
       if (trouble)
         return trouble(reason);
@@ -58,21 +58,21 @@ struct io_loop::impl {
     std::fputs((reason + '\n').c_str(), stderr);
   }
 
-  void look_around() {
-    std::ranges::move(new_looks, std::back_inserter(looks));
-    new_looks.clear();
-    // A look at memory is much cheaper than the poll after it.
+  void poll_all() {
+    std::ranges::move(new_polls, std::back_inserter(polls));
+    new_polls.clear();
+    // Polling memory is much cheaper than polling the context afterwards.
     const auto until = clock::now() + std::chrono::microseconds(2);
     do {
-      std::erase_if(looks, [this](const auto& look) { return !ran(look); });
-    } while (!looks.empty() && clock::now() < until);
+      std::erase_if(polls, [this](const auto& poll) { return !run(poll); });
+    } while (!polls.empty() && clock::now() < until);
     context.poll();
     std::this_thread::yield();  // to the other side, if it runs on this core
   }
 
   io_loop_options options;
   asio::io_context context{1};
-  std::vector<std::function<bool()>> looks, new_looks;
+  std::vector<std::function<bool()>> polls, new_polls;
   std::function<void(const std::string&)> trouble;
   asio::executor_work_guard<asio::io_context::executor_type> busy{
     context.get_executor()};
@@ -108,12 +108,12 @@ bool io_loop::is_own_thread() const {
   return std::this_thread::get_id() == impl_->thread.get_id();
 }
 
-void io_loop::look(std::function<bool()> look) {
-  impl_->new_looks.push_back(std::move(look));
+void io_loop::poll(std::function<bool()> poll) {
+  impl_->new_polls.push_back(std::move(poll));
 }
 
-void io_loop::on_trouble(std::function<void(const std::string&)> hear) {
-  impl_->trouble = std::move(hear);
+void io_loop::on_trouble(std::function<void(const std::string&)> handler) {
+  impl_->trouble = std::move(handler);
 }
 
 std::chrono::microseconds io_loop::spin() const {

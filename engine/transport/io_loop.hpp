@@ -13,8 +13,8 @@ namespace troupe {
 
 struct io_loop_options {
   /// How long the thread polls a connection after its last data before it
-  /// sleeps: it uses a core, but for less time than waking it would cost. 0: it
-  /// sleeps at once.
+  /// sleeps: this uses a core, but for less time than waking the thread would
+  /// take. 0: it sleeps at once.
   std::chrono::microseconds spin{20};
 };
 
@@ -33,14 +33,14 @@ class io_loop {
   /// Runs `work` and waits for it; not on the loop's own thread.
   void run(const std::function<void()>& work);
   bool is_own_thread() const;
-  /// Calls `look` repeatedly, between other work, until it returns false; call
+  /// Calls `poll` repeatedly, between other work, until it returns false; call
   /// it on the loop's own thread.
-  void look(std::function<bool()> look);
+  void poll(std::function<bool()> poll);
   std::chrono::microseconds spin() const;
   /// Sets the handler of exceptions that nobody caught, which runs on the
   /// loop's thread; call it on the loop's own thread. The default writes to
   /// standard error.
-  void on_trouble(std::function<void(const std::string& reason)> hear);
+  void on_trouble(std::function<void(const std::string& reason)> handler);
   boost::asio::io_context& context();
 
  private:

@@ -5,19 +5,17 @@
 #include <algorithm>
 #include <atomic>
 #include <boost/asio/steady_timer.hpp>
-#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <random>
 #include <thread>
 #include <utility>
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/memory.hpp"
-#include "troupe/engine/transport/heard_lines.hpp"
+#include "troupe/engine/transport/line_silence.hpp"
 
 namespace troupe {
 
@@ -46,18 +44,18 @@ using clock = std::chrono::steady_clock;
 }  // namespace
 
 struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
-  impl(io_loop& on, job_place position, const mesh_patience& limits)
-    : loop(on),
+  impl(io_loop& thread, job_place position, const mesh_patience& limits)
+    : loop(thread),
       place(position),
       patience(limits),
-      beat(on.context()),
+      heartbeat(thread.context()),
       peers(static_cast<std::size_t>(position.processes)) {}
 
   struct peer {
     std::map<line, connection_pointer> lines;
     std::deque<frame> mail, notes;
     std::optional<std::string> lost;  // why
-    heard_lines heard;
+    line_silence silence;
     bool is_silent = false;
   };
 
@@ -65,83 +63,58 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
     return peers.at(static_cast<std::size_t>(process));
   }
 
-  void send(std::int32_t receiver, frame what) {
-    const auto purpose = line_of(what.type);
-    const auto found = at(receiver).lines.find(purpose);
-    if (found == at(receiver).lines.end())
-      fail(error_code::internal,
-           "process {} has no connection of kind {} to process {}",
-           place.process, static_cast<int>(purpose), receiver);
-    found->second->send(std::move(what));
-  }
-
-  void listen(std::int32_t sender, line purpose,
-              const connection_pointer& peer) {
-    connection_events each;
-    if (const auto there = usable_bytes(); there > 0)
-      each.limits.tensor_bytes = static_cast<std::uint64_t>(there);
-    each.admit = [self = shared_from_this(), sender](frame_type type,
-                                                     const frame_head& head) {
+  void listen(std::int32_t sender, line purpose, connection& link) {
+    connection_events handlers;
+    if (const auto memory = usable_bytes(); memory > 0)
+      handlers.limits.tensor_bytes = static_cast<std::uint64_t>(memory);
+    handlers.admit = [self = shared_from_this(), sender](
+                       frame_type type, const frame_head& head) {
       if (self->events.admit)
         self->events.admit(sender, type, head);
     };
-    each.arrived = [self = shared_from_this(), sender](frame what) {
-      self->arrived(sender, std::move(what));
+    handlers.arrived = [self = shared_from_this(), sender](frame message) {
+      self->deliver(sender, std::move(message));
     };
     // An orderly end closes all lines, the control line last and with all
     // messages; a tensor line that ends earlier means nothing by itself.
-    each.lost = [self = shared_from_this(), sender,
-                 purpose](const std::string& reason) {
+    handlers.lost = [self = shared_from_this(), sender,
+                     purpose](const std::string& reason) {
       if (!reason.empty() || purpose == line::control)
         self->lose(sender, reason.empty() ? "its program has ended" : reason);
     };
-    peer->start(std::move(each));
+    link.start(std::move(handlers));
   }
 
-  // Called on the loop's thread.
-  void arrived(std::int32_t sender, frame what) {
+  /// Called on the loop's thread.
+  void deliver(std::int32_t sender, frame message) {
     auto& from = at(sender);
-    auto* queue = what.type == frame_type::mail   ? &from.mail
-                  : what.type == frame_type::note ? &from.notes
-                                                  : nullptr;
+    auto* queue = message.type == frame_type::mail   ? &from.mail
+                  : message.type == frame_type::note ? &from.notes
+                                                     : nullptr;
     if (queue) {
       const std::scoped_lock lock(mutex);
-      queue->push_back(std::move(what));
+      queue->push_back(std::move(message));
       changed.notify_all();
-    } else if (what.type != frame_type::heartbeat && events.arrived) {
-      events.arrived(sender, std::move(what));
+    } else if (message.type != frame_type::heartbeat && events.arrived) {
+      events.arrived(sender, std::move(message));
     }
   }
 
-  frame receive(std::int32_t sender) {
-    if (!started)
-      fail(
-        error_code::invalid_argument,
-        "process {} waits for process {}, but its mesh has not been started; "
-        "call mesh::start first",
-        place.process, sender);
-    auto& peer = at(sender);
-    std::unique_lock lock(mutex);
-    const auto is_there = [&] { return !peer.mail.empty(); };
-    const auto since = clock::now();
-    auto next = long_wait;
-    while (!changed.wait_until(lock, since + next,
-                               [&] { return is_there() || peer.lost; })) {
+  /// Waits, with the lock, until a process has sent mail or is lost, and
+  /// reports long waits without the lock.
+  void wait_for_mail(const peer& from, std::int32_t sender,
+                     std::unique_lock<std::mutex>& lock) {
+    const auto begin = clock::now();
+    auto wait = long_wait;
+    while (!changed.wait_until(
+      lock, begin + wait, [&] { return !from.mail.empty() || from.lost; })) {
       const auto report = report_wait;
       lock.unlock();
       if (report)
-        report(sender, std::chrono::duration<double>(next).count());
+        report(sender, std::chrono::duration<double>(wait).count());
       lock.lock();
-      next *= 2;
+      wait *= 2;
     }
-    // Lets the lost process end first, so that launchers report its own reason.
-    constexpr std::chrono::milliseconds courtesy{300};
-    if (!changed.wait_for(lock, courtesy, is_there))
-      fail(error_code::transport, "process {} has left: {}", sender,
-           peer.lost.value_or("its program has ended"));
-    auto first = std::move(peer.mail.front());
-    peer.mail.pop_front();
-    return first;
   }
 
   void lose(std::int32_t process, const std::string& reason) {
@@ -165,7 +138,7 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
     for (std::int32_t p = 0; p < place.processes; ++p) {
       auto& peer = at(p);
       for (const auto& [purpose, link] : peer.lines)
-        listen(p, purpose, link);
+        listen(p, purpose, *link);
     }
     keep_alive();
   }
@@ -181,47 +154,74 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
     for (std::int32_t p = 0; p < place.processes; ++p) {
       if (p == place.process || at(p).lost)
         continue;
-      for (const auto& [purpose, peer] : at(p).lines) {
-        if (purpose != line::incoming && peer->waiting() == 0)
-          peer->send({frame_type::heartbeat, {}, {}});
-        if (peer->unacknowledged() > patience.cut_off)
-          cut_off(p, *peer);
+      for (const auto& [purpose, link] : at(p).lines) {
+        if (purpose != line::incoming && link->waiting() == 0)
+          link->send({frame_type::heartbeat, {}, {}});
+        if (link->unacknowledged() > patience.cut_off)
+          cut_off(p, *link);
       }
-      listen_for(p);
+      check_silence(p);
     }
-    beat.expires_after(patience.heartbeat);
-    beat.async_wait([self = weak_from_this()](const auto& problem) {
+    heartbeat.expires_after(patience.heartbeat);
+    heartbeat.async_wait([self = weak_from_this()](const auto& problem) {
       const auto alive = self.lock();
       if (!problem && alive && alive->events.arrived)
         alive->keep_alive();
     });
   }
 
-  void cut_off(std::int32_t process, connection& peer) {
-    peer.abort();
+  void cut_off(std::int32_t process, connection& link) {
+    link.abort();
     lose(process,
          fmt::format("its machine has not responded for {:.3g} s: the network "
                      "is cut, or the machine is down",
                      std::chrono::duration<double>(patience.cut_off).count()));
   }
 
-  void listen_for(std::int32_t process) {
+  void check_silence(std::int32_t process) {
     auto& peer = at(process);
     const auto now = clock::now();
     for (const auto& [purpose, link] : peer.lines)
       if (purpose != line::outgoing)  // which brings answers, and may be quiet
-        peer.heard.note(purpose, link->bytes_received(), now);
-    const auto [longest, only] = peer.heard.longer_than(patience.silence, now);
+        peer.silence.note(purpose, link->bytes_received(), now);
+    const auto [longest, only] = peer.silence.check(patience.silence, now);
     const auto seconds = std::chrono::duration<double>(longest).count();
     const bool is_silent = longest > patience.silence;
     if (std::exchange(peer.is_silent, is_silent) != is_silent && events.silent)
       events.silent(process, is_silent ? seconds : 0, only);
   }
 
+  /// The last message may still be in flight; leaving now could lose it. There
+  /// is no hurry while bytes move, but another process may never stop sending.
+  void wait_until_closed(const std::vector<connection_pointer>& open) const {
+    const auto sum = [&](auto bytes) {
+      std::int64_t total = 0;
+      for (const auto& each : open)
+        total += (each.get()->*bytes)();
+      return total;
+    };
+    auto sent = sum(&connection::bytes_sent);
+    auto received = sum(&connection::bytes_received);
+    auto last_sent = clock::now(), last_moved = last_sent;
+    const auto is_closed = [](const auto& each) { return each->is_closed(); };
+    for (auto now = last_sent; !std::ranges::all_of(open, is_closed)
+                               && now - last_moved < longest_goodbye
+                               && now - last_sent < patience.leave;
+         now = clock::now()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      const auto new_sent = sum(&connection::bytes_sent);
+      const auto new_received = sum(&connection::bytes_received);
+      if (std::exchange(sent, new_sent) != new_sent)
+        last_sent = last_moved = now;
+      if (std::exchange(received, new_received) != new_received)
+        last_moved = now;
+    }
+  }
+
   io_loop& loop;
   job_place place;
   const mesh_patience patience;
-  boost::asio::steady_timer beat;
+  boost::asio::steady_timer heartbeat;
   std::vector<peer> peers;
   std::vector<std::int64_t> offsets;
   std::atomic<bool> started = false;
@@ -243,23 +243,7 @@ mesh::~mesh() {
       open.push_back(link);
   for (const auto& each : open)
     each->close();
-  // The last message may still be in flight; leaving now could lose it. There
-  // is no hurry while bytes move.
-  const auto moved = [&] {
-    std::int64_t bytes = 0;
-    for (const auto& each : open)
-      bytes += each->bytes_sent() + each->bytes_received();
-    return bytes;
-  };
-  auto bytes = moved();
-  auto until = clock::now() + longest_goodbye;
-  while (!std::ranges::all_of(open, [](const auto& each) {
-    return each->is_closed();
-  }) && clock::now() < until) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    if (const auto now = moved(); now != std::exchange(bytes, now))
-      until = clock::now() + longest_goodbye;
-  }
+  impl_->wait_until_closed(open);
   // A connection that could not close keeps its events, which hold this.
   impl_->loop.run([this] {
     for (auto& peer : impl_->peers)
@@ -271,8 +255,8 @@ const job_place& mesh::place() const {
   return impl_->place;
 }
 
-void mesh::add(std::int32_t peer, line purpose, connection_pointer other) {
-  impl_->at(peer).lines[purpose] = std::move(other);
+void mesh::add(std::int32_t peer, line purpose, connection_pointer link) {
+  impl_->at(peer).lines[purpose] = std::move(link);
 }
 
 void mesh::set_clock_offsets(std::vector<std::int64_t> offsets) {
@@ -309,23 +293,46 @@ void mesh::report_waits(
 void mesh::stop() {
   impl_->loop.run([this] {
     impl_->events = {};
-    impl_->beat.cancel();
+    impl_->heartbeat.cancel();
   });
 }
 
-void mesh::send(std::int32_t receiver, frame what) {
-  impl_->send(receiver, std::move(what));
+void mesh::send(std::int32_t receiver, frame message) {
+  const auto purpose = line_of(message.type);
+  const auto& lines = impl_->at(receiver).lines;
+  const auto link = lines.find(purpose);
+  if (link == lines.end())
+    fail(error_code::internal,
+         "process {} has no connection of kind {} to process {}",
+         place().process, static_cast<int>(purpose), receiver);
+  link->second->send(std::move(message));
 }
 
-void mesh::broadcast(const frame& what) {
-  if (!impl_->place.leads())
-    return send(0, what);
-  for (std::int32_t p = 1; p < impl_->place.processes; ++p)
-    send(p, what);
+void mesh::broadcast(const frame& message) {
+  if (!place().leads())
+    return send(0, message);
+  for (std::int32_t p = 1; p < place().processes; ++p)
+    send(p, message);
 }
 
 frame mesh::receive(std::int32_t sender) {
-  return impl_->receive(sender);
+  if (!impl_->started)
+    fail(error_code::invalid_argument,
+         "process {} waits for process {}, but its mesh has not been started; "
+         "call mesh::start first",
+         place().process, sender);
+  auto& from = impl_->at(sender);
+  std::unique_lock lock(impl_->mutex);
+  impl_->wait_for_mail(from, sender, lock);
+  // Lets the lost process end first, so that launchers report its own reason.
+  constexpr std::chrono::milliseconds courtesy{300};
+  if (!impl_->changed.wait_for(lock, courtesy,
+                               [&] { return !from.mail.empty(); }))
+    fail(error_code::transport, "process {} has left: {}", sender,
+         from.lost.value_or("its program has ended"));
+  auto first = std::move(from.mail.front());
+  from.mail.pop_front();
+  return first;
 }
 
 std::optional<frame> mesh::poll(std::int32_t sender) {
@@ -338,24 +345,23 @@ std::optional<frame> mesh::poll(std::int32_t sender) {
   return first;
 }
 
-std::vector<frame> mesh::gather(frame mine) {
+std::vector<frame> mesh::gather(frame mail) {
   if (!place().leads()) {
-    send(0, std::move(mine));
+    send(0, std::move(mail));
     return {};
   }
   std::vector<frame> all;
-  all.push_back(std::move(mine));
+  all.push_back(std::move(mail));
   for (std::int32_t p = 1; p < place().processes; ++p)
     all.push_back(receive(p));
   return all;
 }
 
-frame mesh::share(frame of_leader) {
+frame mesh::share(frame mail) {
   if (!place().leads())
     return receive(0);
-  for (std::int32_t p = 1; p < place().processes; ++p)
-    send(p, of_leader);
-  return of_leader;
+  broadcast(mail);
+  return mail;
 }
 
 std::optional<std::string> mesh::lost(std::int32_t process) const {
@@ -365,8 +371,8 @@ std::optional<std::string> mesh::lost(std::int32_t process) const {
 
 std::int64_t mesh::bytes_received(std::int32_t process) const {
   std::int64_t bytes = 0;
-  for (const auto& [purpose, peer] : impl_->at(process).lines)
-    bytes += peer->bytes_received();
+  for (const auto& [purpose, link] : impl_->at(process).lines)
+    bytes += link->bytes_received();
   return bytes;
 }
 

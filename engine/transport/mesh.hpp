@@ -12,13 +12,13 @@
 
 namespace troupe {
 
-/// Purpose of a connection between two processes. Control never waits behind
-/// tensors; tensors have one connection per direction.
+/// The purpose of a connection between two processes. Control never waits
+/// behind tensors; tensors have one connection per direction.
 enum class line : std::uint8_t { control, outgoing, incoming };
 
-/// The connection that frames of a type are sent on: what stages and reducers
-/// send to others on `outgoing`, credits for that on `incoming`. Only process 0
-/// has a control line to each other process.
+/// The connection on which frames of a type are sent: those of stages and
+/// reducers on `outgoing`, credits for these on `incoming`. Only process 0 has
+/// a control line to each other process.
 line line_of(frame_type type);
 
 /// A random id, never 0.
@@ -40,8 +40,8 @@ struct mesh_events {
   std::function<void(std::int32_t sender, frame)> arrived;
   /// A process is lost; called once per process.
   std::function<void(std::int32_t process, const std::string& reason)> lost;
-  /// A connected process has been silent for some seconds, on all connections
-  /// on which it speaks, or `only` on one; 0: it is heard again on all.
+  /// A connected process has sent nothing for some seconds, on all connections
+  /// on which it sends, or `only` on one; 0 seconds: it sends again on all.
   std::function<void(std::int32_t process, double seconds,
                      std::optional<line> only)>
     silent = {};
@@ -50,11 +50,15 @@ struct mesh_events {
 /// Limits for detecting stopped or disconnected processes.
 struct mesh_patience {
   std::chrono::milliseconds heartbeat = std::chrono::seconds(1);
-  /// A process is silent that sends nothing for so long: it is stopped or very
-  /// slow. If that is so on one connection, something between the two holds it.
+  /// A process that sends nothing for so long is silent: it is stopped or very
+  /// slow. If one connection alone is silent, something between the two
+  /// processes withholds its bytes.
   std::chrono::milliseconds silence = std::chrono::seconds(5);
   /// A machine that acknowledges nothing for so long is lost.
   std::chrono::milliseconds cut_off = std::chrono::seconds(20);
+  /// The end of a mesh, once it has sent everything, waits so long for
+  /// processes that go on sending.
+  std::chrono::milliseconds leave = std::chrono::seconds(10);
 };
 
 /// All connections between one process of a job and the others. Any thread may
@@ -63,14 +67,16 @@ class mesh {
  public:
   /// The loop must outlive the mesh.
   mesh(io_loop& loop, job_place place, const mesh_patience& patience = {});
+  /// Waits until all connections have ended, and 2 s at most while no bytes
+  /// move.
   ~mesh();
   mesh(const mesh&) = delete;
   mesh& operator=(const mesh&) = delete;
 
   const job_place& place() const;
   /// Call before `start`, which begins to read from it.
-  void add(std::int32_t peer, line purpose, connection_pointer other);
-  /// By process: the offset from its clock to the leader's, in ns.
+  void add(std::int32_t peer, line purpose, connection_pointer link);
+  /// Sets, by process, the offset from its clock to the leader's, in ns.
   void set_clock_offsets(std::vector<std::int64_t> offsets);
   /// The offset from another process's clock to this one's, in ns.
   std::int64_t clock_offset(std::int32_t process) const;
@@ -82,28 +88,28 @@ class mesh {
 
   /// Sends on the line of the frame's type. The receiver gets mail by
   /// `receive`, notes by `poll`, and all else by `mesh_events::arrived`.
-  void send(std::int32_t receiver, frame what);
+  void send(std::int32_t receiver, frame message);
   /// Sends to all others if this is the leader, else to the leader.
-  void broadcast(const frame& what);
+  void broadcast(const frame& message);
   /// Waits for a process's next mail. Throws `transport` if it is lost.
   frame receive(std::int32_t sender);
-  /// A process's next note; none: there is none yet. Never waits.
+  /// Returns a process's next note, or none if none has arrived. Never waits.
   std::optional<frame> poll(std::int32_t sender);
 
   /// Gathers each process's mail, by process, on the leader; empty elsewhere.
-  std::vector<frame> gather(frame mine);
-  /// The leader's mail, on all processes.
-  frame share(frame of_leader);
+  std::vector<frame> gather(frame mail);
+  /// Returns the leader's mail on all processes.
+  frame share(frame mail);
 
-  /// `report` is called by a thread whose `receive` has waited so long, and
-  /// again each time that doubles.
+  /// A thread whose `receive` has waited so long calls `report`, and again each
+  /// time that this doubles.
   void report_waits(
     std::chrono::milliseconds longer_than,
     std::function<void(std::int32_t sender, double seconds)> report);
   /// Why a process is lost, in words, if it is.
   std::optional<std::string> lost(std::int32_t process) const;
 
-  /// Bytes received from a process, all lines together.
+  /// The bytes received from a process, on all lines together.
   std::int64_t bytes_received(std::int32_t process) const;
 
  private:

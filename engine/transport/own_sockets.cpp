@@ -25,21 +25,21 @@ std::string own_endpoint() {
 }
 
 std::vector<std::string> own_endpoints() {
-  std::multimap<std::int64_t, std::string> found;
-  std::error_code trouble;
+  std::multimap<std::int64_t, std::string> by_process;
+  std::error_code ignored;
   for (const auto& folder : own_folders())
     for (const auto& entry :
-         std::filesystem::directory_iterator(folder, trouble)) {
+         std::filesystem::directory_iterator(folder, ignored)) {
       const auto& path = entry.path();
       const auto name = path.stem().string();
       const auto process = parse_number<pid_t>(name.substr(0, name.find('-')));
       if (process && *process > 0 && path.extension() == ".sock"
-          && entry.is_socket(trouble) && has_listener(path.string()))
-        found.emplace(*process, "unix:" + path.string());
+          && entry.is_socket(ignored) && has_listener(path.string()))
+        by_process.emplace(*process, "unix:" + path.string());
     }
   std::vector<std::string> all;
-  for (const auto& [process, where] : found)
-    all.push_back(where);
+  for (const auto& [process, endpoint] : by_process)
+    all.push_back(endpoint);
   return all;
 }
 

@@ -5,16 +5,16 @@
 
 namespace troupe {
 
-/// `unix:` and a socket of that name in the user's own folder (own_folder.hpp).
-/// Removes sockets that killed jobs left there. Throws `io` if there is no such
-/// folder, and none can be made.
+/// The endpoint `unix:PATH` of a socket of that name in the user's own folder
+/// (own_folder.hpp). Removes sockets that killed jobs left there. Throws `io`
+/// if there is no such folder, and none can be made.
 std::string own_socket(const std::string& name);
-/// A socket there for the clients of this process, named by its id and by
-/// random digits: containers that share the folder may have processes of the
-/// same id.
+/// An endpoint there for the clients of this process. Its name has the
+/// process's id and random digits, as containers that share the folder may have
+/// processes of the same id.
 std::string own_endpoint();
-/// All of them at which a process listens, ordered by its id. Makes nothing;
-/// empty if the user has no folder.
+/// All such endpoints at which a process listens, ordered by its id. Makes
+/// nothing; empty if the user has no folder.
 std::vector<std::string> own_endpoints();
 
 }  // namespace troupe

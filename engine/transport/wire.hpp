@@ -18,9 +18,9 @@
 namespace troupe {
 
 // The binary form of types that have `fields` (base/fields.hpp), and of
-// numbers, flags, enumerations, texts, vectors, optionals, arrays, pairs and
-// variants of such: little endian, without padding; the fields in the order of
-// their description, without their names.
+// numbers, flags, enumerations, texts, and vectors, optionals, arrays, pairs
+// and variants of these: little endian, without padding; the fields in the
+// order of their description, without their names.
 
 class wire_writer {
  public:
@@ -66,15 +66,15 @@ class wire_writer {
       put(item);
   }
   template <class A, class B>
-  void put(const std::pair<A, B>& both) {
-    put(both.first);
-    put(both.second);
+  void put(const std::pair<A, B>& value) {
+    put(value.first);
+    put(value.second);
   }
   /// Writes the index of the alternative, and its value.
   template <class... Kinds>
-  void put(const std::variant<Kinds...>& one) {
-    put(static_cast<std::uint8_t>(one.index()));
-    std::visit([this](const auto& held) { put(held); }, one);
+  void put(const std::variant<Kinds...>& value) {
+    put(static_cast<std::uint8_t>(value.index()));
+    std::visit([this](const auto& alternative) { put(alternative); }, value);
   }
 
   const std::string& bytes() const { return bytes_; }
@@ -86,7 +86,7 @@ class wire_writer {
 
 /// Reads what a `wire_writer` wrote. Every read is checked against the bytes
 /// left: throws `transport` if they end too early or can't hold a count, naming
-/// the field if it was told.
+/// the field if there is one.
 class wire_reader {
  public:
   static constexpr bool reads = true;
@@ -124,10 +124,10 @@ class wire_reader {
       value = flag == 1;
     } else if constexpr (std::is_enum_v<T>) {
       using number = std::underlying_type_t<T>;
-      const auto found = get<number>();
-      if (found < 0 || found > static_cast<number>(largest_value<T>))
+      const auto code = get<number>();
+      if (code < 0 || code > static_cast<number>(largest_value<T>))
         refuse_field("an invalid value");
-      value = static_cast<T>(found);
+      value = static_cast<T>(code);
     } else if constexpr (std::is_arithmetic_v<T>) {
       std::memcpy(&value, take(sizeof(T)).data(), sizeof(T));
     } else {
@@ -156,16 +156,16 @@ class wire_reader {
       get(item);
   }
   template <class A, class B>
-  void get(std::pair<A, B>& both) {
-    get(both.first);
-    get(both.second);
+  void get(std::pair<A, B>& value) {
+    get(value.first);
+    get(value.second);
   }
   template <class... Kinds>
-  void get(std::variant<Kinds...>& one) {
+  void get(std::variant<Kinds...>& value) {
     const std::size_t kind = get<std::uint8_t>();
     if (kind >= sizeof...(Kinds))
       refuse_field("an unknown kind");
-    get_kind(one, kind, std::index_sequence_for<Kinds...>{});
+    get_kind(value, kind, std::index_sequence_for<Kinds...>{});
   }
   /// Reads the number of items that follow, of at least so many bytes each.
   std::size_t get_count(std::size_t bytes_each) {
@@ -181,28 +181,28 @@ class wire_reader {
     if (!bytes_.empty())
       refuse("bytes beyond its end");
   }
-  [[noreturn]] static void refuse(const char* what) {
-    fail(error_code::transport, "a message has {}", what);
+  [[noreturn]] static void refuse(const char* problem) {
+    fail(error_code::transport, "a message has {}", problem);
   }
 
  private:
   template <class Variant, std::size_t... Indices>
-  void get_kind(Variant& one, std::size_t kind,
+  void get_kind(Variant& value, std::size_t kind,
                 std::index_sequence<Indices...>) {
-    ((kind == Indices ? get(one.template emplace<Indices>()) : void()), ...);
+    ((kind == Indices ? get(value.template emplace<Indices>()) : void()), ...);
   }
-  [[noreturn]] void refuse_field(const char* what) const {
+  [[noreturn]] void refuse_field(const char* problem) const {
     if (field_ == nullptr)
-      refuse(what);
-    fail(error_code::transport, "a message has {} at its field '{}'", what,
+      refuse(problem);
+    fail(error_code::transport, "a message has {} at its field '{}'", problem,
          field_);
   }
   std::string_view take(std::size_t size) {
     if (size > bytes_.size())
       refuse_field("fewer bytes than it announces");
-    const auto taken = bytes_.substr(0, size);
+    const auto next = bytes_.substr(0, size);
     bytes_.remove_prefix(size);
-    return taken;
+    return next;
   }
 
   std::string_view bytes_;

@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -14,6 +18,8 @@
 #include "troupe/base/json.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/engine/events/log.hpp"
+#include "troupe/monitors/dashboard/dashboard_data.hpp"
+#include "troupe/monitors/http/http_server.hpp"
 
 namespace troupe {
 
@@ -61,17 +67,52 @@ std::string page_with(const nlohmann::json& state) {
 
 }  // namespace
 
+class dashboard::impl {
+ public:
+  impl(dashboard_subject subject, const dashboard_options& options)
+    : statistics_every_(subject.statistics_every),
+      data_(std::make_shared<dashboard_data>(std::move(subject))),
+      save_(options.save),
+      site_(options.site ? options.site : std::make_shared<http_site>()),
+      served_(site_->add(resources())),
+      server_({.address = options.address,
+               .page_token = options.token,
+               .for_browsers = true},
+              site_) {}
+  ~impl();
+
+  std::vector<monitor> monitors() const;
+  const std::shared_ptr<dashboard_data>& data() const { return data_; }
+  const http_server& server() const { return server_; }
+
+ private:
+  /// A page that has asked for the state.
+  struct open_page {
+    clock::time_point asked{};
+    bool knows_the_end = false;
+  };
+
+  http_response answer(const std::string& path);
+  std::vector<http_resource> resources();
+  void note(const std::string& page, bool is_over);
+  bool all_know_the_end() const;
+  void save() const;
+
+  const std::int64_t statistics_every_;
+  const std::shared_ptr<dashboard_data> data_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, open_page> pages_;  // by the name that each chose
+  const std::string save_;
+  // The last ones: their threads use the others.
+  const http_site_pointer site_;
+  const std::shared_ptr<void> served_;
+  http_server server_;
+};
+
 dashboard::dashboard(dashboard_subject subject,
                      const dashboard_options& options)
-  : statistics_every_(subject.statistics_every),
-    data_(std::make_shared<dashboard_data>(std::move(subject))),
-    save_(options.save),
-    site_(options.site ? options.site : std::make_shared<http_site>()),
-    served_(site_->add(resources())),
-    server_({.address = options.address,
-             .page_token = options.token,
-             .for_browsers = true},
-            site_) {}
+  : impl_(std::make_unique<impl>(std::move(subject), options)) {}
 
 dashboard::dashboard(trainer& run, const dashboard_options& options,
                      std::int64_t steps)
@@ -89,7 +130,7 @@ dashboard_subject subject_of(const trainer& run, std::int64_t steps) {
   return subject;
 }
 
-std::vector<http_resource> dashboard::resources() {
+std::vector<http_resource> dashboard::impl::resources() {
   const auto answers = at_once(
     [this](const http_request& request) { return answer(request.path); });
   std::vector<http_resource> all;
@@ -98,7 +139,9 @@ std::vector<http_resource> dashboard::resources() {
   return all;
 }
 
-dashboard::~dashboard() {
+dashboard::~dashboard() = default;
+
+dashboard::impl::~impl() {
   data_->end();
   save();
   const auto until = clock::now() + patience;
@@ -111,7 +154,7 @@ dashboard::~dashboard() {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
 }
 
-void dashboard::save() const {
+void dashboard::impl::save() const {
   if (save_.empty())
     return;
   try {
@@ -121,13 +164,13 @@ void dashboard::save() const {
   }
 }
 
-bool dashboard::all_know_the_end() const {
+bool dashboard::impl::all_know_the_end() const {
   return std::ranges::all_of(pages_, [now = clock::now()](const auto& each) {
     return each.second.knows_the_end || now - each.second.asked > page_is_open;
   });
 }
 
-void dashboard::note(const std::string& page, bool is_over) {
+void dashboard::impl::note(const std::string& page, bool is_over) {
   const std::scoped_lock lock(mutex_);
   if (pages_.size() >= most_pages && !pages_.contains(page))
     pages_.erase(std::ranges::min_element(
@@ -135,7 +178,7 @@ void dashboard::note(const std::string& page, bool is_over) {
   pages_[page] = {clock::now(), is_over};
 }
 
-http_response dashboard::answer(const std::string& path) {
+http_response dashboard::impl::answer(const std::string& path) {
   if (path == "/")
     return page_response(dashboard_page());
   const auto request = state_request_in(path);
@@ -147,7 +190,7 @@ http_response dashboard::answer(const std::string& path) {
   return json_response(state);
 }
 
-std::vector<monitor> dashboard::monitors() const {
+std::vector<monitor> dashboard::impl::monitors() const {
   monitor steps;
   steps.name = "dashboard";
   steps.wants.ops = true;
@@ -163,17 +206,27 @@ std::vector<monitor> dashboard::monitors() const {
   return {std::move(steps), std::move(tensors)};
 }
 
+std::vector<monitor> dashboard::monitors() const {
+  return impl_->monitors();
+}
+
 sink_pointer dashboard::sink() const {
-  const auto add = [data = data_](const auto& what) { data->add(what); };
+  const auto add = [data = impl_->data()](const auto& what) {
+    data->add(what);
+  };
   return callback_sink(add, add);
 }
 
 void dashboard::add_warning(const char* kind, const std::string& text) {
-  data_->add_warning(kind, text);
+  impl_->data()->add_warning(kind, text);
 }
 
 std::string dashboard::url() const {
-  return fmt::format("http://{}/", server_.address());
+  return fmt::format("http://{}/", impl_->server().address());
+}
+
+std::size_t dashboard::connections() const {
+  return impl_->server().connections();
 }
 
 }  // namespace troupe

@@ -1,17 +1,14 @@
 #pragma once
 
-#include <chrono>
-#include <condition_variable>
-#include <map>
+#include <cstddef>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "troupe/engine/events/monitor.hpp"
-#include "troupe/monitors/dashboard/dashboard_data.hpp"
-#include "troupe/monitors/http/http_server.hpp"
+#include "troupe/monitors/dashboard/dashboard_subject.hpp"
+#include "troupe/monitors/http/http_site.hpp"
 #include "troupe/monitors/sink.hpp"
 
 namespace troupe {
@@ -69,31 +66,11 @@ class dashboard {
   void add_warning(const char* kind, const std::string& text);
   std::string url() const;  // http://127.0.0.1:43211/
   /// Open ones; any thread.
-  std::size_t connections() const { return server_.connections(); }
+  std::size_t connections() const;
 
  private:
-  /// A page that has asked for the state.
-  struct open_page {
-    std::chrono::steady_clock::time_point asked{};
-    bool knows_the_end = false;
-  };
-
-  http_response answer(const std::string& path);
-  std::vector<http_resource> resources();
-  void note(const std::string& page, bool is_over);
-  bool all_know_the_end() const;
-  void save() const;
-
-  std::int64_t statistics_every_;
-  std::shared_ptr<dashboard_data> data_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::string, open_page> pages_;  // by the name that each chose
-  const std::string save_;
-  // The last ones: their threads use the others.
-  const http_site_pointer site_;
-  const std::shared_ptr<void> served_;
-  http_server server_;
+  class impl;
+  std::unique_ptr<impl> impl_;
 };
 
 /// The page, made at build time of the files in `page/`: HTML with its style

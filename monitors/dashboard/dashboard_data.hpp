@@ -14,20 +14,12 @@
 #include "troupe/actors/step/run_health.hpp"
 #include "troupe/engine/plan/plan.hpp"
 #include "troupe/monitors/dashboard/curve.hpp"
+#include "troupe/monitors/dashboard/dashboard_subject.hpp"
 #include "troupe/monitors/dashboard/heat_map.hpp"
 #include "troupe/monitors/sink.hpp"
 #include "troupe/monitors/step_times.hpp"
 
 namespace troupe {
-
-/// The run that a dashboard shows.
-struct dashboard_subject {
-  std::shared_ptr<const troupe::plan> plan{};  // of the first step
-  std::int32_t data_parallel = 1;
-  std::int64_t steps = 0;                // that will be trained; 0: unknown
-  std::int64_t statistics_every = 10;    // steps between heat maps
-  std::function<run_health()> health{};  // any thread; may be empty
-};
 
 /// A run as the page draws it, in bounded memory however long it trains:
 /// curves of at most 2000 points, the last steps' ops, one heat map, the last

@@ -33,7 +33,7 @@ inline trust trust_of_job(const endpoint& address,
   std::vector<std::string> all;
   for (auto& [right, token] : tokens.all())
     all.push_back(std::move(token));
-  return {trust_kind::pre_shared_key, tls_context::of_tokens(all)};
+  return {tls_context::of_tokens(all)};
 }
 
 /// Throws `invalid_argument` for tcp without a token.
@@ -46,11 +46,10 @@ inline trust trust_of_client(const endpoint& address,
          to_text(address));
   if (address.is_unix)
     return {};
-  return {trust_kind::pre_shared_key,
-          tls_context::of_token(
-            token, {"--token-file takes a file with the content of the job's "
-                    "--endpoint-token-file or --endpoint-control-token-file",
-                    "it is no endpoint of a job"})};
+  return {tls_context::of_token(
+    token, {"--token-file takes a file with the content of the job's "
+            "--endpoint-token-file or --endpoint-control-token-file",
+            "it is no endpoint of a job"})};
 }
 
 /// Throws `transport` where the other end of a unix socket is another user's.

@@ -58,11 +58,11 @@ constexpr auto how_to_show =
 
 }  // namespace
 
-access_right right_shown(const http_headers& request,
-                         const http_entrance& entrance,
-                         const access_tokens& tokens) {
-  const std::string shown = request[http::field::authorization];
-  const auto token = credentials_of(shown, "Bearer");
+access_right client_right(const http_headers& request,
+                          const http_entrance& entrance,
+                          const access_tokens& tokens) {
+  const std::string credentials = request[http::field::authorization];
+  const auto token = credentials_of(credentials, "Bearer");
   const auto by_token = tokens.right_of(token).value_or(access_right::none);
   switch (entrance.place) {
     case http_place::unix_socket:
@@ -79,7 +79,7 @@ access_right right_shown(const http_headers& request,
   const auto& wanted = entrance.page_token;
   const bool is_let_in =
     wanted.empty() || same_secret(token, wanted)
-    || (entrance.for_browsers && same_secret(password_of(shown), wanted));
+    || (entrance.for_browsers && same_secret(password_of(credentials), wanted));
   return is_let_in ? access_right::page : access_right::none;
 }
 
@@ -148,7 +148,7 @@ std::optional<http_response> refused_right(const http_headers& request,
   }
 }
 
-/// In UTF-8, as JSON is.
+/// Whether a type is that of JSON, which is in UTF-8.
 bool is_json(std::string_view type) {
   return iequals(type, "application/json")
          || iequals(type, "application/json; charset=utf-8")
@@ -161,7 +161,7 @@ std::variant<http_request, http_response> checked_request(
   http_message& message, const http_entrance& entrance, const http_site& site) {
   if (auto refused = refused_sender(message, entrance))
     return std::move(*refused);
-  const auto own = right_shown(message, entrance, site.tokens());
+  const auto own = client_right(message, entrance, site.tokens());
   const auto refused_for = [&](access_right needs) {
     return refused_right(message, entrance, site.tokens(), own, needs);
   };

@@ -15,7 +15,7 @@
 
 namespace troupe {
 
-/// By which kind of address a client has come: the job's own user at a unix
+/// The kind of address by which a client has come: the job's own user at a unix
 /// socket; TLS; plain HTTP on this machine, or from other ones.
 enum class http_place : std::uint8_t { unix_socket, tls, loopback, network };
 
@@ -30,9 +30,9 @@ struct http_entrance {
 using http_headers = boost::beast::http::request_header<>;
 
 /// The right that a request shows.
-access_right right_shown(const http_headers& request,
-                         const http_entrance& entrance,
-                         const access_tokens& tokens);
+access_right client_right(const http_headers& request,
+                          const http_entrance& entrance,
+                          const access_tokens& tokens);
 
 /// Why a request is refused, whatever it asks for: headers that come twice, and
 /// pages of other hosts in a browser. Where no page token keeps these out, the
@@ -41,10 +41,10 @@ access_right right_shown(const http_headers& request,
 std::optional<http_response> refused_sender(const http_headers& request,
                                             const http_entrance& entrance);
 
-/// What a site may answer, or the refusal: of its sender, its path and method,
-/// the client's right, or what it says to be its body's type.
 using http_message =
   boost::beast::http::request<boost::beast::http::string_body>;
+/// The request that a site may answer, or the refusal: of its sender, its path
+/// and method, the client's right, or what it says to be its body's type.
 std::variant<http_request, http_response> checked_request(
   http_message& message, const http_entrance& entrance, const http_site& site);
 

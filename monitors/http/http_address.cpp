@@ -24,13 +24,13 @@ struct host_and_port {
 
 std::optional<address> address_of(std::string_view host, bool in_brackets) {
   boost::system::error_code problem;
-  const auto found = boost::asio::ip::make_address(
+  const auto parsed = boost::asio::ip::make_address(
     boost::beast::iequals(host, "localhost") && !in_brackets
       ? std::string_view("127.0.0.1")
       : host,
     problem);
-  return problem || found.is_v6() != in_brackets ? std::nullopt
-                                                 : std::optional(found);
+  return problem || parsed.is_v6() != in_brackets ? std::nullopt
+                                                  : std::optional(parsed);
 }
 
 /// A number or `localhost`, IPv6 in brackets, and then nothing or `:PORT`; none
@@ -52,7 +52,7 @@ std::optional<host_and_port> parse(std::string_view text) {
   return port ? std::optional(host_and_port{*host, port}) : std::nullopt;
 }
 
-/// Empty where the text is no base64.
+/// The bytes; empty where the text is no base64.
 std::string from_base64(const std::string& text) {
   std::string bytes(text.size(), 0);
   const auto count =
@@ -67,13 +67,13 @@ std::string from_base64(const std::string& text) {
 }  // namespace
 
 http_address parse_http_address(const std::string& text) {
-  const auto found = parse(text);
-  if (!found || !found->port)
+  const auto at = parse(text);
+  if (!at || !at->port)
     fail(error_code::invalid_argument,
          "'{}' is not an address to listen at; write NUMBER:PORT or "
          "localhost:PORT, such as 127.0.0.1:9464; port 0 takes a free one",
          text);
-  return {found->host.to_string(), *found->port, found->host.is_loopback()};
+  return {at->host.to_string(), *at->port, at->host.is_loopback()};
 }
 
 void require_servable(const std::string& address, const std::string& token) {

@@ -101,9 +101,9 @@ class http_caller::connection {
   bool has_line() const { return lines_.find('\n') != std::string::npos; }
   std::string line() {
     const auto end = lines_.find('\n');
-    auto found = lines_.substr(0, end);
+    auto first = lines_.substr(0, end);
     lines_.erase(0, end + 1);
-    return found;
+    return first;
   }
   void close() {
     if (stream_)
@@ -113,20 +113,19 @@ class http_caller::connection {
  private:
   asio::awaitable<void> connect() {
     const auto on = co_await asio::this_coro::executor;
-    std::string why;
+    std::string problem;
     for (const auto& each : addresses_of(target_.address)) {
-      auto found = co_await troupe::connect(each, std::chrono::minutes(10));
-      why = found.why;
-      if (found.socket < 0)
+      auto link = co_await troupe::connect(each, std::chrono::minutes(10));
+      problem = link.problem;
+      if (link.socket < 0)
         continue;
-      auto bytes =
-        stream_over(found.socket, target_.trusted, link_side::client);
+      auto bytes = stream_over(link.socket, target_.trusted, link_side::client);
       require_own_user(*bytes);
       stream_.emplace(on, std::move(bytes));
       co_return;
     }
     fail(error_code::transport,
-         "no answer at {}: {}; is the job still running?", where(), why);
+         "no answer at {}: {}; is the job still running?", where(), problem);
   }
 
   /// Takes what has come; false: no more comes.
@@ -225,11 +224,11 @@ std::optional<http_caller::line> http_caller::next_line(double seconds) {
       return streams_.empty() || with_line() != streams_.end();
     },
     deadline(seconds));
-  const auto found = with_line();
-  if (found == streams_.end())
+  const auto place = with_line();
+  if (place == streams_.end())
     return std::nullopt;
   // The next one looks at the others first.
-  std::rotate(found, found + 1, streams_.end());
+  std::rotate(place, place + 1, streams_.end());
   return line{streams_.back().number, streams_.back().from->line()};
 }
 
@@ -238,7 +237,7 @@ void http_caller::interrupt() {
   asio::post(io_, [] {});
 }
 
-/// Whether it becomes so by then.
+/// Waits until it is so; returns false once the time is over.
 bool http_caller::wait(const std::function<bool()>& is_so,
                        const deadline& until) {
   for (;;) {

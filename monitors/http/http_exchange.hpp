@@ -48,7 +48,7 @@ class http_exchange {
     : request_(std::move(request)), limit_(limit), wake_(std::move(wake)) {}
 
   const http_request& request() const { return request_; }
-  /// Only the first answer counts.
+  /// Answers; only the first answer counts.
   void answer(http_response response);
   /// Queues a line, to which this adds the newline; false: there is no room,
   /// or the client has left.

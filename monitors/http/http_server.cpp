@@ -1,7 +1,6 @@
 #include "troupe/monitors/http/http_server.hpp"
 
 #include <signal.h>
-#include <unistd.h>
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/basic_socket_acceptor.hpp>
@@ -36,7 +35,7 @@ using stream_protocol = asio::generic::stream_protocol;
 
 constexpr auto in_tuple = asio::as_tuple(asio::use_awaitable);
 constexpr auto pause_before_retry = std::chrono::milliseconds(10);
-/// For this long a client may take its answer while others wait.
+/// A client may take its answer for this long while others wait.
 constexpr auto fair_share = std::chrono::seconds(1);
 
 bool is_job_endpoint(const std::string& address) {
@@ -101,7 +100,7 @@ class http_server::impl {
       where_(listening_->where()) {
     host_.left = [this](http_session& who) { left(who); };
     acceptor_.assign(stream_protocol(listening_->family(), 0),
-                     ::dup(listening_->handle()));
+                     listening_->duplicate());
     spawn(io_.get_executor(), [this] { return accept(); });
     thread_ = std::thread([this] { run(); });
   }
@@ -153,7 +152,7 @@ class http_server::impl {
       auto [problem, socket] = co_await acceptor_.async_accept(in_tuple);
       if (problem && !closing_)
         co_await wait();  // out of file descriptors, for example
-      while (!closing_ && !problem && !has_room())
+      while (!closing_ && !problem && !make_room())
         co_await wait();
       if (!closing_ && !problem)
         begin(socket.release());
@@ -180,15 +179,16 @@ class http_server::impl {
 
   /// Streams have no place here.
   std::vector<session_pointer> sessions(stage most = stage::streams) const {
-    std::vector<session_pointer> found;
+    std::vector<session_pointer> all;
     for (const auto& each : open_)
       if (each->now() <= most)
-        found.push_back(each);
-    return found;
+        all.push_back(each);
+    return all;
   }
 
-  /// Drops a connection if there are too many, the oldest of the first stage.
-  bool has_room() {
+  /// Drops a connection if there are too many, the oldest of the first stage;
+  /// returns whether there is room for one more.
+  bool make_room() {
     const auto all = sessions(stage::waits);
     if (all.size() < host_.options.connections)
       return true;

@@ -13,8 +13,8 @@ struct http_options {
   /// An endpoint of a job: `unix:/path`, for this user alone, or
   /// `tcp:HOST:PORT`, by TLS with the site's tokens. Port 0: one that is free.
   std::string address = "127.0.0.1:0";
-  /// At `HOST:PORT`: if not empty, asked for before anything is answered:
-  /// `Authorization: Bearer TOKEN`.
+  /// A token that clients at `HOST:PORT` show before anything is answered, if
+  /// it is not empty: `Authorization: Bearer TOKEN`.
   std::string page_token{};
   /// Lets browsers ask a person for this token, and send it with everything:
   /// it may also come as the password of `Authorization: Basic`, of any user.

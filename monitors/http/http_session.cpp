@@ -169,7 +169,7 @@ asio::awaitable<std::optional<http_response>> http_session::receive(
 
 asio::awaitable<beast::error_code> http_session::read_request(parser& into) {
   beast::flat_buffer buffer(host_.options.header_bytes + chunk_bytes);
-  bool told_to_go_on = false;
+  bool sent_continue = false;
   for (;;) {
     if (const auto problem = co_await read_more(buffer, !into.got_some()))
       co_return problem;
@@ -178,7 +178,7 @@ asio::awaitable<beast::error_code> http_session::read_request(parser& into) {
       buffer.consume(into.put(buffer.data(), problem));
     if (into.is_done() || (problem && problem != http::error::need_more))
       co_return problem;
-    if (into.is_header_done() && !std::exchange(told_to_go_on, true)
+    if (into.is_header_done() && !std::exchange(sent_continue, true)
         && beast::iequals(into.get()[http::field::expect], "100-continue"))
       co_await write("HTTP/1.1 100 Continue\r\n\r\n");
   }

@@ -39,7 +39,7 @@ struct http_host {
 /// session only.
 class http_session : public std::enable_shared_from_this<http_session> {
  public:
-  /// In the order in which connections are dropped to make room.
+  /// The stages, in the order in which connections are dropped to make room.
   enum class stage : std::uint8_t {
     lingers,       // all is sent
     asks,          // the request has not come yet
@@ -57,7 +57,7 @@ class http_session : public std::enable_shared_from_this<http_session> {
   void close();
 
   stage now() const { return now_; }
-  /// For how long it has been taking its answer.
+  /// The time for which it has been taking its answer.
   std::chrono::steady_clock::duration taking() const;
 
  private:

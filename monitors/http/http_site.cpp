@@ -101,14 +101,14 @@ std::shared_ptr<void> http_site::add(std::vector<http_resource> resources) {
           }};
 }
 
-/// Needs the lock.
+/// The resources of a path; the caller has the lock.
 std::vector<const http_resource*> http_site::at(std::string_view path) const {
-  std::vector<const http_resource*> found;
+  std::vector<const http_resource*> all;
   for (const auto& list : state_->all)
     for (const auto& each : *list)
       if (covers(each.path, path))
-        found.push_back(&each);
-  return found;
+        all.push_back(&each);
+  return all;
 }
 
 std::optional<http_response> http_site::find(std::string_view method,
@@ -177,9 +177,9 @@ http_response page_response(std::string_view page) {
   constexpr std::string_view place = "@nonce@";
   const auto nonce = random_digits(4);
   std::string body(page);
-  for (auto found = body.find(place); found != std::string::npos;
-       found = body.find(place, found))
-    body.replace(found, place.size(), nonce);
+  for (auto at = body.find(place); at != std::string::npos;
+       at = body.find(place, at))
+    body.replace(at, place.size(), nonce);
   return {
     .type = "text/html; charset=utf-8",
     .body = std::move(body),

@@ -17,7 +17,7 @@ namespace troupe {
 
 namespace {
 
-/// Of one monitor's name and number, from earlier runs.
+/// The most folders of one monitor's name and number, from earlier runs.
 constexpr int most_tries = 100'000;
 
 }  // namespace
@@ -28,15 +28,15 @@ attach_folder::attach_folder(const std::string& path) {
     fail_io(name, "made", std::strerror(errno));
   folder_ =
     owned_descriptor(::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  struct stat found {};
-  if (folder_.get() < 0 || ::fstat(folder_.get(), &found) != 0)
+  struct stat status {};
+  if (folder_.get() < 0 || ::fstat(folder_.get(), &status) != 0)
     fail_io(name, "opened", std::strerror(errno));
-  if (found.st_uid != ::geteuid())
+  if (status.st_uid != ::geteuid())
     fail(error_code::io,
          "{}: is the folder of user {}, and must be your own; give another "
          "one, which is made if it does not exist",
-         name, found.st_uid);
-  if ((found.st_mode & 022U) != 0)
+         name, status.st_uid);
+  if ((status.st_mode & 022U) != 0)
     fail(error_code::io,
          "{}: others can write in this folder; run chmod go-w on it, or give "
          "another one",
@@ -50,16 +50,17 @@ std::string attach_folder::make(const std::string& begin) const {
     if (::mkdirat(folder_.get(), name.c_str(), 0700) == 0)
       return name;
     if (errno != EEXIST)
-      fail_io(printable(shown(name)), "made", std::strerror(errno));
+      fail_io(printable(display_path(name)), "made", std::strerror(errno));
   }
-  fail_io(printable(shown(begin)), "made", "there are too many of that name");
+  fail_io(printable(display_path(begin)), "made",
+          "there are too many of that name");
 }
 
 std::string attach_folder::path_of(const std::string& name) const {
   return fmt::format("/proc/self/fd/{}/{}", folder_.get(), name);
 }
 
-std::string attach_folder::shown(const std::string& name) const {
+std::string attach_folder::display_path(const std::string& name) const {
   return (std::filesystem::path(path_) / name).string();
 }
 

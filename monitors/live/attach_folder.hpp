@@ -18,11 +18,11 @@ class attach_folder {
   /// Makes a folder with mode 0700, and returns its name: `begin`-1, or the
   /// first one that is free. Throws `io`.
   std::string make(const std::string& begin) const;
-  /// By which this process finds such a folder, whatever has become of the
-  /// path; valid as long as this lives.
+  /// The path by which this process finds such a folder, whatever has become of
+  /// the one that was given; valid as long as this lives.
   std::string path_of(const std::string& name) const;
-  /// For people.
-  std::string shown(const std::string& name) const;
+  /// The path that people know.
+  std::string display_path(const std::string& name) const;
 
  private:
   std::string path_;

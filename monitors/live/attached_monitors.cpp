@@ -23,7 +23,8 @@ using nlohmann::json;
 constexpr std::size_t most_monitors = 64, most_of_watchers = 48;
 constexpr std::size_t longest_spec = 4096;
 constexpr std::size_t longest_plan = std::size_t{4} << 20;
-/// One after the other, each for as long as a trial: who asks keeps a place.
+/// The most requests to replan that wait: they run one after the other, each
+/// for as long as a trial.
 constexpr int most_replans = 8;
 /// Bytes that a monitor of a client that only watches may hold.
 constexpr auto held_by_watchers = std::int64_t{64} << 20;
@@ -99,12 +100,12 @@ std::function<http_response()> attached_monitors::detach(
   require_right(request.right, access_right::control, "to detach monitors");
   const auto name = request.path.substr(request.path.rfind('/') + 1);
   const auto id = parse_number<std::int64_t>(name);
-  auto found = id ? entries_.extract(*id) : decltype(entries_)::node_type{};
-  if (!found)
+  auto taken = id ? entries_.extract(*id) : decltype(entries_)::node_type{};
+  if (!taken)
     throw refused_request(
       404, fmt::format("no monitor {} is attached over this endpoint",
                        printable(name)));
-  return [operations = operations_, id, as = found.mapped().attached_as] {
+  return [operations = operations_, id, as = taken.mapped().attached_as] {
     operations->detach(as);
     return json_response({{"detached", *id}});
   };
@@ -149,15 +150,16 @@ void attached_monitors::attach(const http_exchange_pointer& by) {
         written = folder_for(request, added, spec);
         return folder_->path_of(written);
       };
-      return operations_->make({.spec = spec,
-                                .sink = told_sink(to),
-                                .print = told_print(to, std::to_string(added)),
-                                .right = request.right,
-                                .folder = folder});
+      return operations_->make(
+        {.spec = spec,
+         .sink = client_sink(to),
+         .print = client_print(to, std::to_string(added)),
+         .right = request.right,
+         .folder = folder});
     });
   json first{{"type", "attached"}, {"id", id}};
   if (!written.empty())
-    first["folder"] = folder_->shown(written);
+    first["folder"] = folder_->display_path(written);
   if (keep)
     by->answer(json_response(first, 201));
   else
@@ -204,14 +206,15 @@ std::int64_t attached_monitors::add(
   require_room(request.right);
   const auto id = ++next_;
   const bool may_stop = includes(request.right, access_right::control);
-  auto told = told_monitor(to, make(id), added.ended, may_stop);
+  auto reporting = client_monitor(to, make(id), added.ended, may_stop);
   if (!may_stop)
-    told.limits.held_bytes = std::min(told.limits.held_bytes, held_by_watchers);
+    reporting.limits.held_bytes =
+      std::min(reporting.limits.held_bytes, held_by_watchers);
   // It writes by the folder's descriptor, also once the endpoint is gone.
-  told.finish = [folder = folder_, finish = std::move(told.finish)] {
+  reporting.finish = [folder = folder_, finish = std::move(reporting.finish)] {
     finish();
   };
-  added.attached_as = operations_->attach(std::move(told));
+  added.attached_as = operations_->attach(std::move(reporting));
   entries_.emplace(id, std::move(added));
   return id;
 }
@@ -221,12 +224,14 @@ void attached_monitors::require_room(access_right right) const {
   const auto most = controls ? most_monitors : most_of_watchers;
   if (entries_.size() >= most)
     throw refused_request(
-      503, fmt::format("{} monitors and streams of events are attached "
-                       "already{}; detach one",
-                       most,
-                       controls ? ""
-                                : " (the other 16 places are for clients that "
-                                  "may control the job)"));
+      503,
+      fmt::format("{} monitors and streams of events are attached already{}; "
+                  "detach one",
+                  most,
+                  controls ? std::string{}
+                           : fmt::format(" (the other {} places are for "
+                                         "clients that may control the job)",
+                                         most_monitors - most_of_watchers)));
 }
 
 std::function<void()> attached_monitors::take_where(
@@ -240,11 +245,11 @@ std::function<void()> attached_monitors::take_where(
     return {};
   return [operations = operations_, log = log_, taken = std::move(taken)] {
     for (const auto& [id, each] : taken) {
-      const bool was_told = each.ended->load();  // the client
+      const bool is_reported = each.ended->load();  // to the client
       try {
         operations->detach(each.attached_as);
       } catch (...) {
-        if (!was_told)
+        if (!is_reported)
           log->warn(fmt::format("detaching monitor {} of the endpoint: {}", id,
                                 thrown_text()));
       }

@@ -10,8 +10,8 @@
 
 #include "troupe/monitors/http/http_exchange.hpp"
 #include "troupe/monitors/live/attach_folder.hpp"
+#include "troupe/monitors/live/client_monitor.hpp"
 #include "troupe/monitors/live/job_operations.hpp"
-#include "troupe/monitors/live/told_monitor.hpp"
 
 namespace troupe {
 
@@ -36,10 +36,10 @@ class attached_monitors {
   http_response plan() const;
   http_response list() const;
   /// Returns a function that makes the answer. Any thread may call it, and it
-  /// may wait, as the monitor may be
-  /// slow to end.
+  /// may wait, as the monitor may be slow to end.
   std::function<http_response()> detach(const http_request& request);
-  /// The same; it searches for an order, which takes long.
+  /// Returns a function that makes the answer, as `detach`; it searches for an
+  /// order, which takes long.
   std::function<http_response()> replan(const http_request& request) const;
 
   /// These forget monitors, and return what detaches them: for any thread;

@@ -1,6 +1,7 @@
 #include "troupe/monitors/live/attachment.hpp"
 
 #include "troupe/base/error.hpp"
+#include "troupe/engine/device/thrown.hpp"
 #include "troupe/monitors/live/event_json.hpp"
 
 namespace troupe {
@@ -36,14 +37,14 @@ void attachment::run() {
   } catch (const error& reason) {
     if (reason.code() != error_code::interrupted)
       note(reason.what());
-  } catch (const std::exception& reason) {
-    note(reason.what());
+  } catch (...) {
+    note(thrown_text());
   }
   try {
     if (watcher_.finish)
       watcher_.finish();
-  } catch (const std::exception& reason) {
-    note(reason.what());
+  } catch (...) {
+    note(thrown_text());
   }
   ended_ = true;
 }
@@ -55,7 +56,7 @@ bool attachment::take(const live_message& message) {
   return message.type != "ended";
 }
 
-void attachment::note(const char* what) {
+void attachment::note(const std::string& what) {
   const std::scoped_lock lock(mutex_);
   if (trouble_.empty())
     trouble_ = what;

@@ -29,7 +29,7 @@ class attachment {
  private:
   void run();
   bool take(const live_message& message);
-  void note(const char* what);
+  void note(const std::string& what);
 
   const monitor watcher_;
   live_client client_;

@@ -14,7 +14,7 @@
 #include "troupe/engine/events/log.hpp"
 #include "troupe/engine/transport/own_sockets.hpp"
 #include "troupe/monitors/live/replanner.hpp"
-#include "troupe/monitors/live/serve.hpp"
+#include "troupe/monitors/live/trainer_operations.hpp"
 
 namespace troupe {
 
@@ -31,7 +31,8 @@ class workers {
     for (int i = 0; i < threads; ++i)
       threads_.emplace_back([this] { run(); });
   }
-  /// From any thread. A job's exceptions are logged.
+  /// Runs a job on one of the threads; any thread calls this. A job's
+  /// exceptions are logged.
   void post(std::function<void()> job) {
     if (job)
       asio::post(jobs_, std::move(job));
@@ -124,17 +125,17 @@ class endpoint_server::impl : public std::enable_shared_from_this<impl> {
 
   std::vector<http_resource> resources() {
     using enum access_right;
-    const auto told = [this](http_response (attached_monitors::*make)() const) {
-      return queued([this, make](const http_exchange_pointer& exchange) {
-        exchange->answer(((*attached_).*make)());
+    const auto state = [this](http_response (attached_monitors::*of)() const) {
+      return queued([this, of](const http_exchange_pointer& exchange) {
+        exchange->answer(((*attached_).*of)());
       });
     };
     const auto events = queued(
       [this](const auto& exchange) { attached_->stream_events(exchange); });
     return {
-      {"GET", "/health", page, told(&attached_monitors::health)},
-      {"GET", "/plan", watch, told(&attached_monitors::plan)},
-      {"GET", "/monitors", watch, told(&attached_monitors::list)},
+      {"GET", "/health", page, state(&attached_monitors::health)},
+      {"GET", "/plan", watch, state(&attached_monitors::plan)},
+      {"GET", "/monitors", watch, state(&attached_monitors::list)},
       {"POST", "/monitors", watch,
        queued([this](const auto& exchange) { attached_->attach(exchange); })},
       {"DELETE", "/monitors/*", control, queued([this](const auto& exchange) {
@@ -148,7 +149,7 @@ class endpoint_server::impl : public std::enable_shared_from_this<impl> {
        })}};
   }
 
-  /// In the place of the resources, while the last ones are answered.
+  /// The resources that refuse, while the last requests are answered.
   std::vector<http_resource> refusals() {
     auto all = resources();
     for (auto& each : all)
@@ -186,8 +187,8 @@ class endpoint_server::impl : public std::enable_shared_from_this<impl> {
   const http_site_pointer site_;
   std::optional<attached_monitors> attached_;  // of the thread of `work_`
   workers work_{1};
-  /// Where monitors are waited for that end: one that is slow to must not keep
-  /// other clients waiting.
+  /// Waits for monitors that end: one that is slow to must not keep other
+  /// clients waiting.
   workers ends_{4};
   workers replans_{1};  // which take as long as a search
   std::shared_ptr<void> served_;
@@ -197,14 +198,14 @@ class endpoint_server::impl : public std::enable_shared_from_this<impl> {
 
 std::shared_ptr<endpoint_server::impl> endpoint_server::opened(
   const std::string& address, endpoint_options options) {
-  auto made = std::make_shared<impl>(options);
+  auto server = std::make_shared<impl>(options);
   try {
-    made->open(address, std::move(options));
+    server->open(address, std::move(options));
   } catch (...) {
-    made->close();
+    server->close();
     throw;
   }
-  return made;
+  return server;
 }
 
 endpoint_server::endpoint_server(const std::string& address,

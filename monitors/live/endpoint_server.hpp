@@ -16,7 +16,8 @@ struct endpoint_options {
   /// socket. At least one is required for tcp. Those of `site` count if it is
   /// given.
   access_tokens tokens{};
-  /// Where monitors that clients attach write their files; empty: nowhere.
+  /// The folder in which monitors that clients attach write their files; empty:
+  /// they write none.
   std::string attach_folder{};
   /// The site that the resources are added to, which other servers may share;
   /// null: a site of its own.

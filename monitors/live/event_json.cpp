@@ -43,7 +43,8 @@ std::string name_of(tensor_kind kind) {
 
 template <class Work>
 void for_each_kind(tensor_kind set, const Work& work) {
-  for (unsigned bit = 1; bit < 128; bit *= 2)
+  for (unsigned bit = 1;
+       bit <= static_cast<unsigned>(largest_value<tensor_kind>); bit *= 2)
     if (has(set, static_cast<tensor_kind>(bit)))
       work(static_cast<tensor_kind>(bit));
 }
@@ -57,16 +58,16 @@ std::string names_of(tensor_kind set) {
 }
 
 tensor_kind kind_of(const std::string& wanted) {
-  auto found = tensor_kind::none;
+  auto named = tensor_kind::none;
   for_each_kind(largest_value<tensor_kind>, [&](tensor_kind kind) {
     if (name_of(kind) == wanted)
-      found = kind;
+      named = kind;
   });
-  if (found == tensor_kind::none)
+  if (named == tensor_kind::none)
     fail(error_code::invalid_argument,
          "unknown kind of tensors '{}'; known kinds are {}, and all",
          printable(wanted), names_of(largest_value<tensor_kind>));
-  return found;
+  return named;
 }
 
 /// Most bins are empty: pairs of bin and count.

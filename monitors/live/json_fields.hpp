@@ -18,10 +18,11 @@ namespace troupe {
 
 /// Any text to JSON; at most 32 levels deep.
 inline nlohmann::json parse_json(std::string_view text) {
-  auto parsed = parsed_json(text, 32);
+  constexpr int most_levels = 32;
+  auto parsed = parsed_json(text, most_levels);
   if (parsed.is_discarded())
     fail(error_code::malformed_text,
-         "the text is not JSON, or of more than 32 levels");
+         "the text is not JSON, or of more than {} levels", most_levels);
   return parsed;
 }
 
@@ -33,8 +34,8 @@ T value_of(const nlohmann::json& value, const std::string& field) {
       for (const auto each : {HUGE_VAL, -HUGE_VAL, std::nan("")})
         if (value == json_number(each))
           return each;
-  if (const auto found = json_as<T>(value))
-    return *found;
+  if (const auto typed = json_as<T>(value))
+    return *typed;
   fail(error_code::malformed_text, "'{}' is not {}", field, json_kind<T>());
 }
 
@@ -43,10 +44,10 @@ inline const nlohmann::json& field_of(const nlohmann::json& object,
   if (!object.is_object())
     fail(error_code::malformed_text, "'{}' is missing: this is not an object",
          name);
-  const auto found = object.find(name);
-  if (found == object.end())
+  const auto place = object.find(name);
+  if (place == object.end())
     fail(error_code::malformed_text, "'{}' is missing", name);
-  return *found;
+  return *place;
 }
 
 template <class T>

@@ -25,24 +25,24 @@ limited_log::~limited_log() {
     log()->warn("{}", missing_text(limit_.suppressed()));
 }
 
-std::string limited_log::passed(const std::string& text) {
+std::string limited_log::line_for(const std::string& text) {
   const std::scoped_lock lock(mutex_);
   const auto missing = limit_.pass();
   if (!missing)
     return {};
-  const auto shown = log_text(text, longest_text);
-  return *missing > 0 ? fmt::format("{}\n    {}", shown, missing_text(*missing))
-                      : shown;
+  const auto line = log_text(text, longest_text);
+  return *missing > 0 ? fmt::format("{}\n    {}", line, missing_text(*missing))
+                      : line;
 }
 
 void limited_log::info(const std::string& text) {
-  if (const auto shown = passed(text); !shown.empty())
-    log()->info("{}", shown);
+  if (const auto line = line_for(text); !line.empty())
+    log()->info("{}", line);
 }
 
 void limited_log::warn(const std::string& text) {
-  if (const auto shown = passed(text); !shown.empty())
-    log()->warn("{}", shown);
+  if (const auto line = line_for(text); !line.empty())
+    log()->warn("{}", line);
 }
 
 }  // namespace troupe

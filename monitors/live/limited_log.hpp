@@ -7,10 +7,10 @@
 
 namespace troupe {
 
-/// Where what clients' monitors cause is logged: 32 texts, and one more in each
-/// 10 s; the next one that is logged tells how many were not, and so does the
-/// end. Texts are cut at 8 KiB, and their further lines indented, so that none
-/// looks like one of the log's own. Any thread.
+/// The log of what clients' monitors cause: 32 texts, and one more in each 10
+/// s; the next one that is logged tells how many were not, and so does the end.
+/// Texts are cut at 8 KiB, and their further lines indented, so that none looks
+/// like one of the log's own. Any thread.
 class limited_log {
  public:
   limited_log() = default;
@@ -22,8 +22,8 @@ class limited_log {
   void warn(const std::string& text);
 
  private:
-  /// The text as it is to be logged; empty: it is not.
-  std::string passed(const std::string& text);
+  /// The line that is to be logged; empty: none is.
+  std::string line_for(const std::string& text);
 
   std::mutex mutex_;
   rate_limit limit_{32, std::chrono::seconds(10)};

@@ -84,9 +84,9 @@ json live_client::request(std::string_view method, const std::string& path,
 live_client::attached_monitor live_client::open(const std::string& path,
                                                 const json& body) {
   const auto first = succeeded(caller_->call("POST", path, json_text(body)));
-  auto found = monitor_in(parse_json(first.body));
-  monitors_[first.stream] = found.id;
-  return found;
+  auto monitor = monitor_in(parse_json(first.body));
+  monitors_[first.stream] = monitor.id;
+  return monitor;
 }
 
 live_client::attached_monitor live_client::attach(const std::string& spec,

@@ -34,7 +34,7 @@ constexpr double share_of_now = 0.98;
 /// How far the times of ops differ in another order, as ranks that compute at
 /// once slow each other down (measured: bench/replanned.py).
 constexpr double order_error = 0.05;
-/// ... and where the times of backwards are a guess.
+/// The same where the times of backwards are a guess.
 constexpr double guess_error = 0.1;
 /// A trial ends when its median step is known as well as this, after so many
 /// steps, or when it has taken that long. The first step of an order does not
@@ -66,8 +66,8 @@ step_estimate estimate_of(const std::deque<double>& steps) {
   auto deviations = steps;
   for (auto& each : deviations)
     each = std::abs(each - center);
-  // Of a normal distribution: the standard deviation by the median deviation,
-  // and the standard error of the median by that of the mean.
+  // The factors of a normal distribution: the standard deviation by the median
+  // deviation, and the standard error of the median by that of the mean.
   constexpr double of_deviation = 1.4826, of_mean = 1.2533;
   return {center, 2 * of_deviation * of_mean * median(deviations) / center
                     / std::sqrt(static_cast<double>(steps.size()))};
@@ -137,12 +137,12 @@ struct replanner::state {
 
   void search_by_itself() {
     try {
-      const auto found = search({}, false);
-      if (found.taken)
+      const auto result = search({}, false);
+      if (result.taken)
         log()->info("{}: {:.3g} ms per step (+-{:.0f} %, {}) instead of {:.3g}",
-                    found.order.name, found.then, 100 * found.uncertainty,
-                    found.trial_steps > 0 ? "measured" : "predicted",
-                    found.now);
+                    result.order.name, result.then, 100 * result.uncertainty,
+                    result.trial_steps > 0 ? "measured" : "predicted",
+                    result.now);
     } catch (const error& reason) {
       if (reason.code() != error_code::interrupted)  // the run is over
         log()->warn("could not search for another order: {}", reason.what());
@@ -278,7 +278,7 @@ struct replanner::state {
     leave_trial(usual);
   }
 
-  /// The same, with the costs of I and W.
+  /// The costs and the step of the run's own order, with the costs of I and W.
   measurement measured_split(const std::shared_ptr<const plan>& usual) {
     auto figures = measured();
     if (!figures)
@@ -309,17 +309,17 @@ struct replanner::state {
     const std::scoped_lock one_by_one(deciding);
     const auto usual = current();
     const auto figures = measured_split(usual);
-    auto found = troupe::search({.placement = usual->placement,
-                                 .microbatches = usual->microbatches,
-                                 .slices = usual->slices,
-                                 .costs = figures.costs,
-                                 .compiling = options_like(*usual),
-                                 .barrier = true,
-                                 .sizes = bound.sizes,
-                                 .memory_limit = bound.bytes,
-                                 .stopped = [this] { return over.load(); }});
+    auto best = troupe::search({.placement = usual->placement,
+                                .microbatches = usual->microbatches,
+                                .slices = usual->slices,
+                                .costs = figures.costs,
+                                .compiling = options_like(*usual),
+                                .barrier = true,
+                                .sizes = bound.sizes,
+                                .memory_limit = bound.bytes,
+                                .stopped = [this] { return over.load(); }});
     auto result =
-      predicted(std::move(found.found), found.makespan, *usual, figures);
+      predicted(std::move(best.found), best.makespan, *usual, figures);
     if (result.then < share_of_now * result.now
         && (again || result.order.lanes != refused))
       decide(result, usual, false);

@@ -1,4 +1,5 @@
 #include "troupe/actors/monitoring/actor_monitor.hpp"
+#include "troupe/actors/monitoring/message_types.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

@@ -126,7 +126,7 @@ TEST_CASE(
 }
 
 TEST_CASE("the coordinator's norm is that of all stages, and clips") {
-  coordinator_core core({.ranks = 2, .stages = 2, .numerics = {.clip = 1}});
+  coordinator_core core({.ranks = 2, .stages = 2, .arithmetic = {.clip = 1}});
   core.begin(a_step(2, 1));
   CHECK_FALSE(core.on(stage_powers{1, 1, {16}}));
   const auto known = core.on(stage_powers{1, 0, {4, 5}});
@@ -143,15 +143,26 @@ TEST_CASE("the coordinator's norm is that of all stages, and clips") {
 
 TEST_CASE("an infinite norm skips the update under a dynamic scale") {
   coordinator_setup setup;
-  setup.numerics.loss_scale = {1, true};
+  setup.arithmetic.loss_scale = {1, true};
   coordinator_core core(setup);
   core.begin(a_step(1, 1));
   CHECK_FALSE(core.on(stage_powers{1, 0, {INFINITY}})->update);
   CHECK_FALSE(core.on(rank_done{1, 0, 0, {}})->event.updated);
 }
 
+TEST_CASE("powers of no stage, or no shard of one, are refused") {
+  coordinator_core core(
+    {.ranks = 2, .stages = 2, .shards = 2, .arithmetic = {.clip = 1}});
+  core.begin(a_step(2, 1));
+  for (const auto& [stage, shard] :
+       {std::pair(-1, 0), {2, 0}, {1, -1}, {0, 2}, {INT32_MAX, INT32_MAX}})
+    CHECK_THROWS_MATCHES(
+      core.on(stage_powers{1, stage, {1}, shard}), error,
+      MessageMatches(ContainsSubstring("which the plan does not have")));
+}
+
 TEST_CASE("a rank ends a step once") {
-  coordinator_core core({.ranks = 2, .stages = 2, .numerics = {}});
+  coordinator_core core({.ranks = 2, .stages = 2, .arithmetic = {}});
   core.begin(a_step(2, 1));
   CHECK_FALSE(core.on(rank_done{1, 0, 1, {}}));
   CHECK_THROWS_MATCHES(

@@ -101,6 +101,10 @@ TEST_CASE("a plain loop and text refuse counts below their least") {
   refuses([](auto& o) { o.data_parallel = -1; });
   refuses([](auto& o) { o.slices = 0; });
   refuses([](auto& o) { o.updates.every = -1; });
+  refuses([](auto& o) { o.updates.every = 1; });
+  refuses([](auto& o) {
+    o.updates = {1, {{0, 1}}, [](auto, auto) { return 0; }};
+  });
   const auto tokens = std::make_shared<const token_source>(
     "t", 100, [](auto, auto count, auto* out) { std::fill_n(out, count, 0); });
   CHECK_THAT(refusal_of([&] { text_batches(tokens, {.vocabulary = 0}); }),

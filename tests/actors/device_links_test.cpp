@@ -118,6 +118,20 @@ TEST_CASE("shards go from device to device") {
   }
 }
 
+TEST_CASE("shards of tied gradients are summed from device to device") {
+  using enum shard_mode;
+  for (const auto mode : {gradients, all}) {
+    small_case what{
+      .data_parallel = 2, .sharding = {.mode = mode}, .tied = true};
+    compare_job(what, 4, true);
+    what.optimizer = adafactor{};  // one shard owns the tied matrix
+    compare_job(what, 4, true);
+    what.optimizer = adamw{};
+    what.schedule = "dualpipe";
+    compare_job(what, 4, true);
+  }
+}
+
 TEST_CASE("shards of unequal size go from device to device") {
   using enum shard_mode;
   for (const auto mode : {gradients, all})

@@ -1,6 +1,7 @@
 #include "faked_accelerator.hpp"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 
 #include <algorithm>
 
@@ -10,7 +11,7 @@
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/statistics_row.hpp"
 #include "troupe/engine/events/statistics.hpp"
-#include "troupe/engine/stage/random.hpp"
+#include "troupe/engine/stage/random_draws.hpp"
 #include "troupe/engine/stage/update/gradient_norm.hpp"
 
 namespace troupe::testing {

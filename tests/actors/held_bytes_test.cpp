@@ -263,7 +263,7 @@ TEST_CASE("between I and W a rank holds what the simulation says") {
     for (const auto split : {weight_split::layers, weight_split::graph}) {
       CAPTURE(split == weight_split::graph);
       auto options = options_of(deferring(stages));
-      options.numerics.weight_split = split;
+      options.numerics.backward_split = split;
       const auto layers = 4.0 / stages;
       value_sizes sizes;
       // A cut keeps x and the gradient of x * factor; else there is that of

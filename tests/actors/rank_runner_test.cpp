@@ -21,16 +21,10 @@ using Catch::Matchers::MessageMatches;
 
 namespace {
 
-/// Keeps what a rank and its stages send, but for what they say to each other.
+/// Keeps what a rank and its stages send.
 struct recorded_ports final : rank_ports {
-  void begin(stage_instance stage, const begin_step& message) override {
-    stages.at(stage)->on(message);
-  }
   void run(stage_instance stage, run_op request) override {
     requests.emplace_back(stage, std::move(request));
-  }
-  void end(stage_instance stage, end_step message) override {
-    ended.push_back(stages.at(stage)->on(std::move(message)));
   }
   void deliver(stage_tensors message) override {
     delivered.push_back(std::move(message));
@@ -45,9 +39,7 @@ struct recorded_ports final : rank_ports {
   }
   void powers(stage_powers) override { ++norms; }
 
-  std::map<stage_instance, std::unique_ptr<stage_runner>> stages;
   std::deque<std::pair<stage_instance, run_op>> requests;
-  std::deque<stage_done> ended;
   std::vector<stage_tensors> delivered;
   std::vector<std::int32_t> wanted;
   std::vector<std::int32_t> reduced;
@@ -83,12 +75,11 @@ struct one_rank {
     runner = std::make_unique<rank_runner>(setup, ports);
     for (const auto& each : whole->placement.instances_of(what.rank)) {
       stage_setup of;
-      of.stage = each;
+      of.instance = each;
       work = std::make_shared<testing::faked_stage>(each.stage + 1
                                                     == whole->stages());
       of.work = {work, work};
-      ports.stages.emplace(
-        each, std::make_unique<stage_runner>(runner->setup(), of, ports));
+      runner->add(of);
     }
   }
 
@@ -108,18 +99,15 @@ struct one_rank {
   }
   void begin() { begin(1, whole); }
 
-  /// Lets the stages answer until none has anything to.
+  void run_next() {
+    auto [stage, request] = std::move(ports.requests.front());
+    ports.requests.pop_front();
+    runner->run(stage, std::move(request));
+  }
+  /// Runs the ops that start, until none does.
   void run() {
-    while (!ports.requests.empty() || !ports.ended.empty())
-      if (!ports.requests.empty()) {
-        auto [stage, request] = std::move(ports.requests.front());
-        ports.requests.pop_front();
-        runner->on(ports.stages.at(stage)->on(std::move(request)));
-      } else {
-        auto done = std::move(ports.ended.front());
-        ports.ended.pop_front();
-        runner->on(std::move(done));
-      }
+    while (!ports.requests.empty())
+      run_next();
   }
 
   progress_board::state doing() const { return board->snapshot()[1].doing; }
@@ -330,9 +318,7 @@ std::vector<std::string> run_beside(one_rank& at) {
     if (at.ports.requests.front().second.beside)
       found.push_back(before + " " + name);
     before = name;
-    auto [stage, request] = std::move(at.ports.requests.front());
-    at.ports.requests.pop_front();
-    at.runner->on(at.ports.stages.at(stage)->on(std::move(request)));
+    at.run_next();
   }
   return found;
 }

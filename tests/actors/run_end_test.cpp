@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <thread>
 
 #include "../engine/transport/joined_meshes.hpp"
@@ -64,6 +65,15 @@ TEST_CASE("a run that is stopped ends with a step, whose parameters it holds") {
   CHECK(first_difference(run.parameters(), after(last)) == "");
   CHECK_THROWS_MATCHES(run.step(small_text()), error,
                        MessageMatches(ContainsSubstring("enough after step")));
+}
+
+TEST_CASE("a run that may take any time to stop is not interrupted") {
+  trainer run(model_for({}), options_for({}));
+  run.step(small_text());
+  run.stop("enough", std::numeric_limits<double>::infinity());
+  run.step(small_text());
+  REQUIRE(run.ended());
+  CHECK(run.ended()->reason == "enough after step 2");
 }
 
 TEST_CASE("a monitor ends a run as a success") {

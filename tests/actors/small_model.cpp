@@ -95,7 +95,7 @@ numerics numerics_for(const small_case& what) {
   if (what.optimizer)
     made.optimizer = *what.optimizer;
   made.parameters = what.groups;
-  made.norm_type = what.norm_type;
+  made.gradient_norm = what.norm_type;
   made.loss_scale = what.loss_scale;
   made.clip = what.clip;
   made.recompute = what.recompute;
@@ -104,7 +104,7 @@ numerics numerics_for(const small_case& what) {
   made.division = what.division;
   made.accumulate_in_fp32 = what.accumulate_in_fp32;
   made.offload_optimizer = what.offload_optimizer;
-  made.weight_split = what.weight_split;
+  made.backward_split = what.weight_split;
   return made;
 }
 

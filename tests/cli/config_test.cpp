@@ -60,8 +60,8 @@ TEST_CASE("flags whose help names their value take numbers and text") {
                                  + folder.write("c.toml", settings));
   };
   const auto numbers = read(
-    "checkpoint-every = 5\nclip-norm-type = 1\nmax-shard-size = 5000\n"
-    "memory-limit = 7\noffload-activations = 0.5\n");
+    "checkpoints = 'run'\ncheckpoint-every = 5\nclip-norm-type = 1\n"
+    "max-shard-size = 5000\nmemory-limit = 7\noffload-activations = 0.5\n");
   INFO(numbers.output);
   CHECK(numbers.exit_code == 0);
   CHECK_THAT(numbers.output, ContainsSubstring("checkpoint-every = 5\n")
@@ -77,6 +77,19 @@ TEST_CASE("flags whose help names their value take numbers and text") {
   const auto wrong = read("checkpoint-every = 'often'\n");
   CHECK(wrong.exit_code == 2);
   CHECK_THAT(wrong.output, ContainsSubstring("c.toml:1: checkpoint-every: "));
+}
+
+TEST_CASE("a printed configuration omits flags without effect") {
+  const auto print = [](const std::string& flags) {
+    return run_troupe("train", "--print-config " + flags).output;
+  };
+  const auto usual = print("");
+  for (const auto* flag : {"keep", "final-lr", "muon-scale", "lora-alpha",
+                           "reduce-dtype", "shard-group"})
+    CHECK_THAT(usual, !ContainsSubstring(std::string("\n") + flag + " = "));
+  CHECK_THAT(print("--decay cosine"), ContainsSubstring("final-lr = 0.1\n"));
+  CHECK_THAT(print("--optimizer muon"), ContainsSubstring("muon-scale"));
+  CHECK_THAT(print("--keep 3"), ContainsSubstring("keep = 3\n"));
 }
 
 TEST_CASE("a printed configuration names no schedule that there is not") {

@@ -170,7 +170,7 @@ TEST_CASE("a dashboard that can't be is refused before any work") {
   refused("--dry-run --dashboard 0.0.0.0:0 --dashboard-token-file /no/such", 2,
           "the token: /no/such: can't be read: No such");
   refused("--dry-run --dashboard-token-file /no/such", 2,
-          "--dashboard-token-file requires --dashboard");
+          "--dashboard-token-file has no effect without --dashboard");
   refused("--plain --dashboard 127.0.0.1:0", 2,
           "--dashboard has nothing to show");
   const shown_run first;

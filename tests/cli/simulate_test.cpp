@@ -116,7 +116,7 @@ TEST_CASE("simulate runs steps, and ops that overtake") {
         != simulate(zb_v, "--jitter 0.3").output);
   CHECK(simulate(zb_v, "--barrier").exit_code == 2);
   CHECK_THAT(simulate(zb_v, "--order random").output,
-             ContainsSubstring("unknown order 'random': known orders are"));
+             ContainsSubstring("random not in {strict,ready_first,any_ready}"));
 }
 
 TEST_CASE("simulate refuses what it can't take") {

@@ -26,8 +26,8 @@ struct watched_files {
     cli::train_options made;
     made.data.text = {text};
     made.access.endpoint_token_file = token;
-    made.output.monitor = std::move(monitors);
-    made.output.sink = std::move(sinks);
+    made.monitoring.monitors = std::move(monitors);
+    made.monitoring.sinks = std::move(sinks);
     return made;
   }
 
@@ -47,7 +47,7 @@ TEST_CASE("circular links are refused") {
   std::filesystem::create_symlink(at.folder / "a", at.folder / "b");
   std::filesystem::create_symlink(at.folder / "b", at.folder / "a");
   auto options = at.writing({}, {});
-  options.output.trace = at.folder / "a";
+  options.monitoring.trace = at.folder / "a";
   options.model.initial = at.folder / std::string(5000, 'x');
   at.refused(options, "Too many levels of symbolic links");
 }
@@ -61,7 +61,7 @@ TEST_CASE("a sink that would replace what the run reads or writes is refused") {
   at.refused(at.writing({}, {"json:" + shared, "csv:" + shared}),
              "is also the file of --sink");
   auto logged = at.writing({}, {"json:" + shared});
-  logged.output.log_json = shared;
+  logged.monitoring.metrics = shared;
   at.refused(logged, "is also the file of --log-json");
 }
 
@@ -77,7 +77,7 @@ TEST_CASE("an output in place of a file that a flag's value names is refused") {
     at.writing({}, {"prometheus:127.0.0.1:0,token_file=" + at.token});
   scraped.access.endpoint_token_file.clear();
   cli::require_outputs(scraped);
-  scraped.output.log_json = at.token;
+  scraped.monitoring.metrics = at.token;
   at.refused(scraped, "is also the file of --sink");
   auto options = at.writing({}, {"csv:" + at.folder / "member.key"});
   options.processes.joining.shown.certificates = at.folder / "";
@@ -116,7 +116,7 @@ TEST_CASE("a monitor that would replace what the run reads is refused") {
              "holds the file of --text");
   auto dumped = at.writing({"gradient_dump:folder=" + at.made}, {});
   std::filesystem::create_directory(at.folder / "gradients");
-  dumped.output.trace = at.folder / "gradients/t.json";
+  dumped.monitoring.trace = at.folder / "gradients/t.json";
   at.refused(dumped, "holds the file of --trace");
   at.refused(at.writing({"nope"}, {}), "unknown monitor 'nope'");
 }

@@ -39,7 +39,7 @@ TEST_CASE("frozen parameters and runs of no steps have no gradients") {
   model.frozen = 90;
   train_options options;
   CHECK(held_parameters_of(options, model).trained == 10);
-  options.optimisation.dtype = "bf16";
+  options.numerics.dtypes.parameters = at::kBFloat16;
   CHECK(held_parameters_of(options, model).dtype == at::kBFloat16);
   options.optimisation.optimizer.parameters = {"head.*:frozen"};
   CHECK(held_parameters_of(options, model).trained == 0);
@@ -57,7 +57,7 @@ TEST_CASE("only gradients are held for each replica of a plain loop") {
   };
   options.partition.data_parallel = 4;
   CHECK(bytes() == 4 * 800);
-  options.partition.shard = "zero3";
+  options.partition.shard.mode = shard_mode::all;
   CHECK(bytes() == 800);
   options.plain = true;
   CHECK(bytes() == 400 + 4 * 400);

@@ -58,7 +58,7 @@ TEST_CASE("metrics without a sink are shown, and alerts once") {
   const tiny_training at;
   const auto gap = at.train("--monitor gap");
   INFO(gap.output);
-  CHECK_THAT(gap.output, ContainsSubstring("no --sink given")
+  CHECK_THAT(gap.output, ContainsSubstring("no sink is given")
                            && ContainsSubstring("step 1 gap/"));
   const auto told = [&](const std::string& flags) {
     const auto run = at.train("--monitor overflow --lr 1e30 " + flags);

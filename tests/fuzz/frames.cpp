@@ -50,6 +50,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
     };
     stream_of_bytes stream(bytes);
     std::atomic<std::int64_t> count = 0;
-    incoming_frames(events).take_from(stream, count);
+    incoming_frames(events).read_from(stream, count);
   });
 }

@@ -187,8 +187,7 @@ void annoy_with_hellos(int count) {
   const auto where =
     to_text(listener(parse_endpoint("tcp:127.0.0.1:0")).where());
   waiting_job job(where, secret_flag(folder));
-  const auto words =
-    first_words({trust_kind::pre_shared_key, tls_context::of_token(token)});
+  const auto words = first_words({tls_context::of_token(token)});
   annoy(job, count, [&](int socket, mutator& mutations) {
     send_all(socket, mutations.mutate(words, words));
   });
@@ -200,8 +199,7 @@ void annoy_with_handshakes(int count) {
     to_text(listener(parse_endpoint("tcp:127.0.0.1:0")).where());
   make_certificates(folder / "own");
   waiting_job job(where, " --certificates " + (folder / "own"));
-  const auto words =
-    first_words({trust_kind::certificates, context_in(folder / "foreign")});
+  const auto words = first_words({context_in(folder / "foreign")});
   annoy(job, count, [&](int socket, mutator& mutations) {
     send_all(socket, mutations.mutate(words, words));
   });

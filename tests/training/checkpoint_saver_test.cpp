@@ -12,6 +12,7 @@
 
 #include "../actors/captured_log.hpp"
 #include "../engine/transport/joined_meshes.hpp"
+#include "../no_threads.hpp"
 #include "../says.hpp"
 #include "../temporary_folder.hpp"
 #include "troupe/base/error.hpp"
@@ -243,4 +244,42 @@ TEST_CASE("process 0 tells its own failure, not what follows from it") {
       save_part(saver, 1);
     },
     &own);
+}
+
+namespace {
+
+/// A process that is alone, and saves each step.
+struct lone_saver {
+  void save(std::int64_t step, bool fails = false) {
+    saver.after_step({.step = step}, [fails] {
+      if (fails)
+        throw std::runtime_error("no copies");
+      return checkpoint_saver::snapshot{{0, {{"a", at::zeros({1})}}}};
+    });
+  }
+
+  temporary_folder folder;
+  checkpoint_saver saver{
+    {.folder = folder / "run", .every = 1}, {}, {"name"}, nullptr};
+};
+
+}  // namespace
+
+TEST_CASE("a checkpoint without a thread that writes it is reported") {
+  lone_saver at;
+  {
+    const no_threads scope;
+    at.save(2);
+  }
+  CHECK_THROWS_MATCHES(at.saver.finish(), error, says("no thread that writes"));
+  at.save(4);
+  CHECK_NOTHROW(at.saver.finish());
+}
+
+TEST_CASE("a step that could not be copied can be saved once more") {
+  lone_saver at;
+  CHECK_THROWS(at.save(2, true));
+  at.save(2);
+  at.saver.finish();
+  CHECK(std::filesystem::exists(at.folder / "run/step-00000002"));
 }

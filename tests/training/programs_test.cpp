@@ -7,19 +7,23 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 
 #include "../actors/captured_log.hpp"
+#include "../no_threads.hpp"
 #include "../says.hpp"
 #include "../temporary_folder.hpp"
 #include "troupe/actors/trainer.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/base/input_file.hpp"
 #include "troupe/engine/events/monitor.hpp"
 #include "troupe/engine/stage/as_layer.hpp"
 #include "troupe/engine/stage/random.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/training/checkpoints.hpp"
+#include "troupe/training/run_monitors.hpp"
 #include "troupe/training/stop_on_signals.hpp"
 
 using Catch::Matchers::ContainsSubstring;
@@ -109,6 +113,35 @@ TEST_CASE("a loss of one line needs an output and a target") {
                        says("the loss 'mse' needs an output and a target"));
 }
 
+TEST_CASE("monitors and their outputs are attached by their specs") {
+  const temporary_folder at;
+  const auto csv = at / "m.csv", lines = at / "steps.jsonl";
+  {
+    auto run = small_run();
+    attach_monitors(run, {.monitors = {"gap:interval=2"},
+                          .sinks = {"csv:" + csv},
+                          .metrics = lines,
+                          .timeline = at / "step.svg"});
+    last_loss(run, 4);
+    run.finish_monitors();
+  }
+  const auto table = input_file(csv).read();
+  CHECK_THAT(table, ContainsSubstring("gap/"));
+  CHECK(std::ranges::count(input_file(lines).read(), '\n') == 4);
+  CHECK_THAT(input_file(at / "step.svg").read(), ContainsSubstring("</svg>"));
+}
+
+TEST_CASE("a monitor or a sink that can't be made is refused unopened") {
+  const temporary_folder at;
+  CHECK_THROWS_MATCHES(require_legal(monitoring_options{.monitors = {"gup"}}),
+                       error, says("unknown monitor 'gup'"));
+  CHECK_THROWS_MATCHES(
+    require_legal(monitoring_options{.sinks = {"csv:" + at / "a/b.csv"}}),
+    error, says("a/b.csv"));
+  require_legal(monitoring_options{.sinks = {"csv:" + at / "a.csv"}});
+  CHECK(!std::filesystem::exists(at / "a.csv"));
+}
+
 TEST_CASE("a run that is saved by one call goes on by another, bit for bit") {
   const temporary_folder at;
   auto run = small_run();
@@ -189,6 +222,17 @@ TEST_CASE("a signal ends the run after a step") {
   REQUIRE(run.ended());
   CHECK_THAT(run.ended()->reason, ContainsSubstring("SIGINT after step "));
   CHECK(stopping.exit_code() == 130);
+}
+
+TEST_CASE("a stop_on_signals without a thread gives its place back") {
+  auto run = small_run();
+  {
+    const no_threads scope;
+    CHECK_THROWS_AS(stop_on_signals(run), error);
+  }
+  const stop_on_signals stopping(run);
+  std::raise(SIGTERM);
+  CHECK(stopping.exit_code() == 128 + SIGTERM);
 }
 
 TEST_CASE("signals' handlers of before return") {

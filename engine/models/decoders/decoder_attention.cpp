@@ -9,6 +9,7 @@
 #include "troupe/engine/models/decoders/decoder_parts.hpp"
 #include "troupe/engine/stage/module/slices.hpp"
 #include "troupe/engine/stage/random.hpp"
+#include "troupe/engine/stage/random_draws.hpp"
 
 namespace troupe {
 

@@ -9,10 +9,10 @@
 
 namespace troupe {
 
-/// While it lives, on this thread: operators that gain from it compute in
+/// While it lives, operators on this thread that gain from it compute in
 /// `dtype` (bf16, fp16), others in fp32, by LibTorch's lists for that kind of
 /// device. Parameters and their gradients stay fp32 (Micikevicius et al.).
-/// Backwards use their forwards' dtypes, so need no scope.
+/// Backwards use the dtypes of their forwards, and need no scope.
 class autocast_scope {
  public:
   /// Does nothing without a dtype.
@@ -28,8 +28,8 @@ class autocast_scope {
   at::ScalarType dtype_before_ = at::kBFloat16;
 };
 
-/// In which matrix products of `x` are computed: within a scope it may differ
-/// from that of `x`.
+/// The dtype in which matrix products of `x` are computed: within a scope it
+/// may differ from that of `x`.
 at::ScalarType compute_type(const at::Tensor& x);
 
 }  // namespace troupe

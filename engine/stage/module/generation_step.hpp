@@ -19,18 +19,18 @@ namespace troupe {
 struct generation_step {
   static constexpr std::int64_t no_batch = -1;
 
-  /// The batch of replica d's microbatch m, at d x microbatches + m: any number
+  /// The batch of replica d's microbatch m, at d x microbatches + m: a number
   /// that no other batch of the run has; no_batch: its ops do nothing.
   std::vector<std::int64_t> batches;
-  /// How many rows each of these has in this step; 0 without a batch.
+  /// The number of rows that each of these has in this step; 0 without a batch.
   std::vector<std::int64_t> rows = {};
-  /// Rows that a batch still has, of those of the step before, ascending; all,
-  /// if the batch is not here.
+  /// The rows of the step before that a batch still has, ascending; a batch
+  /// without an entry has all of them.
   std::map<std::int64_t, std::vector<std::int64_t>> kept_rows = {};
-  /// Given the logits of a batch's last position ([rows, vocabulary], in host
-  /// memory), chooses the tokens that come next (int64 [rows, 1]); undefined:
-  /// all rows have ended, and the further slices do nothing. Called by the
-  /// threads of last stages: several batches at once.
+  /// Chooses the tokens that come next (int64 [rows, 1]) from the logits of a
+  /// batch's last position ([rows, vocabulary], in host memory). Undefined: all
+  /// rows have ended, and the further slices do nothing. Called by the threads
+  /// of last stages, for several batches at once.
   std::function<at::Tensor(std::int64_t batch, const at::Tensor& logits)>
     choose = {};
 };

@@ -23,11 +23,11 @@ item_counter item_counter_of(const model& layers, const numerics& how) {
   if (all.empty())
     return nullptr;
   return [all = std::move(all)](const microbatch_data& data) {
-    item_counts found;
+    item_counts items;
     for (const auto& [layer, counts] : all)
       for (const auto& [loss, count] : counts(data))
-        found.emplace(dotted_name(layer, loss), count);
-    return found;
+        items.emplace(dotted_name(layer, loss), count);
+    return items;
   };
 }
 
@@ -41,8 +41,8 @@ void refuse_uneven_counts(const std::string& loss, double one, double other) {
        printable(loss), one, other);
 }
 
-void add(item_counts& sum, const item_counts& more) {
-  for (const auto& [loss, count] : more) {
+void add(item_counts& sum, const item_counts& counts) {
+  for (const auto& [loss, count] : counts) {
     if (!(count >= 0) || std::isinf(count))
       fail(error_code::op_failed,
            "the loss '{}' counts {} items of a microbatch; return 0 or more",
@@ -53,21 +53,21 @@ void add(item_counts& sum, const item_counts& more) {
 
 microbatch_data with_items(microbatch_data data, const item_counter& counter,
                            const item_counts& own, const update_items& update) {
-  std::vector<item_counts> of_slices;
+  std::vector<item_counts> slice_counts;
   if (update.slices == 1)
-    of_slices.push_back(own);
+    slice_counts.push_back(own);
   else
     for (std::int32_t s = 0; s < update.slices; ++s)
-      of_slices.push_back(counter(slice_of(data, s, update.slices)));
+      slice_counts.push_back(counter(slice_of(data, s, update.slices)));
   for (const auto& [loss, count] : own) {
     const auto all = update.counts.at(loss);
     auto divisors = at::empty({all > 0 ? update.slices : 0}, at::kDouble);
     auto* next = divisors.mutable_data_ptr<double>();
     if (all > 0)
-      for (const auto& each : of_slices) {
-        const auto found = each.find(loss);
+      for (const auto& counts : slice_counts) {
+        const auto entry = counts.find(loss);
         *next++ =
-          all / update.replicas / (found == each.end() ? 0 : found->second);
+          all / update.replicas / (entry == counts.end() ? 0 : entry->second);
       }
     data.items[loss] = {count, std::move(divisors)};
   }
@@ -76,21 +76,21 @@ microbatch_data with_items(microbatch_data data, const item_counter& counter,
 
 at::Tensor seed_of(const loss_term& term, const microbatch_data& data,
                    std::int32_t slice, const loss_seeds& seeds) {
-  const auto like = term.value.detach();
-  const auto found = data.items.find(term.name);
+  const auto value = term.value.detach();
+  const auto items = data.items.find(term.name);
   at::Tensor seed;
   const auto divisors =
-    found == data.items.end() ? at::Tensor{} : found->second.divisors;
+    items == data.items.end() ? at::Tensor{} : items->second.divisors;
   if (divisors.defined() && divisors.numel() == 0)
     return seed;
   if (!divisors.defined() || seeds.all_equal)
-    seed = at::full_like(like, seeds.equal);
+    seed = at::full_like(value, seeds.equal);
   else if (divisors.is_cpu())
     seed = at::full_like(
-      like, seeds.scale / divisors.const_data_ptr<double>()[slice]);
-  else  // of a recorded step, whose divisors change
-    seed =
-      at::full_like(like, seeds.scale) / divisors[slice].to(like.scalar_type());
+      value, seeds.scale / divisors.const_data_ptr<double>()[slice]);
+  else  // in a recorded step, whose divisors change
+    seed = at::full_like(value, seeds.scale)
+           / divisors[slice].to(value.scalar_type());
   return term.weight == 1 ? seed : seed * term.weight;
 }
 

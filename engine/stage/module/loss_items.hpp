@@ -13,12 +13,12 @@ namespace troupe {
 /// which they are reported. Waits for nothing: the data is in host memory.
 using item_counter = std::function<item_counts(const microbatch_data&)>;
 
-/// Null: no loss counts items beforehand.
+/// Returns null if no loss counts items beforehand.
 item_counter item_counter_of(const model& layers, const numerics& how);
 
-/// Throws `op_failed`, naming the loss, for counts that are negative or not
-/// finite.
-void add(item_counts& sum, const item_counts& more);
+/// Adds counts to `sum`. Throws `op_failed`, naming the loss, for counts that
+/// are negative or not finite.
+void add(item_counts& sum, const item_counts& counts);
 
 /// Throws `op_failed` for a loss that weighs microbatches equally, and is the
 /// mean of different numbers of items.
@@ -32,25 +32,25 @@ struct update_items {
   std::int32_t slices = 1;
 };
 
-/// The microbatch with the divisors of its losses; `own`: its counts.
+/// Adds the divisors of its losses to a microbatch; `own`: its counts.
 microbatch_data with_items(microbatch_data data, const item_counter& counter,
                            const item_counts& own, const update_items& update);
 
-/// How the gradients of a step's losses begin.
+/// The values from which the first gradients of a step's losses follow.
 struct loss_seeds {
   double scale = 1;  // the loss scale
-  /// scale / (microbatches of an update x slices): of a loss that weighs these
-  /// equally.
+  /// The seed of a loss that weighs microbatches and slices equally: scale /
+  /// (microbatches of an update x slices).
   double equal = 1;
   /// All losses weigh these equally (loss_weighting::microbatches).
   bool all_equal = false;
 };
 
 /// The gradient of a loss with which the backward of a slice of `data` begins,
-/// on the loss's device: scale / divisor where items are counted, which is
-/// `equal`, bit for bit, where all microbatches and slices count as many, and
-/// if all losses weigh these equally.
-/// Undefined: the update has no items, so that the loss has no gradient.
+/// on the loss's device. It is scale / divisor where items are counted, which
+/// equals `equal`, bit for bit, where all microbatches and slices count as
+/// many; otherwise `equal`. Undefined if the update has no items, so that the
+/// loss has no gradient.
 at::Tensor seed_of(const loss_term& term, const microbatch_data& data,
                    std::int32_t slice, const loss_seeds& seeds);
 

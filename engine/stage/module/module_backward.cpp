@@ -34,23 +34,25 @@ op_outputs module_compute::run_engine(op_kind kind, saved_forward& saved,
                                       const slice_carry* later) {
   op_outputs outputs;
   auto leaves = flat(saved.inputs);
-  const auto of_slices = std::ssize(leaves);
+  const auto inputs = std::ssize(leaves);
   if (saved.slice)
     std::ranges::copy(saved.slice->leaves(), std::back_inserter(leaves));
   auto roots = roots_of(saved, gradients, later);
-  tensor_list found;
+  tensor_list leaf_gradients;
   if (kind == op_kind::input_backward) {
-    found = input_gradients(saved, std::move(roots), leaves, outputs.states);
+    leaf_gradients =
+      input_gradients(saved, std::move(roots), leaves, outputs.states);
   } else {
     roots.run();
     for (const auto& leaf : leaves)
-      found.push_back(requires_gradient(leaf) ? std::move(leaf.mutable_grad())
-                                              : at::Tensor{});
+      leaf_gradients.push_back(requires_gradient(leaf)
+                                 ? std::move(leaf.mutable_grad())
+                                 : at::Tensor{});
   }
-  outputs.tensors = by_crossing(saved.inputs, found);
+  outputs.tensors = by_crossing(saved.inputs, leaf_gradients);
   if (saved.slice)
     outputs.states.carry = saved.slice->gradients_for_earlier(
-      {found.begin() + of_slices, found.end()}, later);
+      {leaf_gradients.begin() + inputs, leaf_gradients.end()}, later);
   return outputs;
 }
 
@@ -62,27 +64,27 @@ tensor_list module_compute::input_gradients(saved_forward& saved,
     fail(error_code::internal,
          "stage {} has an input backward (I) in a step that should have none",
          options_.index);
-  auto left = std::make_shared<deferred_backward>();
-  left->store = saved.store;
+  auto deferred = std::make_shared<deferred_backward>();
+  deferred->store = saved.store;
   // The graph lives on in the roots alone, so that it is freed as it is used.
   saved.roots.clear();
   saved.losses.clear();
   const auto split = split_of(*saved.store, leaves);
-  auto found =
-    run_input_backward(std::move(roots), leaves, parameters_, split, *left);
-  states.deferred = std::move(left);
-  return found;
+  auto gradients =
+    run_input_backward(std::move(roots), leaves, parameters_, split, *deferred);
+  states.deferred = std::move(deferred);
+  return gradients;
 }
 
 weight_split module_compute::split_of(const weight_gradients& store,
                                       const tensor_list& leaves) const {
-  // Off the way to the inputs W would run a layer again, out of its turn.
+  // W would run a layer that does not lead to the inputs again, out of order.
   if (std::ranges::none_of(leaves, requires_gradient)
       || store.shares_parameters())
     return weight_split::layers;
-  const auto wish = options_.numerics.weight_split;
-  if (wish != weight_split::automatic)
-    return wish;
+  const auto setting = options_.numerics.backward_split;
+  if (setting != weight_split::automatic)
+    return setting;
   std::int64_t all = 0, by_layers = 0;
   for (const auto& each : parameters_) {
     all += each.numel();
@@ -91,7 +93,8 @@ weight_split module_compute::split_of(const weight_gradients& store,
   return 2 * by_layers >= all ? weight_split::layers : weight_split::graph;
 }
 
-/// Of each crossing, by use; undefined where no loss depends on an input.
+/// Splits the gradients of leaves by crossing; they are undefined where no loss
+/// depends on an input.
 tensor_lists module_compute::by_crossing(const tensor_lists& leaves,
                                          const tensor_list& gradients) const {
   tensor_lists lists;
@@ -107,7 +110,7 @@ tensor_lists module_compute::by_crossing(const tensor_lists& leaves,
   return lists;
 }
 
-void module_compute::require_kept_buffers(
+void module_compute::require_same_buffers(
   const std::vector<std::int64_t>& versions) const {
   const auto after = versions_of(buffers_);
   const auto [first, changed] = std::ranges::mismatch(versions, after);
@@ -123,17 +126,17 @@ void module_compute::require_kept_buffers(
 
 void module_compute::run_again(microbatch_key key, saved_forward& saved) {
   const at::AutoGradMode with_graph(true);
-  auto again = run_observed(key, saved.inputs, saved.data, saved.earlier,
-                            observer::pass::forward_again);
-  if (const auto sent = describe(flat(again.sent));
-      sent != saved.sent || again.saved.losses.size() != saved.losses.size())
+  auto second = run_observed(key, saved.inputs, saved.data, saved.earlier,
+                             observer::pass::forward_again);
+  if (const auto sent = describe(flat(second.sent));
+      sent != saved.sent || second.saved.losses.size() != saved.losses.size())
     fail(error_code::op_failed,
          "stage {}: the forward of microbatch {} was recomputed and returned "
          "{}, at first {}; a forward that keeps a state, or draws random "
          "numbers other than by dropout and op_generator, cannot be recomputed",
          options_.index, key.microbatch, sent, saved.sent);
-  again.saved.samples = saved.samples;
-  saved = std::move(again.saved);
+  second.saved.samples = saved.samples;
+  saved = std::move(second.saved);
 }
 
 }  // namespace troupe

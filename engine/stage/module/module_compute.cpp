@@ -5,12 +5,11 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
+#include <iterator>
 #include <utility>
 
 #include "troupe/base/error.hpp"
-#include "troupe/base/printable.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/module/autocast.hpp"
 #include "troupe/engine/stage/module/loss_items.hpp"
@@ -31,7 +30,7 @@ at::Tensor make_leaf(const at::Tensor& input) {
   return leaf;
 }
 
-tensor_lists aliases_of(tensor_lists leaves) {
+tensor_lists aliases_of_leaves(tensor_lists leaves) {
   for (auto& use : leaves)
     for (auto& each : use)
       if (requires_gradient(each))
@@ -56,22 +55,22 @@ torch::autograd::Edge edge_of(const at::Tensor& output) {
            : torch::autograd::Edge{};
 }
 
-/// Shows monitors what led to a failure; a failed device may be unable to.
-void show_partial_results(observer& observer) noexcept {
+/// Publishes what an op has shown so far; a failed device may be unable to.
+void publish_partial_results(observer& target) noexcept {
   try {
-    observer.end_op();
-    observer.flush();
+    target.end_op();
+    target.flush();
   } catch (...) {
   }
 }
 
-/// Does an op's work; if it fails, monitors see what it has shown so far.
+/// Does an op's work. If it fails, monitors still see what led to that.
 template <class Work>
-auto observed(observer& observer, const Work& work) {
+auto observed(observer& target, const Work& work) {
   try {
     return work();
   } catch (...) {
-    show_partial_results(observer);
+    publish_partial_results(target);
     throw;
   }
 }
@@ -104,61 +103,53 @@ void module_compute::begin_step(const step_settings& settings) {
   observer_.begin_step(settings.interest,
                        1 / (settings.loss_scale * settings.data_ranks));
   module_->train(settings.training());
-  keep_batches();
+  drop_ended_batches();
 }
 
-void module_compute::drop_kept() {
-  losses_.drop();
-}
-
-/// For each use of an input its own leaves.
+/// Makes separate leaves for each use of an input.
 tensor_lists module_compute::leaves_of(const tensor_lists& inputs) const {
   tensor_lists leaves;
   const auto& crossings = module_->interface().inputs;
   for (std::size_t c = 0; c < crossings.size(); ++c)
-    for (const auto& tensors : module_->by_use(crossings[c], inputs.at(c))) {
-      auto& of_use = leaves.emplace_back();
-      for (const auto& each : tensors)
-        of_use.push_back(make_leaf(each));
+    for (auto& use : module_->by_use(crossings[c], inputs.at(c))) {
+      std::ranges::transform(use, use.begin(), make_leaf);
+      leaves.push_back(std::move(use));
     }
   return leaves;
 }
 
-module_compute::outcome module_compute::run(tensor_lists leaves,
-                                            const microbatch_data& data) {
+module_compute::forward_result module_compute::run(
+  tensor_lists leaves, const microbatch_data& data) {
   const autocast_scope casts(
     options_.numerics.autocast,
     options_.device ? options_.device->device().type() : c10::kCPU);
   // Autocast shares one cast of a leaf among its uses, and would add up their
   // gradients in the lower precision; in an unsplit model these are no leaves.
-  auto ran =
-    module_->run(options_.numerics.autocast ? aliases_of(leaves) : leaves, data,
-                 settings_.generation ? nullptr : &options_.numerics.loss);
-  outcome done;
-  const bool keeps_graph = at::GradMode::is_enabled();
-  for (const auto& terms : ran.losses) {
-    keep_seeds(terms, data, done.saved);
-    done.losses.insert(done.losses.end(), terms.begin(), terms.end());
+  auto outputs = module_->run(
+    options_.numerics.autocast ? aliases_of_leaves(leaves) : leaves, data,
+    settings_.generation ? nullptr : &options_.numerics.loss);
+  forward_result result;
+  for (const auto& terms : outputs.losses) {
+    save_losses(terms, data, result.saved);
+    result.losses.insert(result.losses.end(), terms.begin(), terms.end());
   }
-  if (keeps_graph) {
+  if (at::GradMode::is_enabled()) {
     const auto& crossings = module_->interface().outputs;
     for (std::size_t c = 0; c < crossings.size(); ++c)
-      for (const auto& tensors : module_->by_use(crossings[c], ran.sent[c])) {
-        auto& edges = done.saved.roots.emplace_back();
-        for (const auto& each : tensors)
-          edges.push_back(edge_of(each));
-      }
-    done.saved.inputs = std::move(leaves);
+      for (const auto& use : module_->by_use(crossings[c], outputs.sent[c]))
+        std::ranges::transform(
+          use, std::back_inserter(result.saved.roots.emplace_back()), edge_of);
+    result.saved.inputs = std::move(leaves);
   }
-  done.sent = std::move(ran.sent);
+  result.sent = std::move(outputs.sent);
   if (settings_.generation && module_->has_last())
-    done.outputs = std::move(ran.outputs);
-  return done;
+    result.outputs = std::move(outputs.outputs);
+  return result;
 }
 
-void module_compute::keep_seeds(const std::vector<loss_term>& terms,
-                                const microbatch_data& data,
-                                saved_forward& saved) const {
+void module_compute::save_losses(const std::vector<loss_term>& terms,
+                                 const microbatch_data& data,
+                                 saved_forward& saved) const {
   const loss_seeds seeds{
     settings_.loss_scale, settings_.loss_gradient,
     options_.numerics.weighting == loss_weighting::microbatches};
@@ -182,13 +173,13 @@ event_source module_compute::source_of(microbatch_key key) const {
   return source;
 }
 
-/// Of the step's microbatches of all replicas.
+/// The number among the step's microbatches of all replicas.
 std::int64_t module_compute::number_of(microbatch_key key) const {
   return std::int64_t{options_.data_rank} * settings_.microbatches
          + key.microbatch;
 }
 
-/// Whether the microbatch is not there only to fill the step up.
+/// Whether the microbatch counts, and does not only fill the step up.
 bool module_compute::counts(microbatch_key key) const {
   return number_of(key) < settings_.counted;
 }
@@ -202,7 +193,7 @@ random_draws module_compute::draws_of(microbatch_key key) const {
           .is_recorded = settings_.part == step_part::gradients};
 }
 
-module_compute::outcome module_compute::run_observed(
+module_compute::forward_result module_compute::run_observed(
   microbatch_key key, const tensor_lists& inputs, const microbatch_data& data,
   const slice_carry_pointer& earlier, observer::pass pass) {
   const auto& first = first_of(inputs, data);
@@ -218,10 +209,11 @@ module_compute::outcome module_compute::run_observed(
   const slice_scope sliced(slice ? &*slice : nullptr);
   auto draws = draws_of(key);
   const draws_scope random(settings_.training() ? &draws : nullptr);
-  auto done = observed(observer_, [&] { return run(leaves_of(inputs), data); });
-  done.saved.store = std::move(store);
-  done.saved.slice = std::move(slice);
-  return done;
+  auto result =
+    observed(observer_, [&] { return run(leaves_of(inputs), data); });
+  result.saved.store = std::move(store);
+  result.saved.slice = std::move(slice);
+  return result;
 }
 
 op_outputs module_compute::forward(microbatch_key key, tensor_lists inputs,
@@ -242,46 +234,46 @@ op_outputs module_compute::forward_slice(microbatch_key key,
                                          const microbatch_data& data,
                                          slice_carry_pointer earlier,
                                          bool offloads) {
-  const bool keeps_graph = settings_.training() && !options_.numerics.recompute;
+  const bool recomputes = settings_.training() && options_.numerics.recompute;
+  const bool keeps_graph = settings_.training() && !recomputes;
   const at::AutoGradMode mode(keeps_graph);
   const bool counted = counts(key);
-  auto saved = offloads ? saved_for_offload() : nullptr;
-  const saved_tensors_scope saves(keeps_graph ? saved : nullptr);
-  const bool recomputes = settings_.training() && options_.numerics.recompute;
+  auto graph_tensors = offloads ? saved_for_offload() : nullptr;
+  const saved_tensors_scope saves(keeps_graph ? graph_tensors : nullptr);
   const auto buffers =
     recomputes ? versions_of(buffers_) : std::vector<std::int64_t>{};
-  auto done = run_observed(
+  auto result = run_observed(
     key, inputs, data, earlier,
     counted ? observer::pass::forward : observer::pass::forward_again);
   if (counted)
     observed(observer_, [&] {
-      for (const auto& term : done.losses)
+      for (const auto& term : result.losses)
         observer_.loss(term.name, term.value);
-      losses_.add(done.losses, data, key.slice == 0);
+      losses_.add(result.losses, data, key.slice == 0);
     });
   observer_.end_op();
   op_outputs outputs;
-  if (done.saved.slice)
-    outputs.states.carry = done.saved.slice->for_later();
+  if (result.saved.slice)
+    outputs.states.carry = result.saved.slice->for_later();
   if (settings_.training()) {
-    done.saved.samples = samples_of(first_of(inputs, data));
-    if (options_.numerics.recompute) {
-      require_kept_buffers(buffers);
-      done.saved.inputs = std::move(inputs);
-      done.saved.data = data;
-      done.saved.earlier = std::move(earlier);
-      done.saved.recompute = true;
-      done.saved.sent = describe(flat(done.sent));
+    auto& saved = result.saved;
+    saved.samples = samples_of(first_of(inputs, data));
+    if (recomputes) {
+      require_same_buffers(buffers);
+      saved.inputs = std::move(inputs);
+      saved.data = data;
+      saved.earlier = std::move(earlier);
+      saved.recompute = true;
+      saved.sent = describe(flat(result.sent));
     }
-    done.saved.saved = std::move(saved);
-    done.saved.note_inputs();
-    outputs.states.context =
-      std::make_shared<saved_forward>(std::move(done.saved));
+    saved.graph_tensors = std::move(graph_tensors);
+    saved.prepare_offload();
+    outputs.states.context = std::make_shared<saved_forward>(std::move(saved));
   }
-  for (auto& sent : done.sent)
-    for (auto& each : sent)
+  for (auto& message : result.sent)
+    for (auto& each : message)
       each = each.defined() ? each.detach() : each;
-  outputs.tensors = std::move(done.sent);
+  outputs.tensors = std::move(result.sent);
   return outputs;
 }
 
@@ -335,8 +327,8 @@ void module_compute::show_parameters() {
 }
 
 stage_result module_compute::end_step() {
-  const bool keeps = settings_.part == step_part::gradients;
-  if (keeps)
+  const bool is_recorded = settings_.part == step_part::gradients;
+  if (is_recorded)
     losses_.keep();
   else
     result_.losses = observed(observer_, [&] { return losses_.take(); });
@@ -344,7 +336,7 @@ stage_result module_compute::end_step() {
                           losses_.equal_counts().end()};
   observer_.flush();
   result_.metrics = observer_.take_metrics();
-  if (keeps && !result_.metrics.empty())
+  if (is_recorded && !result_.metrics.empty())
     fail(error_code::invalid_argument,
          "the model reports '{}', which is computed on the host",
          result_.metrics.front().name);

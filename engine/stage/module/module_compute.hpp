@@ -3,16 +3,14 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <string>
 
 #include "troupe/engine/events/observer.hpp"
-#include "troupe/engine/stage/model.hpp"
 #include "troupe/engine/stage/module/saved_forward.hpp"
 #include "troupe/engine/stage/module/split_backward.hpp"
 #include "troupe/engine/stage/module/step_losses.hpp"
 #include "troupe/engine/stage/numerics.hpp"
 #include "troupe/engine/stage/parameters/sharded_parameters.hpp"
-#include "troupe/engine/stage/random.hpp"
+#include "troupe/engine/stage/random_draws.hpp"
 #include "troupe/engine/stage/ties.hpp"
 
 namespace troupe {
@@ -30,10 +28,10 @@ struct module_stage_options {
   std::optional<shard_place> shards = {};
   /// The model's trained ties; `numerics` has their owners' settings.
   parameter_ties ties = {};
-  /// The device of its parameters and tensors; null: the CPU. Make the stage,
-  /// and call its ops, within the device's compute stream.
+  /// The device of the parameters and tensors; null: the CPU. The stage is made
+  /// and its ops are called within the device's compute stream.
   std::shared_ptr<rank_device> device = {};
-  /// Receives the values in the step's interest.
+  /// Receives the values that monitors of the step want to see.
   observer::publisher publish;
 };
 
@@ -51,7 +49,7 @@ class module_compute final : public stage_compute {
                       tensor_lists output_gradients,
                       stage_states states) override;
   stage_result end_step() override;
-  void drop_kept() override;
+  void drop_kept() override { losses_.drop(); }
   void forget_sequences() override { sequences_.clear(); }
   /// Makes `show_parameters` publish the parts of a shard.
   void observe_shard(const std::vector<parameter_part>& parts,
@@ -62,26 +60,27 @@ class module_compute final : public stage_compute {
   void show_parameters();
 
  private:
-  struct outcome {
+  struct forward_result {
     tensor_lists sent;
     tensor_list outputs;  // of the model's last layer, in generation
     saved_forward saved;
     std::vector<loss_term> losses;
   };
   tensor_lists leaves_of(const tensor_lists& inputs) const;
-  outcome run(tensor_lists leaves, const microbatch_data& data);
+  forward_result run(tensor_lists leaves, const microbatch_data& data);
   op_outputs forward_slice(microbatch_key key, tensor_lists inputs,
                            const microbatch_data& data,
                            slice_carry_pointer earlier, bool offloads);
   std::shared_ptr<saved_tensors> saved_for_offload() const;
-  void require_kept_buffers(const std::vector<std::int64_t>& versions) const;
-  outcome run_observed(microbatch_key key, const tensor_lists& inputs,
-                       const microbatch_data& data,
-                       const slice_carry_pointer& earlier, observer::pass pass);
+  void require_same_buffers(const std::vector<std::int64_t>& versions) const;
+  forward_result run_observed(microbatch_key key, const tensor_lists& inputs,
+                              const microbatch_data& data,
+                              const slice_carry_pointer& earlier,
+                              observer::pass pass);
   op_outputs continue_sequences(microbatch_key key, const tensor_lists& inputs,
                                 const microbatch_data& data,
                                 slice_carry_pointer earlier);
-  void keep_batches();
+  void drop_ended_batches();
   slice_carry_pointer take_sequences(std::int64_t batch);
   at::Tensor choose(std::int64_t batch, const tensor_list& outputs);
   void run_again(microbatch_key key, saved_forward& saved);
@@ -104,22 +103,22 @@ class module_compute final : public stage_compute {
   random_draws draws_of(microbatch_key key) const;
   std::int64_t number_of(microbatch_key key) const;
   bool counts(microbatch_key key) const;
-  void keep_seeds(const std::vector<loss_term>& terms,
-                  const microbatch_data& data, saved_forward& saved) const;
+  void save_losses(const std::vector<loss_term>& terms,
+                   const microbatch_data& data, saved_forward& saved) const;
 
   std::shared_ptr<layer_sequence> module_;
   module_stage_options options_;
-  /// A use of an output: of which crossing, and which tensors of its gradients.
+  /// A use of an output by a layer of a later stage.
   struct output_use {
-    std::int32_t reader = 0;  // layer
-    std::size_t use = 0;      // over all crossings
-    std::size_t crossing = 0;
-    std::size_t first = 0;  // of the crossing's gradients
+    std::int32_t reader = 0;   // the layer
+    std::size_t use = 0;       // counted over all crossings
+    std::size_t crossing = 0;  // index
+    std::size_t first = 0;     // of the use's gradients among the crossing's
   };
-  /// By descending reader and use: the order in which an unsplit model adds
-  /// gradients.
+  /// Sorted by descending reader and use, which is the order in which an
+  /// unsplit model adds gradients.
   std::vector<output_use> output_uses_;
-  tensor_list parameters_;  // that are trained
+  tensor_list parameters_;  // the trained ones
   tensor_list buffers_;
   observer observer_;
   step_settings settings_;
@@ -128,8 +127,8 @@ class module_compute final : public stage_compute {
   std::map<std::int64_t, slice_carry_pointer> sequences_;  // by batch
 };
 
-/// A stage of LibTorch modules, whose frozen parameters get no gradients. Make
-/// it within its device's compute stream.
+/// Makes a stage of LibTorch modules, whose frozen parameters get no gradients.
+/// Call it within the device's compute stream.
 stage make_module_stage(const std::shared_ptr<layer_sequence>& module,
                         const module_stage_options& options);
 

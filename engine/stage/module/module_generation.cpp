@@ -22,14 +22,14 @@ std::int64_t batch_of(const step_settings& settings, std::int32_t data_rank,
 }  // namespace
 
 /// Forgets the sequences that have ended.
-void module_compute::keep_batches() {
+void module_compute::drop_ended_batches() {
   const auto* step = settings_.generation.get();
   std::erase_if(sequences_, [&](const auto& each) {
     return !step || std::ranges::count(step->batches, each.first) == 0;
   });
 }
 
-/// What the batch's earlier positions have left, at the begin of a step.
+/// Takes the caches of a batch's earlier positions at the begin of a step.
 slice_carry_pointer module_compute::take_sequences(std::int64_t batch) {
   auto node = sequences_.extract(batch);
   if (node.empty())
@@ -40,7 +40,7 @@ slice_carry_pointer module_compute::take_sequences(std::int64_t batch) {
   return std::move(node.mapped());
 }
 
-/// Tokens for the last position's logits.
+/// Chooses tokens for the logits of the last position.
 at::Tensor module_compute::choose(std::int64_t batch,
                                   const tensor_list& outputs) {
   const auto& logits = outputs.at(0);
@@ -53,8 +53,8 @@ at::Tensor module_compute::choose(std::int64_t batch,
     batch, read_on_host(logits.select(1, -1), options_.device.get()));
 }
 
-/// Runs new positions of a batch behind those that are kept. Without any,
-/// as its sequences have ended, it does nothing.
+/// Runs new positions of a batch behind those that are cached. There are none,
+/// and it does nothing, if the batch's sequences have ended.
 op_outputs module_compute::continue_sequences(microbatch_key key,
                                               const tensor_lists& inputs,
                                               const microbatch_data& data,
@@ -63,21 +63,22 @@ op_outputs module_compute::continue_sequences(microbatch_key key,
   const auto batch = batch_of(settings_, options_.data_rank, key);
   op_outputs outputs;
   outputs.tensors.resize(module_->interface().outputs.size());
-  auto kept = key.slice == 0 ? take_sequences(batch) : std::move(earlier);
+  auto carry = key.slice == 0 ? take_sequences(batch) : std::move(earlier);
   const auto& new_inputs =
     module_->interface().inputs.empty() ? data.inputs : inputs.at(0);
   if (batch != generation_step::no_batch && !new_inputs.empty()) {
-    auto done = run_observed(key, inputs, data, kept, observer::pass::forward);
+    auto result =
+      run_observed(key, inputs, data, carry, observer::pass::forward);
     observer_.end_op();
-    kept = done.saved.slice->for_later();
+    carry = result.saved.slice->for_later();
     if (module_->has_last())
-      outputs.chosen = choose(batch, done.outputs);
-    outputs.tensors = std::move(done.sent);
+      outputs.chosen = choose(batch, result.outputs);
+    outputs.tensors = std::move(result.sent);
   }
   if (key.slice + 1 < settings_.slices)
-    outputs.states.carry = std::move(kept);
-  else if (kept)
-    sequences_[batch] = std::move(kept);
+    outputs.states.carry = std::move(carry);
+  else if (carry)
+    sequences_[batch] = std::move(carry);
   return outputs;
 }
 

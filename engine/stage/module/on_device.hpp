@@ -14,24 +14,25 @@ namespace troupe {
 
 class layer_sequence;
 
-/// Copies a microbatch's tensors, each by `to_device`.
+/// Copies each tensor of a microbatch by `to_device`.
 microbatch_data to_device(const microbatch_data& data, device_stream& stream);
 
 /// Moves parameters and buffers to the stream's device; they belong to the
 /// stream: others wait for an event first. Handles stay valid. Throws `error`
 /// (device).
-void bring(torch::nn::Module& module, device_stream& stream);
+void move_to_device(torch::nn::Module& module, device_stream& stream);
 
 struct stage_outputs {
-  tensor_lists sent;    // to the stages that read it, ascending
-  tensor_list outputs;  // of the model's last layer, if that is here
+  tensor_lists sent;    // to the stages that read them, ascending
+  tensor_list outputs;  // of the model's last layer, if the stage has it
 };
 
-/// A stage's outputs, without gradients, in host memory. `inputs`: of the
-/// model; `messages`: from the stages that this one reads, ascending; both in
-/// any memory, and ready. `autocast` as in numerics. On a device it runs after
-/// all earlier work of its compute stream, and the host waits for it; null: the
-/// CPU. Call it on the device's launching thread.
+/// Runs a stage without gradients, and returns its outputs in host memory.
+/// `inputs`: of the model; `messages`: from the stages that this one reads,
+/// ascending; both in any memory, and ready. `autocast` as in numerics.
+/// `device`: it runs there after all earlier work of its compute stream, and
+/// the host waits for it; null: the CPU. Call it on the device's launching
+/// thread.
 stage_outputs run_on_host(layer_sequence& module, const tensor_list& inputs,
                           const tensor_lists& messages,
                           std::optional<at::ScalarType> autocast,

@@ -19,57 +19,62 @@ inline tensor_list flat(const tensor_lists& lists) {
   return all;
 }
 
-/// A stage's data of a microbatch between its forward and its B or I: without
-/// the outputs, whose memory is free once they are sent.
+/// What a stage keeps of a microbatch between its forward and its B or I. The
+/// outputs are not kept: their memory is free once they are sent.
 struct saved_forward final : stage_state {
   using edges = std::vector<torch::autograd::Edge>;
 
-  /// Leaves of the graph, by use of an input; backward sends their gradients
+  /// The graph's leaves, by use of an input, whose gradients the backward sends
   /// on. With recompute: the messages that they come from.
   tensor_lists inputs;
-  /// Where backward starts, by use of an output; invalid without a gradient.
+  /// The edges where the backward starts, by use of an output; invalid ones
+  /// without a gradient.
   std::vector<edges> roots;
-  /// The optimised losses, where backward starts too, and with a graph their
-  /// seeds (loss_items.hpp).
+  /// The optimised losses, where the backward starts too, and with a graph
+  /// their seeds (loss_items.hpp).
   edges losses;
   tensor_list seeds;
   /// The layers' weight gradients, if the backward may be split; else null.
   weight_gradients::pointer store;
-  /// The slice of a microbatch in slices.
+  /// The slice, if the microbatch runs in slices.
   std::optional<slice_pass> slice;
-  /// With recompute: for the second forward. Shared handles; the data of the
-  /// slice alone.
+  /// With recompute, the input of the second forward: shared handles, and the
+  /// data of the slice alone.
   microbatch_data data;
   slice_carry_pointer earlier;
   bool recompute = false;
-  std::string sent = {};  // by the first one: dtypes and shapes
+  std::string sent = {};  // dtypes and shapes that the first forward has sent
   std::int64_t samples = 1;
-  /// Tensors that the forward's graph saved and that are offloaded; null: they
-  /// stay.
-  std::shared_ptr<saved_tensors> saved = {};
+  /// The tensors that the forward's graph saved, if they are offloaded; else
+  /// null.
+  std::shared_ptr<saved_tensors> graph_tensors = {};
 
-  /// Once all of the above are there, and the carry is handed on.
-  void note_inputs() {
-    if (!saved)
+  /// Call it once all members are set, and the carry is handed on.
+  void prepare_offload() {
+    if (!graph_tensors)
       return;
+    const auto keep = [this](const at::Tensor& tensor) {
+      return graph_tensors->keep(tensor);
+    };
     for (auto& use : inputs)
       for (auto& each : use) {
         if (recompute)
-          each = saved->keep(each);
+          each = keep(each);
         else  // a leaf, whose values the graph has saved where it needs them
-          saved->drop_later(each);
+          graph_tensors->drop_later(each);
       }
     if (recompute)
-      data = brought(
-        data, [this](const at::Tensor& tensor) { return saved->keep(tensor); });
+      data = transformed(data, keep);
     if (slice)
-      slice->drop_data_with(*saved);
+      slice->drop_data_with(*graph_tensors);
   }
   void offload(rank_device* device) override {
-    saved ? saved->to_host(device) : stage_state::offload(device);
+    graph_tensors ? graph_tensors->to_host(device)
+                  : stage_state::offload(device);
   }
   void reload(rank_device* device) override {
-    saved ? saved->to_device(device) : stage_state::reload(device);
+    graph_tensors ? graph_tensors->to_device(device)
+                  : stage_state::reload(device);
   }
 };
 

@@ -25,14 +25,14 @@ std::shared_ptr<saved_tensors>& current_saved() {
 
 namespace {
 
-/// Of one tensor that a graph saves.
+/// The hooks of one tensor that a graph saves.
 class kept_tensor final : public torch::autograd::SavedVariableHooks {
  public:
-  explicit kept_tensor(std::shared_ptr<saved_tensors> into)
-    : into_(std::move(into)) {}
+  explicit kept_tensor(std::shared_ptr<saved_tensors> target)
+    : target_(std::move(target)) {}
 
   void call_pack_hook(const at::Tensor& tensor) override {
-    handle_ = std::exchange(into_, nullptr)->keep(tensor);
+    handle_ = std::exchange(target_, nullptr)->keep(tensor);
     is_parameter_ = handle_.is_same(tensor);
     version_ = tensor._version();
   }
@@ -45,14 +45,14 @@ class kept_tensor final : public torch::autograd::SavedVariableHooks {
   }
 
  private:
-  std::shared_ptr<saved_tensors> into_;
+  std::shared_ptr<saved_tensors> target_;
   at::Tensor handle_;
   bool is_parameter_ = false;
   std::uint32_t version_ = 0;
 };
 
-/// LibTorch asks its engine which hooks a saved tensor gets. This one leaves
-/// all else to the engine that was there.
+/// LibTorch asks its engine which hooks a saved tensor gets. This engine gives
+/// them, and leaves all else to LibTorch's own.
 class saving_engine final : public torch::autograd::Engine {
  public:
   explicit saving_engine(Engine& runs) : runs_(runs) {}
@@ -78,8 +78,8 @@ class saving_engine final : public torch::autograd::Engine {
   }
   std::unique_ptr<torch::autograd::SavedVariableHooks>
   get_default_saved_variable_hooks() override {
-    if (const auto& into = current_saved())
-      return std::make_unique<kept_tensor>(into);
+    if (const auto& target = current_saved())
+      return std::make_unique<kept_tensor>(target);
     return runs_.get_default_saved_variable_hooks();
   }
 
@@ -87,8 +87,8 @@ class saving_engine final : public torch::autograd::Engine {
   Engine& runs_;
 };
 
-/// LibTorch has one engine in a process, for its life.
-void let_graphs_ask() {
+/// Makes graphs ask the engine above, which a process has for its life.
+void install_saving_engine() {
   static std::once_flag once;
   std::call_once(once, [] {
     static auto* const engine =
@@ -128,7 +128,7 @@ c10::Storage no_memory(c10::Device device) {
 
 }  // namespace
 
-/// Of one storage, and the handles that view it.
+/// A copy of one storage, and the handles that view it.
 struct saved_tensors::copied_memory {
   at::Tensor bytes;
   std::vector<
@@ -137,7 +137,7 @@ struct saved_tensors::copied_memory {
 };
 
 saved_tensors::saved_tensors(const tensor_list& stays) {
-  let_graphs_ask();
+  install_saving_engine();
   for (const auto& each : stays)
     if (each.defined() && each.has_storage())
       stays_.insert(memory_of(each));
@@ -161,15 +161,15 @@ void saved_tensors::drop_later(const at::Tensor& handle) {
 }
 
 void saved_tensors::to_host(rank_device* device) {
-  std::map<const void*, std::size_t> places;
+  std::map<const void*, std::size_t> indices;
   for (auto& weak : std::exchange(handles_, {})) {
     const auto handle = weak.lock();
     if (!handle)
       continue;
     const auto& storage = handle->storage();
-    const auto [found, fresh] =
-      places.emplace(storage.unsafeGetStorageImpl(), on_host_.size());
-    if (fresh) {
+    const auto [index, is_new] =
+      indices.emplace(storage.unsafeGetStorageImpl(), on_host_.size());
+    if (is_new) {
       const auto bytes = bytes_of(storage);
       on_host_.push_back({device
                             ? troupe::to_host(bytes, device->offloads()).tensor
@@ -177,7 +177,7 @@ void saved_tensors::to_host(rank_device* device) {
                           {}});
     }
     set_memory(*handle, no_memory(storage.device()));
-    on_host_[found->second].handles.push_back(std::move(weak));
+    on_host_[index->second].handles.push_back(std::move(weak));
   }
   for (const auto& each : std::exchange(dropped_, {}))
     set_memory(*each.unsafeGetTensorImpl(), no_memory(each.device()));

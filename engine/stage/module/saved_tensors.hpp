@@ -12,12 +12,12 @@
 
 namespace troupe {
 
-/// What LibTorch's graph of one forward has saved for its backward, so that it
-/// can wait in the host's memory: saved tensors of the forward that ran within
-/// a `saved_tensors_scope` (PyTorch's saved tensor hooks). Tensors that share
-/// memory are copied once, and share the copy. Lives as long as the graph, at
-/// least; whatever the graph frees is not copied any more. One thread at a
-/// time, but the engine's threads may differ from the forward's.
+/// The tensors that LibTorch's graph of one forward, run within a
+/// `saved_tensors_scope`, has saved for its backward (by PyTorch's saved tensor
+/// hooks), so that they can wait in the host's memory. Tensors that share
+/// memory are copied once, and share the copy. Lives at least as long as the
+/// graph; tensors that the graph has freed are not copied. Used by one thread
+/// at a time, but the engine's threads may differ from the forward's.
 class saved_tensors {
  public:
   /// `stays`: parameters and buffers, whose memory is never copied.
@@ -26,11 +26,11 @@ class saved_tensors {
   saved_tensors(const saved_tensors&) = delete;
   saved_tensors& operator=(const saved_tensors&) = delete;
 
-  /// A handle of the same values, without a graph, that is copied with the
-  /// others, or, of memory that stays and of parameters, only shared.
+  /// Returns a handle of the same values, without a graph, that is copied with
+  /// the others; memory that stays and parameters are only shared.
   at::Tensor keep(const at::Tensor& tensor);
-  /// A handle that nothing reads any more once the others have left: its memory
-  /// is freed, and its shape stays.
+  /// Frees the memory of a handle, whose shape stays, once the others are
+  /// copied to the host: nothing reads it from then on.
   void drop_later(const at::Tensor& handle);
 
   /// Copies to the host's memory and frees the device's; the device's
@@ -39,7 +39,7 @@ class saved_tensors {
   /// Copies back, by the device's `reloads` stream, to memory of the compute
   /// stream, within whose scope this is called.
   void to_device(rank_device* device);
-  /// In the host's memory now.
+  /// The bytes that are in the host's memory now.
   std::int64_t bytes_on_host() const;
 
  private:
@@ -53,14 +53,14 @@ class saved_tensors {
   std::vector<copied_memory> on_host_;
 };
 
-/// The object to which graphs save on this thread, or none.
+/// The object to which graphs save on this thread; null: none.
 std::shared_ptr<saved_tensors>& current_saved();
 using saved_tensors_scope =
   current_scope<std::shared_ptr<saved_tensors>, current_saved>;
 
-/// For functions of layers that add to a parameter's `.grad` themselves: the
-/// parameter that a function has saved. A graph that saves to `saved_tensors`
-/// unpacks another handle of it, with a `.grad` of its own.
+/// The parameter that an autograd function has saved. A graph that saves to
+/// `saved_tensors` unpacks another handle of it, with a `.grad` of its own;
+/// functions that add to `.grad` themselves therefore need this one.
 at::Tensor parameter_of(const at::Tensor& saved);
 
 }  // namespace troupe

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/index_select.h>
 #include <ATen/ops/tensor.h>
+#include <c10/core/WrapDimMinimal.h>
 #include <fmt/ranges.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -33,10 +34,10 @@ std::int64_t share_of(std::int64_t total, std::int64_t part,
 }
 
 const at::Tensor* sequence_of(const tensor_list& tensors) {
-  const auto found = std::ranges::find_if(tensors, [](const at::Tensor& each) {
-    return each.defined() && each.dim() >= 2;
-  });
-  return found == tensors.end() ? nullptr : &*found;
+  const auto sequence = std::ranges::find_if(
+    tensors,
+    [](const at::Tensor& each) { return each.defined() && each.dim() >= 2; });
+  return sequence == tensors.end() ? nullptr : &*sequence;
 }
 
 }  // namespace
@@ -64,7 +65,7 @@ microbatch_data slice_of(const microbatch_data& data, std::int32_t index,
          length, length);
   const auto first = first_of(length, index, count);
   const auto end = first_of(length, index + 1, count);
-  auto part = brought(data, [&](const at::Tensor& whole) {
+  auto part = transformed(data, [&](const at::Tensor& whole) {
     return whole.defined() && whole.dim() >= 2 && whole.size(1) == length
              ? whole.slice(1, first, end)
              : whole;
@@ -75,43 +76,44 @@ microbatch_data slice_of(const microbatch_data& data, std::int32_t index,
   return part;
 }
 
-void position_cache::grow(buffer& target, const at::Tensor& own,
+void position_cache::grow(buffer& target, const at::Tensor& tensor,
                           std::int64_t needed) {
   auto& whole = target.whole;
   const auto capacity = whole.defined() ? whole.size(target.dimension) : 0;
   if (needed <= capacity)
     return;
-  auto sizes = own.sizes().vec();
+  auto sizes = tensor.sizes().vec();
   sizes[static_cast<std::size_t>(target.dimension)] =
     std::max(needed, 2 * capacity);
-  const auto larger = at::empty(sizes, own.options());
+  const auto larger = at::empty(sizes, tensor.options());
   if (target.used > 0)
     larger.narrow(target.dimension, 0, target.used)
       .copy_(whole.narrow(target.dimension, 0, target.used));
   whole = larger;
 }
 
-at::Tensor position_cache::append(std::size_t call, const at::Tensor& own,
+at::Tensor position_cache::append(std::size_t call, const at::Tensor& tensor,
                                   std::int64_t dimension) {
+  dimension = c10::maybe_wrap_dim(dimension, tensor.dim());
   if (call >= buffers_.size())
     buffers_.resize(call + 1);
   auto& target = buffers_[call];
   target.dimension = dimension;
   if (target.used > 0) {
     auto expected = target.whole.sizes().vec();
-    expected.at(static_cast<std::size_t>(dimension)) = own.size(dimension);
-    if (own.sizes() != expected
-        || own.scalar_type() != target.whole.scalar_type())
+    expected.at(static_cast<std::size_t>(dimension)) = tensor.size(dimension);
+    if (tensor.sizes() != expected
+        || tensor.scalar_type() != target.whole.scalar_type())
       fail(error_code::invalid_argument,
            "a layer cached tensors of {} for later positions, then one of {}; "
            "they may differ only in dimension {}",
-           fmt::join(expected, " x "), fmt::join(own.sizes(), " x "),
+           fmt::join(expected, " x "), fmt::join(tensor.sizes(), " x "),
            dimension);
   }
   const auto begin = target.used;
-  const auto length = own.size(dimension);
-  grow(target, own, begin + length);
-  target.whole.narrow(dimension, begin, length).copy_(own);
+  const auto length = tensor.size(dimension);
+  grow(target, tensor, begin + length);
+  target.whole.narrow(dimension, begin, length).copy_(tensor);
   target.used = begin + length;
   return target.whole.narrow(dimension, 0, target.used);
 }
@@ -153,30 +155,30 @@ void slice_pass::refuse_calls(std::size_t calls) const {
        place_.index, calls, earlier_calls());
 }
 
-at::Tensor slice_pass::with_earlier(const at::Tensor& own,
+at::Tensor slice_pass::with_earlier(const at::Tensor& tensor,
                                     std::int64_t dimension) {
   const auto call = calls_++;
   if (!gradients_) {
     if (place_.first > 0 && call >= earlier_calls())
       refuse_calls(calls_);
-    return earlier_->cache.append(call, own, dimension);
+    return earlier_->cache.append(call, tensor, dimension);
   }
-  own_edges_.push_back(own.requires_grad()
-                         ? torch::autograd::impl::gradient_edge(own)
+  own_edges_.push_back(tensor.requires_grad()
+                         ? torch::autograd::impl::gradient_edge(tensor)
                          : torch::autograd::Edge{});
-  own_.push_back(own.detach());
+  own_.push_back(tensor.detach());
   if (!earlier_)
-    return own;
+    return tensor;
   if (call >= earlier_calls())
     refuse_calls(calls_);
   tensor_list parts;
   for (const auto& each : earlier_->of_call[call]) {
     auto leaf = each.detach();
-    leaf.requires_grad_(own.requires_grad());
+    leaf.requires_grad_(tensor.requires_grad());
     leaves_.push_back(leaf);
     parts.push_back(std::move(leaf));
   }
-  parts.push_back(own);
+  parts.push_back(tensor);
   return at::cat(parts, dimension);
 }
 
@@ -221,11 +223,11 @@ slice_carry_pointer slice_pass::gradients_for_earlier(
     auto& gradients = carry->of_call.emplace_back();
     for (std::size_t slice = 0; slice < earlier; ++slice) {
       auto sum = later ? later->of_call.at(call).at(slice) : at::Tensor{};
-      const auto& here = of_leaves.at(next++);
-      if (sum.defined() && here.defined())
-        sum = sum + here;
-      else if (here.defined())
-        sum = here;
+      const auto& own = of_leaves.at(next++);
+      if (sum.defined() && own.defined())
+        sum = sum + own;
+      else if (own.defined())
+        sum = own;
       gradients.push_back(std::move(sum));
     }
   }
@@ -236,8 +238,10 @@ slice_place current_slice() {
   return current_pass() ? current_pass()->place() : slice_place{};
 }
 
-at::Tensor with_earlier_slices(const at::Tensor& own, std::int64_t dimension) {
-  return current_pass() ? current_pass()->with_earlier(own, dimension) : own;
+at::Tensor with_earlier_slices(const at::Tensor& tensor,
+                               std::int64_t dimension) {
+  return current_pass() ? current_pass()->with_earlier(tensor, dimension)
+                        : tensor;
 }
 
 }  // namespace troupe

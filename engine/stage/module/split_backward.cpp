@@ -30,23 +30,25 @@ Edge accumulator_of(const at::Tensor& leaf) {
   return torch::autograd::impl::gradient_edge(leaf);
 }
 
-/// Whether nobody else looks into its memory.
-bool is_sole(const at::Tensor& tensor) {
+/// Whether nothing else refers to the tensor's memory.
+bool owns_memory_alone(const at::Tensor& tensor) {
   return tensor.use_count() == 1
          && (!tensor.has_storage() || tensor.storage().use_count() == 1);
 }
 
-/// As `.grad` of the leaf would hold it. A gradient that passes through
-/// unchanged is what another leaf, or W, reads too: either may be added to.
+/// The gradient as `.grad` of the leaf would hold it. A copy is made of one
+/// that has passed through unchanged, as another leaf, or W, reads it too, and
+/// either may be added to.
 at::Tensor laid_out(at::Tensor gradient, const at::Tensor& leaf) {
   using namespace torch::autograd::utils;
   return !gradient.defined()
-             || (is_sole(gradient) && obeys_layout_contract(gradient, leaf))
+             || (owns_memory_alone(gradient)
+                 && obeys_layout_contract(gradient, leaf))
            ? std::move(gradient)
            : clone_obey_contract(gradient, leaf);
 }
 
-/// What a node's outputs lead to.
+/// The leaves to which a node leads.
 struct reach {
   bool inputs = false;
   bool parameters = false;
@@ -56,7 +58,7 @@ struct reach {
 /// parameters, or to both.
 class graph_reach {
  public:
-  /// The accumulators of the inputs, which must outlive this.
+  /// `inputs`: the accumulators of the inputs, which must outlive this object.
   explicit graph_reach(const edge_list& inputs) {
     for (const auto& each : inputs)
       reach_[each.function.get()].inputs = true;
@@ -82,14 +84,13 @@ class graph_reach {
           enter(child);
         continue;
       }
-      auto found = reach_[node];
+      auto& own = reach_[node];
       for (const auto& edge : edges)
         if (edge.is_valid()) {
-          const auto child = reach_[edge.function.get()];
-          found.inputs |= child.inputs;
-          found.parameters |= child.parameters;
+          const auto& child = reach_.at(edge.function.get());
+          own.inputs |= child.inputs;
+          own.parameters |= child.parameters;
         }
-      reach_[node] = found;
       open.pop_back();
     }
   }
@@ -98,7 +99,8 @@ class graph_reach {
     return edge.is_valid() && reach_.at(edge.function.get()).inputs;
   }
 
-  /// Nodes on the way to the inputs that lead to a parameter off that way.
+  /// The nodes on the path to the inputs with an edge off it that leads to a
+  /// parameter.
   std::vector<Node*> cut() const {
     std::vector<Node*> cut;
     for (auto* node : order_) {
@@ -114,8 +116,9 @@ class graph_reach {
     return cut;
   }
 
-  /// Lets go of what nodes on the way to the inputs keep, but for a cut's: a
-  /// tensor that a cut keeps holds on to the nodes that made it.
+  /// Frees the tensors that nodes on the path to the inputs have saved, except
+  /// those of a cut. A tensor that a cut saves refers to the nodes that made
+  /// it.
   void release_but(const std::vector<Node*>& cut) const {
     auto next = cut.begin();
     for (auto* node : order_)
@@ -130,13 +133,15 @@ class graph_reach {
   std::vector<Node*> order_;
 };
 
-/// `targets` begins with the accumulators of those inputs that have one.
-tensor_list gradients_of(const tensor_list& inputs, variable_list found) {
+/// The gradients of inputs from those of targets, which begin with the
+/// accumulators of those inputs that have one.
+tensor_list gradients_of(const tensor_list& inputs,
+                         variable_list target_gradients) {
   tensor_list gradients;
   std::size_t next = 0;
   for (const auto& each : inputs)
     gradients.push_back(requires_gradient(each)
-                          ? laid_out(std::move(found[next++]), each)
+                          ? laid_out(std::move(target_gradients[next++]), each)
                           : at::Tensor{});
   return gradients;
 }
@@ -154,7 +159,7 @@ edge_list accumulators_of(const tensor_list& inputs) {
 tensor_list split_by_layers(const backward_roots& roots,
                             const tensor_list& inputs,
                             const tensor_list& parameters,
-                            deferred_backward& left) {
+                            deferred_backward& deferred) {
   auto targets = accumulators_of(inputs);
   const auto first = targets.size();
   std::unordered_set<const Node*> added;
@@ -164,14 +169,14 @@ tensor_list split_by_layers(const backward_roots& roots,
       if (added.insert(edge.function.get()).second)
         targets.push_back(std::move(edge));
     }
-  auto found = gradients_at(targets, roots, false);
+  auto gradients = gradients_at(targets, roots, false);
   for (auto i = first; i < targets.size(); ++i)
-    left.found.add(targets[i], std::exchange(found[i], {}));
-  return gradients_of(inputs, std::move(found));
+    deferred.computed.add(targets[i], std::exchange(gradients[i], {}));
+  return gradients_of(inputs, std::move(gradients));
 }
 
 tensor_list split_graph(backward_roots roots, const tensor_list& inputs,
-                        deferred_backward& left) {
+                        deferred_backward& deferred) {
   auto targets = accumulators_of(inputs);
   const auto first = targets.size();
   graph_reach graph(targets);
@@ -179,31 +184,31 @@ tensor_list split_graph(backward_roots roots, const tensor_list& inputs,
     graph.visit(root.function.get());
   backward_roots now;
   for (std::size_t i = 0; i < roots.edges.size(); ++i)
-    (graph.on_path(roots.edges[i]) ? now : left.rest)
+    (graph.on_path(roots.edges[i]) ? now : deferred.rest)
       .add(roots.edges[i], roots.gradients[i]);
   roots = {};
   const auto cut = graph.cut();
   for (auto* node : cut)
     for (std::uint32_t input = 0; input < node->num_inputs(); ++input)
       targets.emplace_back(node->getptr(), input);
-  auto found = gradients_at(targets, now, true);
-  std::vector<Node*> again;  // in W
+  auto gradients = gradients_at(targets, now, true);
+  std::vector<Node*> run_again;  // in W
   auto next = first;
   for (auto* node : cut) {
-    const bool is_done = left.store->has_work_of(node);
-    if (!is_done)
-      again.push_back(node);
+    const bool is_in_store = deferred.store->has_work_of(node);
+    if (!is_in_store)
+      run_again.push_back(node);
     for (std::uint32_t input = 0; input < node->num_inputs(); ++input, ++next)
-      if (!is_done)
-        left.rest.add(targets[next], std::exchange(found[next], {}));
+      if (!is_in_store)
+        deferred.rest.add(targets[next], std::exchange(gradients[next], {}));
   }
-  graph.release_but(again);
+  graph.release_but(run_again);
   // Nodes behind a cut that nothing else holds are freed with the edge to them.
-  for (auto* node : again)
+  for (auto* node : run_again)
     for (auto& edge : node->next_edges())
       if (graph.on_path(edge))
         edge = {};
-  return gradients_of(inputs, std::move(found));
+  return gradients_of(inputs, std::move(gradients));
 }
 
 }  // namespace
@@ -222,28 +227,29 @@ void backward_roots::run() const {
                                          /*accumulate_grad=*/true, {});
 }
 
-/// Calls the accumulators themselves, as the engine would run hooks again.
+/// Calls the accumulators itself, as the engine would run hooks again.
 void backward_roots::accumulate() {
   for (std::size_t i = 0; i < edges.size(); ++i) {
     auto& gradient = gradients[i];
-    const bool sole = is_sole(gradient);
-    (*edges[i].function)({sole ? std::move(gradient) : gradient.clone()});
+    const bool is_sole = owns_memory_alone(gradient);
+    (*edges[i].function)({is_sole ? std::move(gradient) : gradient.clone()});
   }
 }
 
 tensor_list run_input_backward(backward_roots roots, const tensor_list& inputs,
                                const tensor_list& parameters,
-                               weight_split split, deferred_backward& left) {
-  left.store->defer();
+                               weight_split split,
+                               deferred_backward& deferred) {
+  deferred.store->defer();
   return split == weight_split::graph
-           ? split_graph(std::move(roots), inputs, left)
-           : split_by_layers(roots, inputs, parameters, left);
+           ? split_graph(std::move(roots), inputs, deferred)
+           : split_by_layers(roots, inputs, parameters, deferred);
 }
 
-void run_weight_backward(deferred_backward& left) {
-  left.store->run();
-  std::exchange(left.found, {}).accumulate();
-  std::exchange(left.rest, {}).run();
+void run_weight_backward(deferred_backward& deferred) {
+  deferred.store->run();
+  std::exchange(deferred.computed, {}).accumulate();
+  std::exchange(deferred.rest, {}).run();
 }
 
 }  // namespace troupe

@@ -10,7 +10,7 @@
 
 namespace troupe {
 
-/// Where LibTorch's engine starts, and with which gradients.
+/// The edges at which LibTorch's engine starts, and their gradients.
 struct backward_roots {
   void add(const torch::autograd::Edge& edge, const at::Tensor& gradient);
   /// Adds to the gradients of all leaves, and frees the graph.
@@ -23,31 +23,31 @@ struct backward_roots {
   tensor_list gradients;
 };
 
-/// What I leaves for W.
+/// The work that I leaves for W.
 struct deferred_backward final : stage_state {
   deferred_backward() = default;
   deferred_backward(const deferred_backward&) = delete;
   deferred_backward& operator=(const deferred_backward&) = delete;
   ~deferred_backward() override {
     if (store)
-      store->drop();  // of a step that ended early
+      store->drop();  // the step may have ended early
   }
 
   weight_gradients::pointer store;
-  backward_roots found;  // gradients of parameters that I has computed
+  backward_roots computed;  // gradients of parameters that I has computed
   backward_roots rest;
 };
 
-/// The input backward of a split backward: the gradients of `inputs`,
-/// undefined where there are none, in memory that nobody else reads. Frees what
-/// W does not need. Gradients equal those of a full backward, bit for bit,
-/// after `run_weight_backward`; none are added to those of parameters before.
-/// Hooks of leaves run once; those of other tensors may run in I and again in
-/// W. `left.store`: of the forward.
+/// Runs the input backward of a split backward. Returns the gradients of
+/// `inputs`, undefined where there are none, in memory that nothing else reads.
+/// Frees what W does not need. After `run_weight_backward`, and not before, the
+/// gradients of parameters equal those of a full backward, bit for bit. Hooks
+/// of leaves run once; those of other tensors may run in I and again in W.
+/// `deferred.store`: that of the forward.
 tensor_list run_input_backward(backward_roots roots, const tensor_list& inputs,
                                const tensor_list& parameters,
-                               weight_split split, deferred_backward& left);
+                               weight_split split, deferred_backward& deferred);
 
-void run_weight_backward(deferred_backward& left);
+void run_weight_backward(deferred_backward& deferred);
 
 }  // namespace troupe

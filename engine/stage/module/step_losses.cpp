@@ -12,8 +12,10 @@
 
 namespace troupe {
 
-step_losses::step_losses(const numerics& how, rank_device* device)
-  : halts_(how.halt_on_nan), weighting_(how.weighting), device_(device) {}
+step_losses::step_losses(const numerics& options, rank_device* device)
+  : halts_(options.halt_on_nan),
+    weighting_(options.weighting),
+    device_(device) {}
 
 void step_losses::begin(const step_settings& settings) {
   training_ = settings.training();
@@ -22,16 +24,16 @@ void step_losses::begin(const step_settings& settings) {
   equal_counts_.clear();
   on_device_.clear();
   if (settings.part == step_part::update)
-    on_device_ = kept_;
+    on_device_ = recorded_;
 }
 
 void step_losses::drop() {
-  kept_.clear();
+  recorded_.clear();
   on_device_.clear();
 }
 
 void step_losses::keep() {
-  kept_ = std::exchange(on_device_, {});
+  recorded_ = std::exchange(on_device_, {});
   expected_counts_.clear();
 }
 
@@ -50,7 +52,7 @@ void step_losses::add(const std::vector<loss_term>& terms,
       equal_counts_.emplace(term.name, -1);
     }
     if (device_)
-      on_device_.push_back(kept_loss(term));
+      on_device_.push_back(detached_loss(term));
     else
       count(term.name, term.value.item<double>(), count_of(term));
   }
@@ -59,9 +61,9 @@ void step_losses::add(const std::vector<loss_term>& terms,
 void step_losses::count(const std::string& name, double value, double count) {
   if (halts_ && !std::isfinite(value))
     fail(error_code::op_failed, "the loss '{}' is {}", name, printable(value));
-  if (const auto found = equal_counts_.find(name);
-      found != equal_counts_.end()) {
-    const auto before = std::exchange(found->second, count);
+  if (const auto entry = equal_counts_.find(name);
+      entry != equal_counts_.end()) {
+    const auto before = std::exchange(entry->second, count);
     if (before >= 0 && before != count)
       refuse_uneven_counts(name, before, count);
   }
@@ -70,12 +72,12 @@ void step_losses::count(const std::string& name, double value, double count) {
 
 void step_losses::require_expected_counts() const {
   for (const auto& [name, expected] : expected_counts_) {
-    const auto found = std::ranges::find(losses_, name, &named_value::name);
-    if (found != losses_.end() && found->count != expected)
+    const auto loss = std::ranges::find(losses_, name, &named_value::name);
+    if (loss != losses_.end() && loss->count != expected)
       fail(error_code::op_failed,
            "the loss '{}' is the mean of {} items of a step, of which its "
            "`counts` told {} beforehand",
-           name, found->count, expected);
+           name, loss->count, expected);
   }
 }
 

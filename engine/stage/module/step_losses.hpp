@@ -9,27 +9,29 @@
 
 namespace troupe {
 
-/// What a stage reports of its losses of a step. Of a device it keeps them
-/// there, and reads them once, when the step ends. One thread.
+/// The losses that a stage reports of a step. Those on a device stay there, and
+/// are read once, when the step ends. Used by one thread.
 class step_losses {
  public:
   /// `device`: null: the CPU.
-  step_losses(const numerics& how, rank_device* device);
+  step_losses(const numerics& options, rank_device* device);
 
   void begin(const step_settings& settings);
-  /// The losses of a microbatch, or of a slice: `data` is what they were
-  /// computed from. Throws as `take`, on a CPU.
+  /// Adds the losses of a microbatch, or of a slice; they were computed from
+  /// `data`. Throws as `take`, on a CPU.
   void add(const std::vector<loss_term>& terms, const microbatch_data& data,
            bool first_slice);
-  /// Each loss of the step, the mean over what it counts. Throws `op_failed`
-  /// for a loss that is not finite, where that is to be an error; for one that
-  /// its function counted otherwise than it told beforehand; and for one that
-  /// weighs microbatches equally, and counts differently many items of each.
+  /// Returns each loss of the step, the mean over what it counts. Throws
+  /// `op_failed` for a loss that is not finite, if `halt_on_nan` is set; for
+  /// one whose function counted other items than its `counts` did; and for one
+  /// that weighs microbatches equally, and whose microbatches count differently
+  /// many items.
   std::vector<named_value> take();
   /// The number of items of one microbatch, or slice, by loss, for losses that
   /// weigh microbatches equally. Complete after `take`.
   const item_counts& equal_counts() const { return equal_counts_; }
-  /// In a step in parts: keeps what each launch writes, for the steps to come.
+  /// Keeps the tensors that each launch of a recorded step writes, for the
+  /// steps to come.
   void keep();
   void drop();
 
@@ -43,9 +45,9 @@ class step_losses {
   bool training_ = false;
   std::vector<named_value> losses_;
   std::vector<loss_term> on_device_;  // whose values are not read yet
-  std::vector<loss_term> kept_;       // that each launch of a step writes
-  item_counts expected_counts_;       // beforehand
-  item_counts equal_counts_;  // of those that weigh microbatches equally
+  std::vector<loss_term> recorded_;   // that each launch of a step writes
+  item_counts expected_counts_;
+  item_counts equal_counts_;
 };
 
 }  // namespace troupe

@@ -48,11 +48,11 @@ void note_store(torch::autograd::AutogradContext& context,
 
 void add_weight_gradients(torch::autograd::AutogradContext& context,
                           std::function<void()> work) {
-  const auto found = context.saved_data.find(store_key);
-  if (found == context.saved_data.end())
+  const auto store = context.saved_data.find(store_key);
+  if (store == context.saved_data.end())
     return work();
   c10::static_intrusive_pointer_cast<weight_gradients>(
-    found->second.toCapsule())
+    store->second.toCapsule())
     ->add(std::move(work));
 }
 

@@ -21,23 +21,23 @@ namespace troupe {
 /// (the weight-gradient store of zero bubble, Qi et al., 2024). A layer that
 /// supports this is an autograd function that notes the store in its forward,
 /// and gives it the work in its backward; see engine/models/layers/layers.cpp.
-/// One thread at a time, but the engine's threads may differ from the
+/// Used by one thread at a time, but the engine's threads may differ from the
 /// forward's.
 class weight_gradients final : public torch::CustomClassHolder {
  public:
   using pointer = c10::intrusive_ptr<weight_gradients>;
 
-  /// A layer's function reads these parameters.
+  /// Notes that a layer's function reads these parameters.
   void note(const tensor_list& parameters);
   /// Whether such a function reads the parameter.
   bool has(const at::Tensor& parameter) const {
     return parameters_.contains(parameter.unsafeGetTensorImpl());
   }
 
-  /// Whether several of them read one parameter, so that their order counts.
+  /// Whether several functions read one parameter, so that their order counts.
   bool shares_parameters() const { return shares_parameters_; }
 
-  /// Whether this node of a graph has given work to be done in `run`.
+  /// Whether this node of a graph has added work to be done in `run`.
   bool has_work_of(const torch::autograd::Node* node) const {
     return nodes_.contains(node);
   }
@@ -46,8 +46,7 @@ class weight_gradients final : public torch::CustomClassHolder {
   void defer() { deferring_ = true; }
   /// Does what was deferred, in its order, and frees the tensors of each.
   void run();
-  /// Frees what was deferred: it may hold on to the graph, which holds on to
-  /// this.
+  /// Frees what was deferred: it may own the graph, which owns this.
   void drop() { deferred_.clear(); }
 
  private:
@@ -64,15 +63,16 @@ weight_gradients::pointer& current_store();
 using weight_gradients_scope =
   current_scope<weight_gradients::pointer, current_store>;
 
-/// In the forward of a function that reads these parameters: its backward finds
-/// the current store again.
+/// Lets the backward of a function that reads these parameters find the store
+/// that is current in its forward, which calls this.
 void note_store(torch::autograd::AutogradContext& context,
                 const tensor_list& parameters);
-/// In its backward: gives the work to that store, or does it.
+/// Gives the work to that store, or does it if there is none. Backwards call
+/// it.
 void add_weight_gradients(torch::autograd::AutogradContext& context,
                           std::function<void()> work);
 
-/// Adds to `.grad`, or becomes it, as LibTorch's engine does.
+/// Adds a gradient to `.grad`, or sets that, as LibTorch's engine does.
 void accumulate_gradient(const at::Tensor& parameter, at::Tensor gradient);
 
 }  // namespace troupe

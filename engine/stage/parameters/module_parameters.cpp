@@ -16,8 +16,8 @@ struct module_parameters::version final : stage_state {
 
 namespace {
 
-/// The same, with version counters of their own: what the optimizer writes in
-/// place has not changed for the graphs.
+/// Other handles of the parameters with version counters of their own: what the
+/// optimizer writes in place has not changed for the graphs.
 parameter_list aliases_of(parameter_list parameters) {
   for (auto& [name, value] : parameters)
     value = value.variable_data();
@@ -30,7 +30,7 @@ module_parameters::module_parameters(const numerics& options,
                                      std::shared_ptr<rank_device> device,
                                      std::function<void()> publish)
   : device_(std::move(device)),
-    norm_type_(options.norm_type),
+    norm_type_(options.gradient_norm),
     reduces_in_fp32_(options.reduces_in_fp32()),
     publish_(std::move(publish)) {}
 
@@ -42,14 +42,14 @@ module_parameters::module_parameters(const parameter_list& parameters,
                                      bool keeps_versions)
   : module_parameters(options, std::move(device), std::move(publish)) {
   parameters_ = values_of(parameters);
-  counted_ = counted_of(parameters, tied);
+  norm_parameters_ = norm_parameters_of(parameters, tied);
   tied_ = std::move(tied);
   keeps_versions_ = keeps_versions;
-  optimize(keeps_versions ? aliases_of(parameters) : parameters, options);
+  make_optimizer(keeps_versions ? aliases_of(parameters) : parameters, options);
 }
 
-void module_parameters::optimize(parameter_list values,
-                                 const numerics& options) {
+void module_parameters::make_optimizer(parameter_list values,
+                                       const numerics& options) {
   values_ = values_of(values);
   optimizer_ = std::make_unique<optimizer>(
     options.optimizer, std::move(values), options.parameters,
@@ -61,8 +61,8 @@ void module_parameters::begin_step(const step_settings& settings) {
   if (keeps_versions_)
     set(values_);
   if (settings.part == step_part::update) {
-    if (!kept_.empty())
-      put_gradients(kept_);
+    if (!recorded_gradients_.empty())
+      put_gradients(recorded_gradients_, {});
   } else if (settings.training()) {
     take_gradients();
     troupe::take_gradients(values_);
@@ -79,8 +79,12 @@ tensor_list module_parameters::take_gradients() {
 
 void module_parameters::put_gradients(tensor_list gradients,
                                       at::Tensor present) {
-  if (present.defined())
-    remove_absent(gradients, present_of(present, device_.get()));
+  if (present.defined()) {
+    const auto is_present = read_presence(present, device_.get());
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+      if (!is_present.at(i))
+        gradients[i].reset();
+  }
   troupe::put_gradients(parameters_, std::move(gradients));
 }
 
@@ -95,7 +99,8 @@ tied_sum module_parameters::begin_tied_sum() {
 }
 
 std::vector<double> module_parameters::norm_powers() {
-  return gradient_powers(values_of(counted_), norm_type_, device_.get());
+  return gradient_powers(values_of(norm_parameters_), norm_type_,
+                         device_.get());
 }
 
 void module_parameters::show() {
@@ -117,7 +122,7 @@ void module_parameters::update(double factor) {
   add_version();
 }
 
-/// Leaves the values of older versions as they are.
+/// Copies the values, so that the next update leaves older versions unchanged.
 void module_parameters::move_to_new_memory() {
   auto gradients = take_gradients();
   const at::NoGradGuard no_grad;
@@ -127,42 +132,39 @@ void module_parameters::move_to_new_memory() {
   }
 }
 
-/// Of the newest values: the same memory, in no graph.
+/// Adds a version of the newest values, which shares their memory.
 void module_parameters::add_version() {
   if (!will_read_)
     return;
-  auto made = std::make_shared<version>();
+  auto newest = std::make_shared<version>();
   for (const auto& value : values_)
-    made->values.push_back(value.detach());
-  versions_.emplace(updates_, std::move(made));
+    newest->values.push_back(value.detach());
+  versions_.emplace(updates_, std::move(newest));
 }
 
 std::shared_ptr<stage_state> module_parameters::read_version(
-  std::int32_t version, bool last) {
-  if (!keeps_versions_)
-    return stage_parameters::read_version(version, last);
-  const auto found = versions_.find(version);
-  if (found == versions_.end())
+  std::int32_t updates, bool last) {
+  const auto entry = versions_.find(updates);
+  if (entry == versions_.end())
     fail(error_code::internal,
          "version {} of the parameters is not kept; {} updates have run",
-         version, updates_);
-  auto held = found->second;
-  versions_.erase(versions_.begin(), found);
+         updates, updates_);
+  auto result = entry->second;
+  versions_.erase(versions_.begin(), entry);
   if (last) {
     will_read_ = false;
     versions_.clear();
   }
-  set(held->values);
-  return held;
+  set(result->values);
+  return result;
 }
 
-void module_parameters::read_again(
-  const std::shared_ptr<stage_state>& version) {
-  const auto* held = dynamic_cast<const struct version*>(version.get());
-  if (held == nullptr)
+void module_parameters::read_again(const std::shared_ptr<stage_state>& state) {
+  const auto* earlier = dynamic_cast<const version*>(state.get());
+  if (earlier == nullptr)
     fail(error_code::internal,
          "a backward lacks its version of the parameters");
-  set(held->values);
+  set(earlier->values);
 }
 
 void module_parameters::set(const tensor_list& values) {
@@ -172,13 +174,13 @@ void module_parameters::set(const tensor_list& values) {
 }
 
 void module_parameters::keep_gradients() {
-  kept_.clear();
+  recorded_gradients_.clear();
   for (const auto& parameter : parameters_)
-    kept_.push_back(parameter.grad());
+    recorded_gradients_.push_back(parameter.grad());
 }
 
 void module_parameters::drop_kept() {
-  kept_.clear();
+  recorded_gradients_.clear();
   take_gradients();
 }
 

@@ -18,16 +18,16 @@ namespace troupe {
 /// With `keeps_versions` they may be updated several times within a step, while
 /// earlier versions are still read (PipeDream's weight stashing,
 /// PipeDream-2BW). An update then makes a new version in new memory. The
-/// modules read the version that was set last; a backward runs with its
-/// forward's. A graph of LibTorch refers to a leaf, whose memory is replaced
-/// here, not written: so that its version counter stays, and a backward reads
-/// whatever the leaf holds then.
+/// modules read the version that was set last, and a backward has its forward's
+/// version set again. A graph of LibTorch refers to a leaf. The leaf's memory
+/// is replaced, not written, so that its version counter stays, and a backward
+/// reads what the leaf holds then.
 class module_parameters : public stage_parameters {
  public:
   /// `parameters`: those that are trained. `tied`: which of them are tied; the
   /// settings of all holders are the same (ties.hpp). `publish`: publishes
-  /// parameters and gradients. `device`: of the parameters; null: the CPU. Make
-  /// calls within its compute stream.
+  /// parameters and gradients. `device`: that of the parameters; null: the CPU.
+  /// All calls are made within its compute stream.
   module_parameters(const parameter_list& parameters, const numerics& options,
                     std::vector<tied_gradient> tied,
                     std::shared_ptr<rank_device> device,
@@ -36,13 +36,12 @@ class module_parameters : public stage_parameters {
   void begin_step(const step_settings& settings) override;
   const tensor_list& parameters() const override { return parameters_; }
   tensor_list take_gradients() override;
-  using stage_parameters::put_gradients;
   void put_gradients(tensor_list gradients, at::Tensor present) override;
   collective_work begin_reduction() override;
   tied_sum begin_tied_sum() override;
   std::vector<double> norm_powers() override;
   std::string name_of_power(std::size_t place) const override {
-    return counted_.at(place).first;
+    return norm_parameters_.at(place).first;
   }
   void show() override;
   void update(double factor) override;
@@ -51,26 +50,26 @@ class module_parameters : public stage_parameters {
     optimizer_->load(state);
   }
   void read_parameters() override { optimizer_->read_parameters(); }
-  std::shared_ptr<stage_state> read_version(std::int32_t version,
+  std::shared_ptr<stage_state> read_version(std::int32_t updates,
                                             bool last) override;
-  void read_again(const std::shared_ptr<stage_state>& version) override;
+  void read_again(const std::shared_ptr<stage_state>& state) override;
   void keep_gradients() override;
   void drop_kept() override;
 
  protected:
-  /// For a derived class that fills the members below itself.
+  /// A derived class fills the members below itself.
   module_parameters(const numerics& options,
                     std::shared_ptr<rank_device> device,
                     std::function<void()> publish);
-  /// Makes the optimizer, which writes these values.
-  void optimize(parameter_list values, const numerics& options);
+  /// Makes the optimizer of these values.
+  void make_optimizer(parameter_list values, const numerics& options);
 
   tensor_list parameters_;
-  tensor_list values_;  // of the optimizer, which reads their gradients
+  tensor_list values_;  // which the optimizer updates from their gradients
   std::vector<tied_gradient> tied_;
   std::unique_ptr<optimizer> optimizer_;
   std::shared_ptr<rank_device> device_;
-  troupe::norm_type norm_type_;
+  norm_type norm_type_;
   bool reduces_in_fp32_;
 
  private:
@@ -81,16 +80,16 @@ class module_parameters : public stage_parameters {
   void move_to_new_memory();
 
   std::function<void()> publish_;
-  parameter_list counted_;  // in norms
+  parameter_list norm_parameters_;
   double learning_rate_ = 0;
   /// The gradients that each launch of a recorded step writes.
-  tensor_list kept_;
-  /// The values are then not in any graph.
+  tensor_list recorded_gradients_;
+  /// Then `values_` are handles of their own, which are in no graph.
   bool keeps_versions_ = false;
   bool will_read_ = false;    // further forwards will ask for a version
   std::int32_t updates_ = 0;  // in this step
-  std::map<std::int32_t, std::shared_ptr<version>>
-    versions_;  // that may be asked for
+  /// The versions that may be asked for, by the number of updates.
+  std::map<std::int32_t, std::shared_ptr<version>> versions_;
 };
 
 }  // namespace troupe

@@ -19,16 +19,16 @@ namespace troupe {
 
 namespace {
 
-/// Frees the memory of a tensor's storage: of all tensors that share it, which
-/// keep their shapes and must not be read until `allocate_storage`. As
-/// PyTorch's FSDP does to parameters that a graph still refers to.
+/// Frees the memory of a tensor's storage. All tensors that share it keep their
+/// shapes and must not be read until `allocate_storage`. PyTorch's FSDP does
+/// the same to parameters that a graph still refers to.
 void free_storage(const at::Tensor& tensor) {
   const auto& storage = tensor.storage();
   storage.set_data_ptr(c10::DataPtr(nullptr, tensor.device()));
   storage.set_nbytes(0);
 }
 
-/// Gives such a storage memory again, of the contents nothing is known; on an
+/// Gives such a storage memory again, whose contents are undefined; on an
 /// accelerator within the entered stream. `tensor` must span the storage.
 void allocate_storage(const at::Tensor& tensor) {
   const auto& storage = tensor.storage();
@@ -50,8 +50,8 @@ void require_shardable(const parameter_list& parameters) {
            describe(parameters[0].second));
 }
 
-/// Of an optimizer's tensor of a whole parameter the part for a piece; tensors
-/// of other shapes (a number of steps) are the same for all pieces.
+/// The part for a piece of an optimizer's tensor for the whole parameter;
+/// tensors of other shapes (a number of steps) are the same for all pieces.
 at::Tensor part_of(const at::Tensor& tensor, const shard_layout::piece& piece,
                    const at::Tensor& parameter, std::string_view name) {
   if (piece.keeps_shape || name == step_state_name
@@ -60,7 +60,8 @@ at::Tensor part_of(const at::Tensor& tensor, const shard_layout::piece& piece,
   return tensor.reshape(-1).narrow(0, piece.begin, piece.count);
 }
 
-/// Those that may be cut, those that are read whole, and each tied one.
+/// The parameters of each row: those that may be cut, those that are read
+/// whole, and each tied one.
 std::vector<parameter_list> in_rows(const parameter_list& trained,
                                     const std::vector<tied_gradient>& tied,
                                     const optimizer_options& optimizer) {
@@ -100,24 +101,26 @@ sharded_parameters::row sharded_parameters::make_row(
   const parameter_list& parameters, const shard_place& place,
   const at::TensorOptions& kind, const optimizer_options* optimizer,
   std::int32_t preferred) {
-  row made;
-  for (const auto& [name, value] : parameters)
-    made.parameters.push_back(value);
-  made.layout = std::make_shared<const shard_layout>(
+  const auto layout = std::make_shared<const shard_layout>(
     layout_of(parameters, place, optimizer, preferred));
-  made.whole = at::zeros({made.layout->padded()}, kind);
-  for (std::size_t i = 0; i < made.parameters.size(); ++i) {
-    const auto& value = made.parameters[i];
-    const auto begin = made.layout->begins()[i];
-    const auto view =
-      made.whole.narrow(0, begin, value.numel()).view(value.sizes());
+  row result{
+    layout, values_of(parameters), at::zeros({layout->padded()}, kind), {}};
+  for (std::size_t i = 0; i < result.parameters.size(); ++i) {
+    auto& value = result.parameters[i];
+    const auto view = result.whole.narrow(0, layout->begins()[i], value.numel())
+                        .view(value.sizes());
     view.copy_(value);
-    at::Tensor{value}.set_data(view);
+    value.set_data(view);
   }
-  const auto own = made.whole.narrow(0, made.layout->begin(place.shard),
-                                     made.layout->length(place.shard));
-  made.shard = place.releases ? own.clone() : own;
-  return made;
+  const auto shard = own_part(result, place);
+  result.shard = place.releases ? shard.clone() : shard;
+  return result;
+}
+
+at::Tensor sharded_parameters::own_part(const row& of,
+                                        const shard_place& place) {
+  return of.whole.narrow(0, of.layout->begin(place.shard),
+                         of.layout->length(place.shard));
 }
 
 sharded_parameters::sharded_parameters(const parameter_list& trained,
@@ -149,7 +152,7 @@ void sharded_parameters::make_rows(const parameter_list& trained,
                                    const optimizer_options& optimizer) {
   const auto by_row = in_rows(trained, tied, optimizer);
   first_tied_ = trained.size() - tied.size();
-  // Of an empty row too, as rows are sent in one piece.
+  // An empty row has a dtype and device, too, as rows are sent in one piece.
   const auto kind = !trained.empty()  ? trained[0].second.detach().options()
                     : !frozen.empty() ? frozen[0].second.detach().options()
                                       : at::TensorOptions();
@@ -169,35 +172,36 @@ void sharded_parameters::make_pieces(const std::vector<tied_gradient>& tied,
   pieces_ = pieces_of(layouts_, place_.shard);
   parameter_list named;
   for (std::size_t r = 0; r < layouts_.size(); ++r) {
-    const auto& of = rows_[r];
-    for (const auto& piece : of.layout->pieces(place_.shard)) {
+    const auto& row = rows_[r];
+    for (const auto& piece : row.layout->pieces(place_.shard)) {
       const auto parameter = pieces_[named.size()].parameter;
       if (parameter >= first_tied_) {
-        const auto& tie = tied[parameter - first_tied_];
-        tied_.push_back({named.size(), tie.tie, tie.counts});
+        const auto& whole = tied[parameter - first_tied_];
+        tied_.push_back({named.size(), whole.tie, whole.is_owner});
       }
-      auto part = of.shard.narrow(0, piece.row - of.layout->begin(place_.shard),
-                                  piece.count);
+      auto part = row.shard.narrow(
+        0, piece.row - row.layout->begin(place_.shard), piece.count);
       if (piece.keeps_shape)
-        part = part.view(of.parameters[piece.parameter].sizes());
+        part = part.view(row.parameters[piece.parameter].sizes());
       named.emplace_back(names_[parameter], std::move(part));
     }
   }
-  optimize(std::move(named), options);
+  make_optimizer(std::move(named), options);
 }
 
-/// Of a reduction, `present` is by parameter; of a sum, by piece.
 void sharded_parameters::put_gradients(tensor_list gradients,
                                        at::Tensor present) {
   if (present.defined()) {
-    const auto has = present_of(present, device_.get());
-    std::vector<bool> of_pieces;
-    for (const auto& piece : pieces_)
-      of_pieces.push_back(has.at(piece.parameter));
-    remove_absent(gradients, has.size() == pieces_.size() ? has : of_pieces);
+    // A reduction lists all parameters, a sum of tied gradients the pieces; if
+    // there are as many of both, piece i is parameter i.
+    const auto is_present = read_presence(present, device_.get());
+    const bool by_parameter = is_present.size() == parameters_.size();
+    for (std::size_t i = 0; i < pieces_.size(); ++i)
+      if (!is_present.at(by_parameter ? pieces_[i].parameter : i))
+        gradients.at(i).reset();
   }
   for (std::size_t i = 0; i < pieces_.size(); ++i)
-    if (gradients[i].defined())
+    if (gradients.at(i).defined())
       gradients[i] = gradients[i].view(values_[i].sizes());
   troupe::put_gradients(values_, std::move(gradients));
 }
@@ -207,7 +211,7 @@ collective_work sharded_parameters::begin_reduction() {
   return reduce_scatter{std::move(whole), layouts_};
 }
 
-/// Also of a shard that has none of them.
+/// A shard without a piece of the tied parameters takes part, too.
 tied_sum sharded_parameters::begin_tied_sum() {
   if (first_tied_ == names_.size())
     return stage_parameters::begin_tied_sum();
@@ -220,7 +224,7 @@ std::vector<double> sharded_parameters::norm_powers() {
   for (std::size_t i = 0; i < pieces_.size(); ++i)
     powers[pieces_[i].parameter] = of_pieces[i];
   for (const auto& each : tied_)
-    if (!each.counts)
+    if (!each.is_owner)
       powers[pieces_[each.position].parameter] = 0;
   return powers;
 }
@@ -251,21 +255,19 @@ std::vector<parameter_part> sharded_parameters::parts() const {
   return all;
 }
 
-void sharded_parameters::load_state(const optimizer_state& state) {
-  std::map<std::string, const parameter_list*> given;
-  for (const auto& each : state)
-    given[each.parameter] = &each.tensors;
-  optimizer_state own;
+void sharded_parameters::load_state(const optimizer_state& whole) {
+  optimizer_state shard;
   for (const auto& piece : pieces_) {
-    auto& part = own.emplace_back(parameter_state{names_[piece.parameter]});
-    const auto found = given.find(part.parameter);
-    if (found == given.end())
-      continue;
-    for (const auto& [name, tensor] : *found->second)
+    const auto source = std::ranges::find(whole, names_[piece.parameter],
+                                          &parameter_state::parameter);
+    if (source == whole.end())
+      continue;  // the optimizer refuses a state that lacks a parameter
+    auto& part = shard.emplace_back(parameter_state{source->parameter});
+    for (const auto& [name, tensor] : source->tensors)
       part.tensors.emplace_back(
         name, part_of(tensor, piece, parameters()[piece.parameter], name));
   }
-  optimizer_->load(own);
+  optimizer_->load(shard);
 }
 
 std::int64_t sharded_parameters::bytes() const {
@@ -311,10 +313,9 @@ void sharded_parameters::require_whole(const std::string& op) const {
 void sharded_parameters::take_shards() {
   require_whole("a cut into shards");
   const at::NoGradGuard no_grad;
-  for (const auto& row : rows_)
-    if (place_.releases)
-      row.shard.copy_(row.whole.narrow(0, row.layout->begin(place_.shard),
-                                       row.layout->length(place_.shard)));
+  if (place_.releases)
+    for (const auto& row : rows_)
+      row.shard.copy_(own_part(row, place_));
 }
 
 optimizer_state sharded_parameters::joined(
@@ -328,10 +329,10 @@ optimizer_state sharded_parameters::joined(
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       const auto parameter = pieces[i].parameter;
       for (const auto& [name, tensor] : shards[q].at(i).tensors) {
-        auto& of = parts[{parameter, name}];
-        if (of.empty())
+        auto& same = parts[{parameter, name}];
+        if (same.empty())
           whole[parameter].tensors.emplace_back(name, tensor);
-        of.push_back(tensor.reshape(-1));
+        same.push_back(tensor.reshape(-1));
       }
     }
   }

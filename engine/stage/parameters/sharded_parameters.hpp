@@ -17,30 +17,28 @@ struct shard_place {
   std::int32_t shard = 0;
   std::int32_t shards = 1;
   std::int64_t multiple = 128;  // see shard_layout
-  /// Whole parameters are freed by the plan's releases; otherwise gradients and
-  /// the optimizer's state alone are sharded.
+  /// The plan's releases free the whole parameters; otherwise gradients and the
+  /// optimizer's state alone are sharded.
   bool releases = true;
 };
 
 /// The parameters of a stage, of which each replica holds, updates and keeps
-/// optimizer state for a shard (ZeRO; XLA's fully sharded data parallel). All
-/// parameters lie in one row of memory, which a
-/// gather fills and a release frees; graphs of LibTorch refer to its storage,
-/// so a backward reads what was gathered last. Parameters whose update reads
-/// them whole (`work_of_whole`) are in a second row, where each is in one
+/// optimizer state for a shard (ZeRO; XLA's fully sharded data parallel).
+/// Parameters lie in rows of memory, which a gather fills and a release frees;
+/// graphs of LibTorch refer to a row's storage, so a backward reads what was
+/// gathered last. Most parameters are in the first row. Those whose update
+/// reads them whole (`work_of_whole`) are in a second row, where each is in one
 /// shard, as in Moonlight's distributed Muon (Liu et al., 2025), but without a
 /// gather of gradients. A tied parameter has a row of its own, so that a shard
-/// is the same part of it in all stages that hold it; frozen ones have the
-/// last. `parameters` lists them by row. The optimizer writes the pieces of the
-/// shard.
-/// Threads as `stage_parameters`.
+/// is the same part of it in all stages that hold it; the frozen parameters
+/// have the last row. `parameters` lists the trained ones by row. The optimizer
+/// updates the pieces of the shard. Threads as `stage_parameters`.
 class sharded_parameters final : public module_parameters {
  public:
   /// Cuts the shards from the parameters' values, and frees those if the plan
-  /// releases. `trained` and `frozen`: in model order; `tied`: among the first,
-  /// with settings as in module_parameters. Throws
-  /// `invalid_argument` for a parameter of another dtype than the first, and
-  /// one that is not floating point.
+  /// releases. `trained` and `frozen`: in model order; `tied`: among `trained`,
+  /// as for module_parameters. Throws `invalid_argument` for a parameter of
+  /// another dtype than the first, and for one that is not floating point.
   sharded_parameters(const parameter_list& trained,
                      const parameter_list& frozen,
                      const std::vector<tied_gradient>& tied,
@@ -48,8 +46,8 @@ class sharded_parameters final : public module_parameters {
                      std::shared_ptr<rank_device> device,
                      std::function<void()> publish);
 
-  /// By piece of the shard.
-  using stage_parameters::put_gradients;
+  /// `gradients`: of the shard's pieces. `present`: by parameter after a
+  /// reduction, by piece after a sum of tied gradients.
   void put_gradients(tensor_list gradients, at::Tensor present) override;
   collective_work begin_reduction() override;
   tied_sum begin_tied_sum() override;
@@ -57,9 +55,10 @@ class sharded_parameters final : public module_parameters {
   std::string name_of_power(std::size_t place) const override {
     return names_.at(place);
   }
-  /// Takes the state of whole parameters. `state` returns that of the shard, in
-  /// which tensors as large as a parameter that may be cut have one dimension.
-  void load_state(const optimizer_state& state) override;
+  /// `whole`: the state of whole parameters. `state` returns that of the shard,
+  /// in which tensors as large as a parameter that may be cut have one
+  /// dimension.
+  void load_state(const optimizer_state& whole) override;
   /// The pieces of the shard, for `publish`. The first member also has the
   /// parameters that all members hold completely.
   std::vector<parameter_part> parts() const;
@@ -67,10 +66,10 @@ class sharded_parameters final : public module_parameters {
   const shard_place& place() const { return place_; }
   /// The layouts of the rows of trained parameters.
   const row_layouts& layouts() const { return layouts_; }
-  /// Bytes of all parameters.
+  /// The bytes of all parameters.
   std::int64_t bytes() const;
 
-  /// By row; handles.
+  /// The member's shard of each row, as handles.
   tensor_list own_shards() const;
   /// The member's part of a gather; allocates the rows if they were released.
   /// Parameters are whole once it is done.
@@ -94,12 +93,14 @@ class sharded_parameters final : public module_parameters {
     at::Tensor whole;  // padded
     at::Tensor shard;
   };
-  /// `kind`: dtype and device of the row. `optimizer`: null if it is not
+  /// `kind`: the row's dtype and device. `optimizer`: null if the row is not
   /// updated. `preferred`: as in shard_layout::of_whole.
   static row make_row(const parameter_list& parameters,
                       const shard_place& place, const at::TensorOptions& kind,
                       const optimizer_options* optimizer,
                       std::int32_t preferred = 0);
+  /// The part of a row that is the member's shard.
+  static at::Tensor own_part(const row& of, const shard_place& place);
   void make_rows(const parameter_list& trained, const parameter_list& frozen,
                  const std::vector<tied_gradient>& tied,
                  const optimizer_options& optimizer);
@@ -109,10 +110,10 @@ class sharded_parameters final : public module_parameters {
   shard_place place_;
   parameter_list frozen_;
   std::vector<row> rows_;  // cut, whole, each tied one; frozen, if any are
-  row_layouts layouts_;    // but for the frozen
+  row_layouts layouts_;    // of the rows of trained parameters
   std::vector<shard_layout::piece> pieces_;
-  std::vector<std::string> names_;  // of the parameters that are trained
-  std::size_t first_tied_ = 0;      // of the trained parameters
+  std::vector<std::string> names_;  // of the trained parameters
+  std::size_t first_tied_ = 0;      // index among the trained parameters
   bool whole_ = true;
 };
 

@@ -1,7 +1,8 @@
 #include "troupe/engine/stage/parameters/sharding.hpp"
 
+#include <iterator>
+
 #include "troupe/base/error.hpp"
-#include "troupe/base/names.hpp"
 #include "troupe/engine/stage/shard_layout.hpp"
 
 namespace troupe {
@@ -9,15 +10,13 @@ namespace troupe {
 namespace {
 
 constexpr std::string_view names[]{"replicate", "gradients", "all"};
+static_assert(std::size(names)
+              == static_cast<std::size_t>(shard_mode::all) + 1);
 
 }  // namespace
 
 std::string_view to_text(shard_mode mode) {
   return names[static_cast<std::size_t>(mode)];
-}
-
-shard_mode parse_shard_mode(std::string_view name) {
-  return parse_named<shard_mode>(name, names, "sharding");
 }
 
 void require_legal(const sharding_options& options, std::int32_t replicas) {

@@ -5,28 +5,27 @@
 
 namespace troupe {
 
-/// What of a stage each replica holds a shard of, in place of all.
+/// The values of a stage of which each replica holds a shard instead of all.
 enum class shard_mode : std::uint8_t {
-  replicate,  // nothing: data parallelism (DDP)
+  replicate,  // none: data parallelism (DDP)
   gradients,  // reduced gradients and the optimizer's state (ZeRO 1 and 2)
   all,        // and the parameters, gathered for their ops (ZeRO 3, FSDP)
 };
 
 /// "replicate", "gradients" or "all".
 std::string_view to_text(shard_mode mode);
-/// Throws `invalid_argument` with the known names.
-shard_mode parse_shard_mode(std::string_view name);
 
 inline constexpr std::int64_t largest_shard_multiple = 1 << 20;
 
 struct sharding_options {
   shard_mode mode = shard_mode::replicate;
-  /// Replicas that share the shards of a stage; groups of so many hold the same
-  /// (hybrid sharding). A divisor of their number; 0: all of them.
+  /// So many replicas share the shards of a stage, and each group of so many
+  /// holds all shards (hybrid sharding). A divisor of their number; 0: all
+  /// replicas.
   std::int32_t group = 0;
-  /// The stages of a rank that are whole at once, gathered ahead of their use;
-  /// as many as it has: each is gathered once in a step, and stays whole
-  /// between its forwards and backwards.
+  /// The number of a rank's stages that are whole at once, gathered ahead of
+  /// their use. If it is that of all its stages, each is gathered once in a
+  /// step, and stays whole between its forwards and backwards.
   std::int32_t most_whole = 3;
 
   /// A row of parameters is padded to a multiple of shards x so many elements.

@@ -13,7 +13,7 @@
 #include "troupe/engine/stage/module/autocast.hpp"
 #include "troupe/engine/stage/module/on_device.hpp"
 #include "troupe/engine/stage/module/slices.hpp"
-#include "troupe/engine/stage/random.hpp"
+#include "troupe/engine/stage/random_draws.hpp"
 #include "troupe/engine/stage/update/gradient_lists.hpp"
 #include "troupe/engine/stage/update/gradient_mean.hpp"
 #include "troupe/engine/stage/update/gradient_norm.hpp"
@@ -22,22 +22,11 @@ namespace troupe {
 
 namespace {
 
-layer_range all_of(const model& layers) {
-  return {0, static_cast<std::int32_t>(layers.size())};
-}
-
 tensor_list copies_of(const tensor_list& tensors) {
   tensor_list all;
   for (const auto& tensor : tensors)
     all.push_back(tensor.detach().clone());
   return all;
-}
-
-std::vector<std::string> names_of(const parameter_list& parameters) {
-  std::vector<std::string> names;
-  for (const auto& [name, value] : parameters)
-    names.push_back(name);
-  return names;
 }
 
 void set_values(const tensor_list& parameters, const tensor_list& values) {
@@ -64,19 +53,23 @@ plain_loop::plain_loop(const model& layers, plain_options options)
 plain_loop::plain_loop(const compute_scope&, const model& layers,
                        plain_options options)
   : options_(std::move(options)),
-    module_(std::make_shared<layer_sequence>(layers, all_of(layers))),
-    ties_(ties_of(layers)),
-    aliases_(aliases_of(ties_)),
+    module_(std::make_shared<layer_sequence>(
+      layers, layer_range{0, static_cast<std::int32_t>(layers.size())})),
     counter_(item_counter_of(layers, options_.numerics)),
     scale_(options_.numerics.loss_scale) {
   require_counts(options_);
   require_legal(layers);
+  const auto ties = ties_of(layers);
+  aliases_ = aliases_of(ties);
   require_own_names(state_dict());
   distinct_parameters().add(module_->parameters_by_name());
   require_legal(options_.numerics);
   const auto settings = options_.numerics.parameters;
-  options_.numerics = with_settings_of_owners(options_.numerics, ties_);
-  require_matching(settings, names_of(parameters()));
+  options_.numerics = with_settings_of_owners(options_.numerics, ties);
+  std::vector<std::string> names;
+  for (const auto& [name, value] : parameters())
+    names.push_back(name);
+  require_matching(settings, names);
   if (options_.updates.every > 0 && options_.numerics.needs_norm())
     fail(error_code::invalid_argument,
          "updates within a step use their own gradients alone; clipping and a "
@@ -88,22 +81,32 @@ plain_loop::plain_loop(const compute_scope&, const model& layers,
   module_->convert(options_.numerics.dtypes);
   const auto scope = enter();
   if (options_.device)
-    bring(*module_, options_.device->compute());
-  const auto own = trained(*module_);
-  values_ = values_of(own);
-  ties_ = trained_ties(std::move(ties_), options_.numerics.parameters);
-  tied_ = tied_among(ties_, own);
-  counted_ = counted_of(own, tied_);
+    move_to_device(*module_, options_.device->compute());
+  const auto updated = trained(*module_);
+  values_ = values_of(updated);
+  tied_ = tied_among(trained_ties(ties, options_.numerics.parameters), updated);
+  norm_parameters_ = norm_parameters_of(updated, tied_);
   optimizer_ = std::make_unique<optimizer>(
-    options_.numerics.optimizer, own, options_.numerics.parameters,
+    options_.numerics.optimizer, updated, options_.numerics.parameters,
     options_.numerics.offload_optimizer ? options_.device : nullptr);
-  for (std::size_t s = 0; s < options_.updates.stages.size(); ++s)
-    stage_of_.resize(
-      stage_of_.size()
-        + trained(layer_sequence(layers, options_.updates.stages[s])).size(),
-      static_cast<std::int32_t>(s));
+  if (options_.updates.every > 0)
+    find_stages(layers);
   if (options_.device)
     options_.device->compute().drain();
+}
+
+/// Throws `invalid_argument` if the stages do not hold all layers.
+void plain_loop::find_stages(const model& layers) {
+  const auto& updates = options_.updates;
+  for (std::size_t s = 0; s < updates.stages.size(); ++s)
+    stage_of_.resize(
+      stage_of_.size()
+        + trained(layer_sequence(layers, updates.stages[s])).size(),
+      static_cast<std::int32_t>(s));
+  if (!updates.version || stage_of_.size() != values_.size())
+    fail(error_code::invalid_argument,
+         "a plain loop of updates within a step needs stages that hold all "
+         "layers, and the version that each microbatch reads");
 }
 
 /// The parameters that are not frozen.
@@ -141,7 +144,8 @@ plain_loop::counted_items plain_loop::count_items(const data_function& load,
   for (std::int32_t d = 0; d < replicas; ++d)
     for (auto k = first; k < last; ++k) {
       const auto index = d * options_.microbatches + k;
-      add(items.update.counts, items.own[index] = counter_(load(index)));
+      add(items.update.counts,
+          items.by_microbatch[index] = counter_(load(index)));
     }
   return items;
 }
@@ -157,22 +161,21 @@ void plain_loop::accumulate(const data_function& load,
     if (!versions_.empty())
       read_versions(k);
     const auto index = replica * options_.microbatches + k;
-    const auto own = items.own.find(index);
+    const auto own = items.by_microbatch.find(index);
     auto data = load(index);
-    if (own != items.own.end())
+    if (own != items.by_microbatch.end())
       data = with_items(std::move(data), counter_, own->second, items.update);
     accumulate(data, index);
     outcome.tokens += data.tokens;
   }
 }
 
-/// A forward, of a slice: where its backward starts.
+/// Runs a slice's forward, and returns where its backward starts.
 backward_roots plain_loop::roots_of(const microbatch_data& part,
                                     random_draws& draws) {
-  const double every = options_.updates.every == 0 ? options_.microbatches
-                                                   : options_.updates.every;
+  const double microbatches = microbatches_of_update();
   const loss_seeds seeds{
-    scale_.value(), scale_.value() / (every * options_.slices),
+    scale_.value(), scale_.value() / (microbatches * options_.slices),
     options_.numerics.weighting == loss_weighting::microbatches};
   draws.slice = current_slice().index;
   const draws_scope random(&draws);
@@ -180,7 +183,7 @@ backward_roots plain_loop::roots_of(const microbatch_data& part,
   for (const auto& loss : losses_of_microbatch(part)) {
     const auto seed = seed_of(loss, part, draws.slice, seeds);
     roots.add(torch::autograd::impl::gradient_edge(loss.value), seed);
-    losses_.push_back(kept_loss(loss));
+    losses_.push_back(detached_loss(loss));
     if (seeds.all_equal) {
       losses_.back().count = seed.defined() ? 1 : 0;
       losses_.back().counted.reset();
@@ -232,8 +235,8 @@ void plain_loop::accumulate_slices(const microbatch_data& data,
   }
 }
 
-/// The weighted sum of the losses' means; on a device, after all of their
-/// stream's work.
+/// Returns the weighted sum of the losses' means; on a device, after all work
+/// of its stream.
 named_value plain_loop::take_losses() {
   const at::NoGradGuard no_grad;
   const auto terms = std::exchange(losses_, {});
@@ -251,14 +254,14 @@ named_value plain_loop::take_losses() {
   return sum;
 }
 
-void plain_loop::average(std::vector<tensor_list> members) {
+void plain_loop::average(tensor_lists members) {
   const at::NoGradGuard no_grad;
   const gradient_mean mean(options_.data_parallel, options_.numerics.division);
   for (std::size_t i = 0; i < values_.size(); ++i) {
     const auto own = values_[i].scalar_type();
     const auto type = options_.numerics.reduces_in_fp32() ? widened(own) : own;
     tensor_list gradients;
-    for (auto& member : members)
+    for (const auto& member : members)
       gradients.push_back(members.size() > 1 && member[i].defined()
                             ? member[i].to(type)
                             : member[i]);
@@ -283,20 +286,20 @@ plain_loop::result plain_loop::step(const data_function& load,
   losses_.clear();
   counts_equally_ = counts_equally;
   ++step_;
-  const auto m = options_.microbatches;
-  const auto every = options_.updates.every;
-  const auto group = every == 0 ? m : every;
-  if (every > 0)
+  const auto microbatches = options_.microbatches;
+  const auto group = microbatches_of_update();
+  if (options_.updates.every > 0)
     versions_ = {copies_of(values_)};
   try {
-    for (std::int32_t first = 0; first < m; first += group)
-      accumulate_update(load, first, std::min(first + group, m), outcome);
+    for (std::int32_t first = 0; first < microbatches; first += group)
+      accumulate_update(load, first, std::min(first + group, microbatches),
+                        outcome);
   } catch (...) {
     --step_;
     throw;
   }
   versions_.clear();
-  position_ += std::int64_t{options_.data_parallel} * m;
+  position_ += std::int64_t{options_.data_parallel} * microbatches;
   const auto loss = take_losses();
   outcome.loss = loss.value;
   outcome.counted = loss.count;
@@ -310,11 +313,11 @@ plain_loop::result plain_loop::step(const data_function& load,
   return outcome;
 }
 
-/// From the microbatches of one update, of all replicas and copies.
+/// Makes one update from its microbatches of all replicas and copies.
 void plain_loop::accumulate_update(const data_function& load,
                                    std::int32_t first, std::int32_t last,
                                    result& outcome) {
-  std::vector<tensor_list> members;
+  tensor_lists members;
   take_gradients(values_);
   const auto items = count_items(load, first, last);
   const auto& copy_of = options_.copy_of;
@@ -332,12 +335,13 @@ void plain_loop::accumulate_update(const data_function& load,
 void plain_loop::update(result& outcome) {
   if (!versions_.empty())
     set_values(values_, versions_.back());
-  const auto type = options_.numerics.norm_type;
+  const auto type = options_.numerics.gradient_norm;
   const auto powers =
-    gradient_powers(values_of(counted_), type, options_.device.get());
+    gradient_powers(values_of(norm_parameters_), type, options_.device.get());
   outcome.gradient_norm = norm_of(powers, type) / scale_.value();
   if (const auto last = last_not_finite(powers); last >= 0)
-    outcome.not_finite = counted_.at(static_cast<std::size_t>(last)).first;
+    outcome.not_finite =
+      norm_parameters_.at(static_cast<std::size_t>(last)).first;
   outcome.learning_rate = options_.numerics.learning_rate.at(
     scale_.next_update(step_), base_learning_rate(options_.numerics.optimizer));
   outcome.updated = !scale_.dynamic() || std::isfinite(outcome.gradient_norm);
@@ -351,13 +355,13 @@ void plain_loop::update(result& outcome) {
     versions_.push_back(copies_of(values_));
 }
 
-/// Lets each stage's parameters be those that a microbatch reads there.
+/// Gives each stage's parameters the values that a microbatch reads there.
 void plain_loop::read_versions(std::int32_t microbatch) {
-  tensor_list wanted;
+  tensor_list values;
   for (std::size_t i = 0; i < values_.size(); ++i)
-    wanted.push_back(versions_.at(static_cast<std::size_t>(
+    values.push_back(versions_.at(static_cast<std::size_t>(
       options_.updates.version(stage_of_[i], microbatch)))[i]);
-  set_values(values_, wanted);
+  set_values(values_, values);
 }
 
 named_value plain_loop::evaluate(const data_function& load,
@@ -369,7 +373,7 @@ named_value plain_loop::evaluate(const data_function& load,
   losses_.clear();
   for (std::int64_t k = 0; k < count; ++k)
     for (const auto& loss : losses_of_microbatch(load(k)))
-      losses_.push_back(kept_loss(loss));
+      losses_.push_back(detached_loss(loss));
   auto loss = take_losses();
   loss.value = static_cast<float>(loss.value);
   return loss;
@@ -382,14 +386,9 @@ tensor_list plain_loop::infer(const tensor_list& inputs) {
     .outputs;
 }
 
-parameter_list plain_loop::parameters() const {
-  return without_aliases(holders(), aliases_);
-}
-
 parameter_list plain_loop::holders() const {
   return module_->parameters_by_name();
 }
-
 parameter_list plain_loop::state_dict() const {
   return module_->state_dict();
 }

@@ -15,7 +15,6 @@
 namespace troupe {
 
 class compute_scope;
-
 class layer_sequence;
 struct backward_roots;
 struct random_draws;
@@ -26,8 +25,8 @@ struct plain_updates {
   std::int32_t every = 0;  // microbatches; 0: one update, at the end
   /// The stages, each of which has versions of its own.
   stage_split stages{};
-  /// By how many updates of this step the parameters that a microbatch reads
-  /// in a stage have been made.
+  /// The number of updates of this step after which a microbatch reads the
+  /// parameters of a stage.
   std::function<std::int32_t(std::int32_t stage, std::int32_t microbatch)>
     version{};
 };
@@ -35,25 +34,26 @@ struct plain_updates {
 struct plain_options {
   std::int32_t microbatches = 1;
   std::int32_t data_parallel = 1;
-  /// By microbatch: the copy of the stages that takes it, from 0; empty: there
-  /// is one. The gradients of copies are added.
+  /// The copy of the stages, from 0, that takes each microbatch; empty: there
+  /// is one copy. The gradients of copies are added.
   std::vector<std::int8_t> copy_of{};
-  /// Slices of each microbatch's sequence: forwards one after the other,
-  /// backwards last slice first, as in a pipeline.
+  /// The slices of each microbatch's sequence: forwards run one after the
+  /// other, backwards last slice first, as in a pipeline.
   std::int32_t slices = 1;
   plain_updates updates{};
-  troupe::numerics numerics{};  // but for what a stage keeps and halts on
+  /// The options of what a stage keeps and halts on have no effect.
+  troupe::numerics numerics{};
   /// The device, on whose compute stream it runs; null: the CPU.
   std::shared_ptr<rank_device> device{};
   int intra_op_threads = 1;  // of LibTorch, within the loop's functions
 };
 
 /// The oracle: the unsplit model in a plain loop with gradient accumulation, in
-/// the thread that makes it, no actors, no plan. Replicas and copies are
-/// emulated one after the other: each one's microbatches are summed separately,
-/// then added in ascending order and divided by the number of replicas; then
-/// those of the layers that hold a tied parameter are added. Every pipelined
-/// run must give the same bits.
+/// the thread that makes it, without actors or a plan. Replicas and copies are
+/// emulated one after the other: the gradients of each one's microbatches are
+/// summed separately, these sums are added in ascending order and divided by
+/// the number of replicas, and then the gradients of the layers that hold a
+/// tied parameter are added. Every pipelined run must give the same bits.
 ///
 /// On a device the host enqueues a step's work without waiting, up to the
 /// gradients' norm; the work is done when `step` returns. The calling thread
@@ -76,36 +76,38 @@ class plain_loop {
   };
   using data_function = std::function<microbatch_data(std::int64_t index)>;
 
-  /// Makes one update; `load(k)` gives global microbatch k of this step, in
+  /// Makes one step; `load(k)` returns global microbatch k of this step, in
   /// host memory. It is called twice for each, the first time to count the
   /// update's items, unless `counts_equally` (microbatch_source). A step that
   /// `load` ends by an exception does not count; the parameters are those from
   /// before it, unless it updates within the step.
   result step(const data_function& load, bool counts_equally = false);
-  /// Index in the data source of the next step's first microbatch, which random
-  /// numbers of forwards depend on: 0 at first, and then what was there before
-  /// and its microbatches.
+  /// Sets the index in the data source of the next step's first microbatch, on
+  /// which random numbers of forwards depend. It is 0 at first, and each step
+  /// adds its microbatches.
   void set_position(std::int64_t microbatches) { position_ = microbatches; }
   /// Mean loss over `count` microbatches, as in a step, without gradients,
   /// named "loss"; rounded to fp32, as `trainer::evaluate` does.
   named_value evaluate(const data_function& load, std::int64_t count);
 
-  /// Handles, on the device: the next step changes them. Of tied parameters the
-  /// owner's; or those of all holders, who writes to one writes to all.
-  parameter_list parameters() const;
+  /// Handles on the device, whose values the next step changes. Tied parameters
+  /// are those of their owners.
+  parameter_list parameters() const {
+    return without_aliases(holders(), aliases_);
+  }
+  /// Tied parameters are those of all holders: write the same values to all.
   parameter_list holders() const;
   /// The holders' parameters, and the buffers.
   parameter_list state_dict() const;
-  /// As those of `stage_parameters`; of tied parameters the owner's.
+  /// As in `stage_parameters`; the state of tied parameters is their owners'.
   optimizer_state state() const {
     return without_aliases(optimizer_->state(), aliases_);
   }
   void load_state(const optimizer_state& state) {
     optimizer_->load(with_aliases(state, aliases_));
   }
-  /// Tied parameters: the owner's name by that of each other holder.
   const alias_names& aliases() const { return aliases_; }
-  /// Steps made, and the loss scale after them: for checkpoints.
+  /// The number of steps made, and the loss scale after them, for checkpoints.
   std::int64_t steps() const { return step_; }
   const loss_scale& scale() const { return scale_; }
   void go_on_from(std::int64_t step, const loss_scale_progress& scale) {
@@ -116,26 +118,32 @@ class plain_loop {
   tensor_list infer(const tensor_list& inputs);
 
  private:
-  /// In a thread that computes.
+  /// The public constructor calls this one within a scope of the thread.
   plain_loop(const compute_scope& in, const model& layers,
              plain_options options);
+  void find_stages(const model& layers);
+  std::int32_t microbatches_of_update() const {
+    return options_.updates.every == 0 ? options_.microbatches
+                                       : options_.updates.every;
+  }
   parameter_list trained(const layer_sequence& module) const;
   std::unique_ptr<stream_scope> enter() const;
   /// The optimised losses of the model.
   std::vector<loss_term> losses_of_microbatch(const microbatch_data& data);
-  /// The items that losses count of an update, and of each microbatch.
+  /// The items that losses count in an update, and in each microbatch.
   struct counted_items {
     update_items update;
-    std::map<std::int64_t, item_counts> own;
+    std::map<std::int64_t, item_counts> by_microbatch;
   };
   counted_items count_items(const data_function& load, std::int32_t first,
                             std::int32_t last) const;
   backward_roots roots_of(const microbatch_data& part, random_draws& draws);
   void run(const backward_roots& roots);
-  /// `index`: in the step.
+  /// `index`: that of the microbatch in the step.
   void accumulate(const microbatch_data& data, std::int64_t index);
   void accumulate_slices(const microbatch_data& data, random_draws& draws);
-  /// Microbatches `first` up to `last` that a copy takes, of a replica.
+  /// Accumulates those of the microbatches `first` up to `last` of a replica
+  /// that a copy takes.
   void accumulate(const data_function& load, const counted_items& items,
                   std::int32_t replica, std::int8_t copy, std::int32_t first,
                   std::int32_t last, result& outcome);
@@ -144,16 +152,15 @@ class plain_loop {
   void update(result& outcome);
   void read_versions(std::int32_t microbatch);
   named_value take_losses();
-  /// By replica and copy.
-  void average(std::vector<tensor_list> members);
+  /// `members`: the gradients by replica and copy.
+  void average(tensor_lists members);
   void sum_tied();
 
   plain_options options_;
   std::shared_ptr<layer_sequence> module_;
-  parameter_ties ties_;  // those that are trained
   alias_names aliases_;
-  tensor_list values_;      // of the parameters that are trained
-  parameter_list counted_;  // ... in the norm
+  tensor_list values_;  // of the trained parameters
+  parameter_list norm_parameters_;
   std::vector<tied_gradient> tied_;
   item_counter counter_;  // null: no loss counts items beforehand
   std::unique_ptr<optimizer> optimizer_;

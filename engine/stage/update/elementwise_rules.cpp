@@ -11,12 +11,12 @@ namespace troupe {
 
 namespace {
 
-/// One tensor of the state of each parameter.
+/// The tensor with an index in each parameter's state.
 tensor_list nth(const tensor_lists& state, std::size_t index) {
-  tensor_list found;
+  tensor_list tensors;
   for (const auto& each : state)
-    found.push_back(each[index]);
-  return found;
+    tensors.push_back(each[index]);
+  return tensors;
 }
 
 }  // namespace

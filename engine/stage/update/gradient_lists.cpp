@@ -14,19 +14,10 @@ at::Tensor read_on_host(const at::Tensor& tensor, rank_device* device) {
   return copy.tensor;
 }
 
-std::vector<bool> present_of(const at::Tensor& numbers, rank_device* device) {
-  const auto row = read_on_host(numbers, device).to(at::kFloat).contiguous();
-  const auto* values = row.const_data_ptr<float>();
-  std::vector<bool> present;
-  for (std::int64_t i = 0; i < row.numel(); ++i)
-    present.push_back(values[i] != 0);
-  return present;
-}
-
-void remove_absent(tensor_list& gradients, const std::vector<bool>& present) {
-  for (std::size_t i = 0; i < gradients.size(); ++i)
-    if (!present.at(i))
-      gradients[i].reset();
+std::vector<bool> read_presence(const at::Tensor& row, rank_device* device) {
+  const auto numbers = read_on_host(row, device).to(at::kFloat).contiguous();
+  const auto* first = numbers.const_data_ptr<float>();
+  return std::vector<bool>(first, first + numbers.numel());
 }
 
 tensor_list values_of(const parameter_list& parameters) {
@@ -37,10 +28,10 @@ tensor_list values_of(const parameter_list& parameters) {
   return values;
 }
 
-parameter_list counted_of(parameter_list parameters,
-                          const std::vector<tied_gradient>& tied) {
+parameter_list norm_parameters_of(parameter_list parameters,
+                                  const std::vector<tied_gradient>& tied) {
   for (const auto& each : tied)
-    if (!each.counts)
+    if (!each.is_owner)
       parameters[each.position].second.reset();
   std::erase_if(parameters,
                 [](const auto& each) { return !each.second.defined(); });

@@ -33,29 +33,25 @@ gradient_mean::gradient_mean(std::int32_t replicas, gradient_division division)
 }
 
 at::Tensor gradient_mean::addend(const at::Tensor& gradient) const {
-  auto own = gradient;
-  if (division_.before != 1)
-    own = own.div(division_.before);
-  return division_.in_fp32 && at::isReducedFloatingType(own.scalar_type())
-           ? own.to(at::kFloat)
-           : own;
+  const auto share =
+    division_.before == 1 ? gradient : gradient.div(division_.before);
+  return division_.in_fp32 ? share.to(widened(share.scalar_type())) : share;
 }
 
 at::Tensor gradient_mean::divided(at::Tensor sum) const {
-  if (at::isReducedFloatingType(sum.scalar_type()))
-    sum = sum.to(at::kFloat);
+  sum = sum.to(widened(sum.scalar_type()));
   return division_.after == 1 ? sum : sum.div_(division_.after);
 }
 
 at::Tensor gradient_mean::of(const tensor_list& gradients) const {
-  const auto first_defined = std::ranges::find_if(
+  const auto present = std::ranges::find_if(
     gradients, [](const auto& each) { return each.defined(); });
-  if (first_defined == gradients.end())
+  if (present == gradients.end())
     return {};
   if (gradients.size() == 1)
     return gradients[0];
-  auto sum = addend(gradients[0].defined() ? gradients[0]
-                                           : at::zeros_like(*first_defined));
+  auto sum =
+    addend(gradients[0].defined() ? gradients[0] : at::zeros_like(*present));
   for (std::size_t i = 1; i < gradients.size(); ++i)
     if (gradients[i].defined())
       sum.add_(addend(gradients[i]).to(sum.device()));

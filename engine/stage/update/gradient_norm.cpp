@@ -41,7 +41,7 @@ double power_of(const at::Tensor& gradient) {
   return joined_powers<Type>(dense.const_data_ptr<double>(), dense.numel());
 }
 
-/// Calls a template of the type.
+/// Calls the instance of a template for the type.
 template <class Work>
 auto with_type(norm_type type, const Work& work) {
   switch (type) {

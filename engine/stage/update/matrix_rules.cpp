@@ -33,7 +33,7 @@ at::Tensor root_mean_square(const at::Tensor& tensor) {
     .div_(std::sqrt(static_cast<double>(tensor.numel())));
 }
 
-/// Of the squares, along a dimension, which is kept.
+/// The mean of the squares along a dimension, which is kept.
 at::Tensor mean_square(const at::Tensor& tensor, std::int64_t dimension) {
   return at::linalg_vector_norm(tensor, 2, at::IntArrayRef(&dimension, 1),
                                 /*keepdim=*/true)
@@ -98,7 +98,7 @@ at::Tensor orthogonal(const muon& options, const at::Tensor& matrix) {
 
 }  // namespace
 
-/// The step is the host's, which computes with it.
+/// The step is in host memory, as the host computes with it.
 parameter_list fresh_state(const adafactor&, const at::Tensor& parameter) {
   parameter_list state{{"step", at::zeros({}, at::kFloat)}};
   const auto zeros = [&](std::int64_t reduced) {

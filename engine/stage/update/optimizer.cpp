@@ -18,7 +18,7 @@ namespace troupe {
 
 namespace {
 
-/// Of parameters that Muon does not update.
+/// The options of parameters that Muon does not update.
 adamw adamw_beside(const muon& options) {
   return {.learning_rate = options.learning_rate,
           .beta1 = options.beta1,
@@ -80,7 +80,7 @@ optimizer::optimizer(const optimizer_options& options,
   : offload_from_(std::move(offload_from)) {
   require_legal(options);
   require_legal(groups);
-  // By settings and kind of options: the group.
+  // Parameters with the same settings and kind of options are in one group.
   std::map<std::pair<const parameter_group*, std::size_t>, std::size_t>
     group_numbers;
   std::set<std::string> names;
@@ -95,12 +95,12 @@ optimizer::optimizer(const optimizer_options& options,
            printable(name), describe(parameter));
     const auto* settings = group_of(groups, name);
     const auto own = options_for(options, settings, name, parameter);
-    const auto [found, is_new] =
+    const auto [number, is_new] =
       group_numbers.emplace(std::pair(settings, own.index()), groups_.size());
     if (is_new)
       groups_.push_back({own, settings ? settings->learning_rate : 1, {}});
-    groups_[found->second].members.push_back(members_.size());
-    members_.push_back({std::move(name), std::move(parameter), found->second});
+    groups_[number->second].members.push_back(members_.size());
+    members_.push_back({std::move(name), std::move(parameter), number->second});
   }
 }
 
@@ -118,8 +118,7 @@ bool optimizer::needs_master(const member& of) const {
 
 at::Tensor optimizer::fresh_master(const member& of) const {
   const auto value = read_on_host(of.parameter.detach(), offload_from_.get());
-  return at::isReducedFloatingType(value.scalar_type()) ? value.to(at::kFloat)
-                                                        : value;
+  return value.to(widened(value.scalar_type()));
 }
 
 parameter_list optimizer::fresh_state(const member& of,
@@ -135,7 +134,7 @@ parameter_list optimizer::fresh_state(const member& of,
   return state;
 }
 
-/// Where they are updated, in the dtype in which they are.
+/// The gradients in the memory and dtype in which their parameters are updated.
 tensor_list optimizer::gradients_of(const std::vector<member*>& members) const {
   tensor_list gradients;
   event_handle last;
@@ -155,10 +154,10 @@ tensor_list optimizer::gradients_of(const std::vector<member*>& members) const {
   return gradients;
 }
 
-/// Those parameters that have a state, or those whose first gradient this is.
-void optimizer::update(const group& which, bool first, double learning_rate) {
+/// Updates the parameters whose first gradient this is, or all others.
+void optimizer::update(const group& alike, bool first, double learning_rate) {
   std::vector<member*> updated;
-  for (const auto index : which.members)
+  for (const auto index : alike.members)
     if (auto& each = members_[index];
         each.parameter.grad().defined() && each.state.empty() == first)
       updated.push_back(&each);
@@ -178,7 +177,7 @@ void optimizer::update(const group& which, bool first, double learning_rate) {
   lists.gradients = gradients_of(updated);
   std::visit(
     [&](const auto& kind) { troupe::update(kind, lists, learning_rate); },
-    which.options);
+    alike.options);
   for (auto* each : updated)
     if (offload_from_)
       copy_to_device(each->master.to(each->parameter.scalar_type()),
@@ -208,55 +207,52 @@ void optimizer::load(const optimizer_state& state) {
     if (!by_name.emplace(each.parameter, &each.tensors).second)
       refuse_state(each.parameter, "is there twice");
   std::vector<parameter_list> states;
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    const auto found = by_name.find(members_[i].name);
-    if (found == by_name.end())
-      refuse_state(members_[i].name, "is missing");
-    states.push_back(loaded(members_[i], *found->second));
-    by_name.erase(found);
+  for (const auto& each : members_) {
+    const auto entry = by_name.find(each.name);
+    if (entry == by_name.end())
+      refuse_state(each.name, "is missing");
+    states.push_back(state_from(*entry->second, each));
+    by_name.erase(entry);
   }
   if (!by_name.empty())
     refuse_state(by_name.begin()->first,
                  "is present, but the model has no such parameter");
   for (std::size_t i = 0; i < members_.size(); ++i) {
-    auto& into = members_[i];
-    into.state = std::move(states[i]);
-    const bool holds_master =
-      !into.state.empty() && into.state.back().first == master_state_name;
-    into.master = holds_master ? into.state.back().second : at::Tensor{};
+    auto& each = members_[i];
+    each.state = std::move(states[i]);
+    const bool has_master =
+      !each.state.empty() && each.state.back().first == master_state_name;
+    each.master = has_master ? each.state.back().second : at::Tensor{};
   }
 }
 
-/// A copy, with the tensors in the rule's order.
-parameter_list optimizer::loaded(const member& into,
-                                 const parameter_list& tensors) const {
+/// A copy of the tensors in the rule's order.
+parameter_list optimizer::state_from(const parameter_list& tensors,
+                                     const member& of) const {
   if (tensors.empty())
     return {};
-  const auto master = needs_master(into) ? fresh_master(into) : at::Tensor{};
-  auto state = fresh_state(into, master);
+  constexpr auto name_of = &parameter_list::value_type::first;
+  const auto master = needs_master(of) ? fresh_master(of) : at::Tensor{};
+  auto state = fresh_state(of, master);
   for (const auto& [name, value] : tensors)
     if (name != master_state_name
-        && std::ranges::find(state, name, &parameter_list::value_type::first)
-             == state.end())
-      refuse_state(into.name,
+        && std::ranges::count(state, name, name_of) == 0)
+      refuse_state(of.name,
                    fmt::format("has a tensor '{}', which the optimizer does "
                                "not keep",
                                printable(name)));
   for (auto& [name, own] : state) {
-    const auto count =
-      std::ranges::count(tensors, name, &parameter_list::value_type::first);
+    const auto count = std::ranges::count(tensors, name, name_of);
     if (count == 0 && name == master_state_name)
       continue;
     if (count != 1)
-      refuse_state(into.name, fmt::format("has the tensor '{}' {}", name,
-                                          count == 0 ? "missing" : "twice"));
-    const auto& value =
-      std::ranges::find(tensors, name, &parameter_list::value_type::first)
-        ->second;
+      refuse_state(of.name, fmt::format("has the tensor '{}' {}", name,
+                                        count == 0 ? "missing" : "twice"));
+    const auto& value = std::ranges::find(tensors, name, name_of)->second;
     if (!value.defined() || value.sizes() != own.sizes()
         || value.scalar_type() != own.scalar_type())
-      refuse_state(into.name, fmt::format("has '{}' as {}, but needs {}", name,
-                                          describe(value), describe(own)));
+      refuse_state(of.name, fmt::format("has '{}' as {}, but needs {}", name,
+                                        describe(value), describe(own)));
     own.copy_(value);
   }
   return state;

@@ -11,19 +11,19 @@
 
 namespace troupe {
 
-/// What an optimizer keeps of a parameter: tensors by name, as their options
-/// list them, or none before the parameter's first gradient.
+/// The tensors that an optimizer keeps of a parameter, by name, as the options
+/// list them; none before the parameter's first gradient.
 struct parameter_state {
   std::string parameter;
   parameter_list tensors{};
 };
-/// In the order of the parameters.
+/// The state of all parameters, in their order.
 using optimizer_state = std::vector<parameter_state>;
 
-/// 0 if each element of the parameter is updated from that element's gradient
-/// and state alone, so that the parameter may be held in parts. Otherwise
-/// (Adafactor, Muon's matrices) the update reads the whole parameter, and this
-/// is what it costs, relative to other parameters of these options.
+/// Returns 0 if each element of the parameter is updated from that element's
+/// gradient and state alone, so that the parameter may be held in parts.
+/// Otherwise (Adafactor, Muon's matrices) the update reads the whole parameter,
+/// and the result is its cost, relative to other parameters of these options.
 double work_of_whole(const optimizer_options& options, const std::string& name,
                      const at::Tensor& parameter);
 
@@ -44,7 +44,7 @@ double work_of_whole(const optimizer_options& options, const std::string& name,
 /// parameters are no part of the state.
 class optimizer {
  public:
-  /// `groups`: for some parameters another learning rate and weight decay.
+  /// `groups`: another learning rate and weight decay for some parameters.
   /// `offload_from`: the parameters' device, if the optimizer offloads from it.
   /// Throws `invalid_argument` for options that make no sense and for
   /// parameters of one name.
@@ -56,14 +56,15 @@ class optimizer {
 
   /// Shared handles: the next step changes them.
   optimizer_state state() const;
-  /// Copies another optimizer's state of the same parameters, in any order:
-  /// with the parameters' values, further steps give the bits that they would
-  /// have given there. Before changing anything, throws `invalid_checkpoint`
-  /// naming the parameter and the tensor that is missing, unknown, there twice,
-  /// or of another shape or dtype. A master that is missing, as in the state of
-  /// a run in fp32, is made of the parameter; one that is not needed is left.
+  /// Copies another optimizer's state of the same parameters, in any order.
+  /// With the parameters' values, further steps then give the bits that they
+  /// would have given there. Before changing anything, throws
+  /// `invalid_checkpoint` naming the parameter and the tensor that is missing,
+  /// unknown, there twice, or of another shape or dtype. A missing master, as
+  /// in the state of a run in fp32, is made from the parameter; one that is not
+  /// needed is ignored.
   void load(const optimizer_state& state);
-  /// Parameters were written to: masters take their values.
+  /// Copies the values of parameters that were written to into their masters.
   void read_parameters();
 
  private:
@@ -72,7 +73,7 @@ class optimizer {
     at::Tensor parameter;
     std::size_t group;
     parameter_list state{};  // empty before its first gradient
-    at::Tensor master{};     // likewise undefined; or the parameter needs none
+    at::Tensor master{};     // undefined before that, and if none is needed
   };
   /// Parameters that are updated alike.
   struct group {
@@ -82,12 +83,12 @@ class optimizer {
   };
   bool needs_master(const member& of) const;
   at::Tensor fresh_master(const member& of) const;
-  /// With the master last, if it is part of the state.
+  /// The state before the first update; a master that is part of it is last.
   parameter_list fresh_state(const member& of, const at::Tensor& master) const;
   tensor_list gradients_of(const std::vector<member*>& members) const;
-  void update(const group& which, bool first, double learning_rate);
-  parameter_list loaded(const member& into,
-                        const parameter_list& tensors) const;
+  void update(const group& alike, bool first, double learning_rate);
+  parameter_list state_from(const parameter_list& tensors,
+                            const member& of) const;
 
   std::shared_ptr<rank_device> offload_from_;
   std::vector<member> members_;

@@ -9,24 +9,24 @@ namespace troupe {
 
 namespace {
 
-void require(bool holds, const char* what, double value, const char* legal) {
-  if (!holds)
+void require(bool is_legal, const char* name, double value, const char* range) {
+  if (!is_legal)
     fail(error_code::invalid_argument, "the {} of the optimizer is {}; use {}",
-         what, value, legal);
+         name, value, range);
 }
 
-void require_at_least_0(const char* what, double value) {
-  require(std::isfinite(value) && value >= 0, what, value,
+void require_at_least_0(const char* name, double value) {
+  require(std::isfinite(value) && value >= 0, name, value,
           "a finite number, 0 or more");
 }
 
-void require_above_0(const char* what, double value) {
-  require(std::isfinite(value) && value > 0, what, value,
+void require_above_0(const char* name, double value) {
+  require(std::isfinite(value) && value > 0, name, value,
           "a finite number above 0");
 }
 
-void require_fraction(const char* what, double value) {
-  require(value >= 0 && value < 1, what, value, "a number from 0 to below 1");
+void require_fraction(const char* name, double value) {
+  require(value >= 0 && value < 1, name, value, "a number from 0 to below 1");
 }
 
 void require_own(const sgd& options) {

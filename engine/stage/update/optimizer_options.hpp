@@ -70,8 +70,8 @@ enum class muon_scale : std::uint8_t {
 /// (2024): the momentum, made orthogonal by Newton and Schulz's iteration, in
 /// bf16. State: "momentum_buffer".
 ///
-/// For parameters of two dimensions. All others, and those whose names match
-/// `except`, are updated by AdamW, with the same learning rate and weight
+/// Muon updates parameters of two dimensions. AdamW updates all others, and
+/// those whose names match `except`, with the same learning rate and weight
 /// decay: the usual choice for embeddings, heads, norms and biases.
 struct muon {
   double learning_rate = 1e-3;
@@ -80,11 +80,11 @@ struct muon {
   double weight_decay = 0.1;
   std::int32_t newton_schulz_steps = 5;
   double newton_schulz_epsilon = 1e-7;
-  /// One learning rate suits matrices and AdamW's parameters.
+  /// The default lets one learning rate suit matrices and AdamW's parameters.
   muon_scale scale = muon_scale::match_rms_adamw;
-  /// Globs over parameters' names, joined by commas.
+  /// Globs of parameters' names, joined by commas.
   std::string except = "tok.*,pos.*,*emb*,*wte.*,*wpe.*,*head.*";
-  /// AdamW's, for all other parameters.
+  /// AdamW's options for all other parameters.
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
 };
 

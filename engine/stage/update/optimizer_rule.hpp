@@ -15,7 +15,7 @@ inline constexpr std::string_view step_state_name = "step";
 /// state.
 inline constexpr std::string_view master_state_name = "master";
 
-/// What an update reads and writes: lists by parameter.
+/// The tensors that an update reads and writes, by parameter.
 struct update_lists {
   tensor_list parameters, gradients;
   tensor_lists state;  // of each, as fresh_state lists them, then the master

@@ -19,29 +19,29 @@ namespace troupe {
 
 namespace {
 
-void require_number(const parameter_group& group, const char* what,
+void require_number(const parameter_group& group, const char* setting,
                     double value) {
   if (!std::isfinite(value) || value < 0)
     fail(error_code::invalid_argument,
          "the {} of parameters '{}' is {}; use a finite number, 0 or more",
-         what, printable(group.names), value);
+         setting, printable(group.names), value);
 }
 
 constexpr std::string_view rate_prefix = "lr*", decay_prefix = "weight-decay=";
 
-/// Throws nothing: false for a setting that does not exist.
-bool read_setting(std::string_view part, parameter_group& into) {
+/// Returns false for a setting that does not exist.
+bool read_setting(std::string_view part, parameter_group& group) {
   if (part == "frozen")
-    return into.frozen = true;
+    return group.frozen = true;
   const bool is_rate = part.starts_with(rate_prefix);
   if (!is_rate && !part.starts_with(decay_prefix))
     return false;
   part.remove_prefix(is_rate ? rate_prefix.size() : decay_prefix.size());
   const auto number = parse_number<double>(part);
   if (number && is_rate)
-    into.learning_rate = *number;
+    group.learning_rate = *number;
   else if (number)
-    into.weight_decay = number;
+    group.weight_decay = number;
   return number.has_value();
 }
 
@@ -138,11 +138,11 @@ void freeze(const parameter_list& parameters, const parameter_groups& groups) {
 }
 
 parameter_list trainable(const parameter_list& parameters) {
-  parameter_list found;
+  parameter_list trained;
   for (const auto& each : parameters)
     if (each.second.requires_grad())
-      found.push_back(each);
-  return found;
+      trained.push_back(each);
+  return trained;
 }
 
 }  // namespace troupe

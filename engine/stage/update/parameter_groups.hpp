@@ -12,24 +12,25 @@ namespace troupe {
 struct parameter_group {
   /// Globs, joined by commas.
   std::string names;
-  /// Times the learning rate of the run.
+  /// The factor of the run's learning rate.
   double learning_rate = 1;
-  /// In place of the optimizer's.
+  /// Replaces the optimizer's.
   std::optional<double> weight_decay{};
-  /// Never updated: no gradient is computed for them where that can be avoided,
-  /// none is reduced or counts in a norm, and there is no state of them.
+  /// The parameters are never updated: no gradient is computed for them where
+  /// that can be avoided, none is reduced or counts in a norm, and the
+  /// optimizer keeps no state of them.
   bool frozen = false;
 };
 
-/// The last one of several groups that match a parameter counts, alone.
+/// Of several groups that match a parameter only the last one counts.
 using parameter_groups = std::vector<parameter_group>;
 
-/// Null: none matches.
+/// The group that counts for a parameter; null: none matches.
 const parameter_group* group_of(const parameter_groups& groups,
                                 const std::string& name);
 
-/// The groups, and those that keep these parameters, such as norms and biases,
-/// from decaying, unless their group sets a weight decay.
+/// Adds groups that keep these parameters, such as norms and biases, from
+/// decaying, unless their group sets a weight decay.
 parameter_groups without_decay(parameter_groups groups,
                                const std::vector<std::string>& names);
 
@@ -47,10 +48,10 @@ void require_legal(const parameter_groups& groups);
 void require_matching(const parameter_groups& groups,
                       const std::vector<std::string>& names);
 
-/// Lets autograd compute no gradients of the frozen ones.
+/// Clears `requires_grad` of the frozen parameters.
 void freeze(const parameter_list& parameters, const parameter_groups& groups);
 
-/// Those that are not frozen, here or by their module (requires_grad).
+/// The parameters that require gradients.
 parameter_list trainable(const parameter_list& parameters);
 
 }  // namespace troupe

@@ -5,11 +5,11 @@
 
 namespace troupe {
 
-/// A gradient among those of a stage that is added to others.
+/// A gradient of a stage that is added to those of the tie's other holders.
 struct tied_gradient {
   std::size_t position = 0;  // in the list of the stage's gradients
-  std::int32_t tie = 0;      // which of the model's
-  bool counts = true;        // the owner's
+  std::int32_t tie = 0;      // index among the model's ties
+  bool is_owner = true;      // whether it is the owner's, which norms count
 };
 
 }  // namespace troupe

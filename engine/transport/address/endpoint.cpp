@@ -4,14 +4,12 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <memory>
 
 #include "troupe/base/error.hpp"
-#include "troupe/base/names.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 
@@ -70,30 +68,30 @@ endpoint parse_endpoint(const std::string& text) {
   refuse(text, "it begins with neither unix: nor tcp:");
 }
 
-std::string to_text(const endpoint& what) {
-  if (what.is_unix)
-    return "unix:" + what.path;
-  const bool brackets = what.host.find(':') != std::string::npos;
-  return brackets ? fmt::format("tcp:[{}]:{}", what.host, what.port)
-                  : fmt::format("tcp:{}:{}", what.host, what.port);
+std::string to_text(const endpoint& address) {
+  if (address.is_unix)
+    return "unix:" + address.path;
+  const bool brackets = address.host.find(':') != std::string::npos;
+  return brackets ? fmt::format("tcp:[{}]:{}", address.host, address.port)
+                  : fmt::format("tcp:{}:{}", address.host, address.port);
 }
 
-std::vector<socket_address> addresses_of(const endpoint& what) {
-  if (what.is_unix)
-    return {unix_address(what.path)};
+std::vector<socket_address> addresses_of(const endpoint& target) {
+  if (target.is_unix)
+    return {unix_address(target.path)};
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICSERV;
-  addrinfo* found = nullptr;
+  addrinfo* first = nullptr;
   const auto code = ::getaddrinfo(
-    what.host.c_str(), std::to_string(what.port).c_str(), &hints, &found);
+    target.host.c_str(), std::to_string(target.port).c_str(), &hints, &first);
   if (code != 0)
-    fail(error_code::transport, "unknown host {}: {}", printable(what.host),
+    fail(error_code::transport, "unknown host {}: {}", printable(target.host),
          ::gai_strerror(code));
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(
-    found, &::freeaddrinfo);
+    first, &::freeaddrinfo);
   std::vector<socket_address> all;
-  for (const auto* each = found; each != nullptr; each = each->ai_next) {
+  for (const auto* each = first; each != nullptr; each = each->ai_next) {
     auto& added = all.emplace_back();
     std::memcpy(&added.bytes, each->ai_addr, each->ai_addrlen);
     added.size = each->ai_addrlen;

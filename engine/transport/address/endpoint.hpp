@@ -21,7 +21,7 @@ struct endpoint {
 
 /// Throws `invalid_argument`.
 endpoint parse_endpoint(const std::string& text);
-std::string to_text(const endpoint& what);
+std::string to_text(const endpoint& address);
 
 /// A socket address in the system's form.
 struct socket_address {
@@ -35,7 +35,7 @@ struct socket_address {
 };
 
 /// Returns at least one address. Throws `transport` for an unknown host.
-std::vector<socket_address> addresses_of(const endpoint& what);
+std::vector<socket_address> addresses_of(const endpoint& target);
 
 /// Whether an IP address can't be reached from other machines.
 bool is_loopback(const socket_address& address);

@@ -20,22 +20,22 @@ namespace {
 
 /// What is wrong with a folder; empty: it is this user's alone.
 std::string trouble_with(const std::string& folder) {
-  struct stat found {};
-  if (::lstat(folder.c_str(), &found) != 0)
+  struct stat status {};
+  if (::lstat(folder.c_str(), &status) != 0)
     return fmt::format("{} can't be made: {}", folder, std::strerror(errno));
-  if (!S_ISDIR(found.st_mode))
+  if (!S_ISDIR(status.st_mode))
     return fmt::format("{} is no folder", folder);
-  if (found.st_uid != ::geteuid())
-    return fmt::format("{} belongs to user {}", folder, found.st_uid);
-  if ((found.st_mode & 077U) != 0)
+  if (status.st_uid != ::geteuid())
+    return fmt::format("{} belongs to user {}", folder, status.st_uid);
+  if ((status.st_mode & 077U) != 0)
     return fmt::format("{} is open to other users", folder);
   return {};
 }
 
-/// Those of other users have the same beginning if they wish.
+/// This user's folders with the prefix, which other users' may have, too.
 std::vector<std::string> further_folders(const std::string& prefix) {
   const std::filesystem::path begin(prefix);
-  std::vector<std::string> found;
+  std::vector<std::string> folders;
   std::error_code trouble;
   for (std::filesystem::directory_iterator at(begin.parent_path(), trouble),
        end;
@@ -43,19 +43,20 @@ std::vector<std::string> further_folders(const std::string& prefix) {
     const auto& path = at->path();
     if (path.filename().string().starts_with(begin.filename().string())
         && trouble_with(path.string()).empty())
-      found.push_back(path.string());
+      folders.push_back(path.string());
   }
-  std::ranges::sort(found);
-  return found;
+  std::ranges::sort(folders);
+  return folders;
 }
 
 }  // namespace
 
 folder_places usual_places() {
   folder_places places;
-  const auto* run = std::getenv("XDG_RUNTIME_DIR");
-  if (run != nullptr && *run == '/' && ::access(run, W_OK | X_OK) == 0)
-    places.usual.push_back(fmt::format("{}/troupe", run));
+  const auto* runtime = std::getenv("XDG_RUNTIME_DIR");
+  if (runtime != nullptr && *runtime == '/'
+      && ::access(runtime, W_OK | X_OK) == 0)
+    places.usual.push_back(fmt::format("{}/troupe", runtime));
   places.usual.push_back(fmt::format("/tmp/troupe-{}", ::geteuid()));
   places.prefix = places.usual.back() + "-";
   return places;

@@ -5,12 +5,12 @@
 
 namespace troupe {
 
-/// Where a user's processes keep their sockets.
+/// The folders where a user's processes may keep their sockets.
 struct folder_places {
-  /// The first that can be used is, and is made if missing.
+  /// The first of these that can be used is used, and made if it is missing.
   std::vector<std::string> usual;
-  /// Begins further folders' names, PREFIX1a2b3c, used where none of these can
-  /// be, as another user has made them first.
+  /// Where none of these can be used, as another user has made them first, a
+  /// folder PREFIX1a2b3c is.
   std::string prefix;
 };
 
@@ -19,16 +19,18 @@ folder_places usual_places();
 
 struct own_folder {
   std::string path;
-  /// Why the usual ones can't be used; empty: one can.
+  /// Why the usual folders before this one can't be used; empty: it is the
+  /// first.
   std::string trouble{};
 };
 
-/// A folder that only its owner, this user, may enter. Processes that start
-/// after the first one find the same; to be sure, let one find it before it
-/// starts the others. Throws `io` if none can be made.
+/// Finds or makes a folder that only its owner, this user, may enter. Processes
+/// that start after the first one find the same; to be sure, let one find it
+/// before it starts the others. Throws `io` if none can be made.
 own_folder find_own_folder(const folder_places& places = usual_places());
 
-/// Those that `find_own_folder` finds, or may have found before. Makes none.
+/// The folders that `find_own_folder` finds, or may have found before. Makes
+/// none.
 std::vector<std::string> own_folders(
   const folder_places& places = usual_places());
 

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -21,17 +20,16 @@ namespace asio = boost::asio;
 
 class acceptor::impl : public std::enable_shared_from_this<impl> {
  public:
-  impl(const asio::any_io_executor& on, const endpoint& address,
-       const credentials& shown, events then, const acceptor_options& options)
-    : trust_(make_trust(address, shown)),
-      then_(std::move(then)),
+  impl(const asio::any_io_executor& executor, const endpoint& address,
+       const credentials& own, events handlers, const acceptor_options& options)
+    : trust_(make_trust(address, own)),
+      handlers_(std::move(handlers)),
       options_(options),
       listening_(std::in_place, address),
-      where_(listening_->where()),
-      waiting_(on, ::dup(listening_->handle())),
-      pause_(on) {}
+      waiting_(executor, listening_->duplicate()),
+      pause_(executor) {}
 
-  const endpoint& where() const { return where_; }
+  const endpoint& where() const { return listening_->where(); }
 
   void start() {
     spawn(waiting_.get_executor(),
@@ -88,44 +86,43 @@ class acceptor::impl : public std::enable_shared_from_this<impl> {
 
   asio::awaitable<void> admit(std::shared_ptr<awaited_stream> stream) {
     const auto refused = co_await authenticate(*stream, link_side::server,
-                                               trust_, options_.within);
+                                               trust_, options_.time_limit);
     if (stopped_ || pending_.remove(stream) == 0)
       co_return;
     if (refused)
-      tell(refused->reason);
+      report(refused->reason);
     else
-      then_.arrived(stream->take());
+      handlers_.arrived(stream->take());
   }
 
-  void drop_oldest(const std::string& why) {
+  void drop_oldest(const std::string& reason) {
     if (pending_.empty())
       return;
     pending_.front()->close_gently();
     pending_.pop_front();
-    tell(why);
+    report(reason);
   }
 
-  void tell(const std::string& reason) const {
-    if (then_.refused)
-      then_.refused(reason);
+  void report(const std::string& refusal) const {
+    if (handlers_.refused)
+      handlers_.refused(refusal);
   }
 
   trust trust_;
-  events then_;
+  events handlers_;
   acceptor_options options_;
-  std::optional<listener> listening_;
-  endpoint where_;
+  std::optional<listener> listening_;  // none once it has stopped
   asio::posix::stream_descriptor waiting_;
   asio::steady_timer pause_;
   std::list<std::shared_ptr<awaited_stream>> pending_;
   bool stopped_ = false;
 };
 
-acceptor::acceptor(const asio::any_io_executor& on, const endpoint& address,
-                   const credentials& shown, events then,
-                   const acceptor_options& options)
-  : impl_(
-    std::make_shared<impl>(on, address, shown, std::move(then), options)) {
+acceptor::acceptor(const asio::any_io_executor& executor,
+                   const endpoint& address, const credentials& own,
+                   events handlers, const acceptor_options& options)
+  : impl_(std::make_shared<impl>(executor, address, own, std::move(handlers),
+                                 options)) {
   impl_->start();
 }
 

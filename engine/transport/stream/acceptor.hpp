@@ -15,9 +15,10 @@
 namespace troupe {
 
 struct acceptor_options {
-  /// Time that a new connection has to authenticate.
-  std::chrono::milliseconds within = std::chrono::seconds(10);
-  /// How many may authenticate at a time; one more, and the oldest is dropped.
+  /// The time that a new connection has to authenticate.
+  std::chrono::milliseconds time_limit = std::chrono::seconds(10);
+  /// The number of connections that may authenticate at a time; one more, and
+  /// the oldest is dropped.
   std::size_t pending = 64;
 };
 
@@ -33,8 +34,8 @@ class acceptor {
 
   /// Used on the executor's thread, which calls the events. Throws as
   /// `listener` and `make_trust` do.
-  acceptor(const boost::asio::any_io_executor& on, const endpoint& address,
-           const credentials& shown, events then,
+  acceptor(const boost::asio::any_io_executor& executor,
+           const endpoint& address, const credentials& own, events handlers,
            const acceptor_options& options = {});
   /// Don't destroy within an event. No event is called afterwards.
   ~acceptor();

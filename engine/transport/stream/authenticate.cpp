@@ -37,25 +37,25 @@ bool is_unix(int socket) {
   return domain == AF_UNIX;
 }
 
-/// One end's part of what both say first. Throws `transport`.
+/// The first bytes that one end sends and expects. Throws `transport`.
 class introduction {
  public:
-  introduction(awaited_stream& over, link_side own, const trust& trusted)
-    : over_(over), own_(own), trusted_(trusted) {}
+  introduction(awaited_stream& stream, link_side side, const trust& trusted)
+    : stream_(stream), side_(side), trusted_(trusted) {}
 
   asio::awaitable<void> run() {
-    if (const auto why = refused_user(over_.bytes().tcp_socket())) {
+    if (const auto refused = refused_user(stream_.bytes().tcp_socket())) {
       answered_ = true;  // trying again is useless
-      fail(error_code::transport, "{}", why->reason);
+      fail(error_code::transport, "{}", refused->reason);
     }
-    if (trusted_.kind == trust_kind::none)
-      co_await say(plain_hello);
-    if (trusted_.kind == trust_kind::none)
-      co_await hear_text(plain_hello);
-    if (trusted_.tls && own_ == link_side::server)
-      co_await say(welcome);
-    if (trusted_.tls && own_ == link_side::client)
-      co_await hear_text(welcome);
+    if (!trusted_.tls) {
+      co_await send(plain_hello);
+      co_await expect(plain_hello);
+    } else if (side_ == link_side::server) {
+      co_await send(welcome);
+    } else {
+      co_await expect(welcome);
+    }
   }
 
   bool answered() const { return answered_; }
@@ -63,45 +63,36 @@ class introduction {
   bool has_ended() const { return has_ended_; }
 
  private:
-  asio::awaitable<void> hear_text(const std::string& expected) {
-    co_await hear(expected.size(), [&expected](std::string_view begun) {
-      if (begun.front() == tls_handshake || begun.front() == tls_alert)
+  asio::awaitable<void> send(std::string_view bytes) {
+    const bool is_sent = co_await stream_.write_all(bytes);
+    if (!is_sent)
+      refuse_end();
+  }
+
+  /// Every part that arrives is checked at once, as its sender may wait for an
+  /// answer before it sends the rest.
+  asio::awaitable<void> expect(std::string_view expected) {
+    std::string bytes(expected.size(), '\0');
+    for (std::size_t count = 0; count < bytes.size();) {
+      const auto more =
+        co_await stream_.read_some(bytes.data() + count, bytes.size() - count);
+      if (more == 0)
+        refuse_end();
+      count += more;
+      answered_ = true;
+      if (bytes.front() == tls_handshake || bytes.front() == tls_alert)
         fail(error_code::transport,
              "the other side speaks TLS: it was given --job-token-file or "
              "--certificates, and this one --insecure; start all processes "
              "with the same of these");
-      if (!expected.starts_with(begun))
+      if (!expected.starts_with(std::string_view(bytes).substr(0, count)))
         fail(error_code::transport,
              "the other side does not start like a process of a troupe job; "
              "run the same program");
-    });
-  }
-
-  asio::awaitable<void> say(std::string_view bytes) {
-    const bool said = co_await over_.write_all(bytes);
-    if (!said)
-      end();
-  }
-
-  /// `look_at` gets those bytes that have come so far, as their sender may wait
-  /// for an answer before it sends the rest.
-  asio::awaitable<std::string> hear(
-    std::size_t count, std::function<void(std::string_view begun)> look_at) {
-    std::string bytes(count, '\0');
-    for (std::size_t got = 0; got < count;) {
-      const auto more =
-        co_await over_.read_some(bytes.data() + got, count - got);
-      if (more == 0)
-        end();
-      got += more;
-      answered_ = true;
-      if (look_at)
-        look_at(std::string_view(bytes).substr(0, got));
     }
-    co_return bytes;
   }
 
-  [[noreturn]] void end() {
+  [[noreturn]] void refuse_end() {
     has_ended_ = true;
     if (answered_)
       fail(error_code::transport,
@@ -110,28 +101,28 @@ class introduction {
     fail(error_code::transport,
          "the other side closed the connection before sending anything: it is "
          "not a process of this job, or {}",
-         trusted_.tls || is_unix(over_.bytes().tcp_socket())
+         trusted_.tls || is_unix(stream_.bytes().tcp_socket())
            ? "has other credentials"
            : "was given --job-token-file or --certificates, and this one "
              "--insecure");
   }
 
-  awaited_stream& over_;
-  link_side own_;
+  awaited_stream& stream_;
+  link_side side_;
   const trust& trusted_;
   bool answered_ = false, has_ended_ = false;
 };
 
-asio::awaitable<std::optional<refusal>> introduce(awaited_stream& over,
-                                                  link_side own,
+asio::awaitable<std::optional<refusal>> introduce(awaited_stream& stream,
+                                                  link_side side,
                                                   const trust& trusted) {
-  introduction shown(over, own, trusted);
+  introduction exchange(stream, side, trusted);
   try {
-    co_await shown.run();
+    co_await exchange.run();
     co_return std::nullopt;
   } catch (...) {
-    const bool of_tls = trusted.tls && !shown.has_ended();
-    co_return refusal{thrown_text(), of_tls || shown.answered()};
+    const bool is_tls_error = trusted.tls && !exchange.has_ended();
+    co_return refusal{thrown_text(), is_tls_error || exchange.answered()};
   }
 }
 
@@ -152,27 +143,27 @@ std::optional<refusal> refused_user(int socket) {
                 peer.uid, ::geteuid())};
 }
 
-stream_pointer stream_over(int socket, const trust& trusted, link_side own) {
-  return trusted.tls ? tls_stream(socket, trusted.tls, own)
+stream_pointer stream_over(int socket, const trust& trusted, link_side side) {
+  return trusted.tls ? tls_stream(socket, trusted.tls, side)
                      : socket_stream(socket);
 }
 
 asio::awaitable<std::optional<refusal>> authenticate(
-  awaited_stream& over, link_side own, const trust& trusted,
-  std::chrono::milliseconds within) {
+  awaited_stream& stream, link_side side, const trust& trusted,
+  std::chrono::milliseconds time_limit) {
   using namespace asio::experimental::awaitable_operators;
-  asio::steady_timer timer(co_await asio::this_coro::executor, within);
+  asio::steady_timer timer(co_await asio::this_coro::executor, time_limit);
   const auto first =
-    co_await (introduce(over, own, trusted)
+    co_await (introduce(stream, side, trusted)
               || timer.async_wait(asio::as_tuple(asio::use_awaitable)));
-  const auto why =
+  const auto refused =
     first.index() == 0
       ? std::get<0>(first)
       : refusal{fmt::format("the other side did not authenticate within {} s",
-                            static_cast<double>(within.count()) / 1000)};
-  if (why)
-    over.close_gently();
-  co_return why;
+                            static_cast<double>(time_limit.count()) / 1000)};
+  if (refused)
+    stream.close_gently();
+  co_return refused;
 }
 
 }  // namespace troupe

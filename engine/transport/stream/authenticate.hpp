@@ -14,23 +14,23 @@ namespace troupe {
 struct refusal {
   std::string reason;
   /// The other side has sent something wrong, so trying again is useless.
-  bool answered = false;
+  bool is_final = false;
 };
 
-/// Refuses the other end of a unix socket unless it is the same user's, or
-/// root's; never that of TCP.
+/// Refuses the other end of a unix socket unless it belongs to the same user or
+/// to root; the other end of a TCP socket is never refused here.
 std::optional<refusal> refused_user(int socket);
 
 /// A stream over a connected socket, which it owns from then on: within TLS, if
-/// the trust wants that.
-stream_pointer stream_over(int socket, const trust& trusted, link_side own);
+/// `trusted` has TLS settings.
+stream_pointer stream_over(int socket, const trust& trusted, link_side side);
 
-/// Exchanges the bytes that two ends of a `stream_over` say first, to
-/// authenticate, within a time. None: the other side is trusted, and at a unix
-/// socket it is the same user's. Uses bounded memory and no further file
-/// descriptor. A refusal closes the stream.
+/// Exchanges the first bytes of a `stream_over`, by which its ends authenticate
+/// each other. Returns no refusal if the other side is trusted; at a unix
+/// socket it then belongs to the same user. Uses bounded memory and no further
+/// file descriptor. A refusal closes the stream.
 boost::asio::awaitable<std::optional<refusal>> authenticate(
-  awaited_stream& over, link_side own, const trust& trusted,
-  std::chrono::milliseconds within);
+  awaited_stream& stream, link_side side, const trust& trusted,
+  std::chrono::milliseconds time_limit);
 
 }  // namespace troupe

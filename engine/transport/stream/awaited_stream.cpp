@@ -16,17 +16,18 @@ namespace troupe {
 namespace asio = boost::asio;
 using state = stream_progress::state;
 
-void spawn(const asio::any_io_executor& on,
+void spawn(const asio::any_io_executor& executor,
            std::function<asio::awaitable<void>()> work) {
-  asio::co_spawn(on, std::move(work), [](const std::exception_ptr& thrown) {
-    if (thrown)
-      std::rethrow_exception(thrown);
-  });
+  asio::co_spawn(executor, std::move(work),
+                 [](const std::exception_ptr& exception) {
+                   if (exception)
+                     std::rethrow_exception(exception);
+                 });
 }
 
-awaited_stream::awaited_stream(const asio::any_io_executor& on,
-                               stream_pointer over)
-  : waiting_(on), stream_(std::move(over)) {
+awaited_stream::awaited_stream(const asio::any_io_executor& executor,
+                               stream_pointer stream)
+  : waiting_(executor), stream_(std::move(stream)) {
   waiting_.assign(stream_->handle_to(state::needs_read).descriptor);
 }
 
@@ -66,30 +67,30 @@ asio::awaitable<std::size_t> awaited_stream::read_some(char* buffer,
   return repeat([this, buffer, size] { return bytes().read(buffer, size); });
 }
 
-asio::awaitable<std::size_t> awaited_stream::write_some(std::string_view what) {
-  return repeat([this, what] {
-    const iovec part{const_cast<char*>(what.data()), what.size()};
+asio::awaitable<std::size_t> awaited_stream::write_some(std::string_view text) {
+  return repeat([this, text] {
+    const iovec part{const_cast<char*>(text.data()), text.size()};
     return bytes().write({&part, 1});
   });
 }
 
 asio::awaitable<bool> awaited_stream::read_all(std::string& bytes) {
-  for (std::size_t done = 0; done < bytes.size();) {
-    const auto got =
-      co_await read_some(bytes.data() + done, bytes.size() - done);
-    if (got == 0)
+  for (std::size_t count = 0; count < bytes.size();) {
+    const auto more =
+      co_await read_some(bytes.data() + count, bytes.size() - count);
+    if (more == 0)
       co_return false;
-    done += got;
+    count += more;
   }
   co_return true;
 }
 
 asio::awaitable<bool> awaited_stream::write_all(std::string_view bytes) {
   while (!bytes.empty()) {
-    const auto sent = co_await write_some(bytes);
-    if (sent == 0)
+    const auto count = co_await write_some(bytes);
+    if (count == 0)
       co_return false;
-    bytes.remove_prefix(sent);
+    bytes.remove_prefix(count);
   }
   co_return true;
 }
@@ -114,10 +115,10 @@ void awaited_stream::close_gently() {
   if (!stream)
     return;
   const auto socket = stream->tcp_socket();
-  std::array<char, 4096> waste{};
+  std::array<char, 4096> unread{};
   ::shutdown(socket, SHUT_WR);
   for (int i = 0; i < 16; ++i)
-    if (::recv(socket, waste.data(), waste.size(), MSG_DONTWAIT) <= 0)
+    if (::recv(socket, unread.data(), unread.size(), MSG_DONTWAIT) <= 0)
       return;
 }
 

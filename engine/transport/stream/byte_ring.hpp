@@ -51,13 +51,15 @@ class ring_end {
            "the other side has an impossible count of bytes in shared memory");
     return static_cast<std::size_t>(difference);
   }
-  /// The byte of this count; `straight` ends where the ring wraps.
+  /// The byte of this count.
   char* at(std::uint64_t count) const { return bytes_ + (count & (size_ - 1)); }
-  std::size_t straight(std::uint64_t count, std::size_t bytes) const {
+  /// So many of `bytes` from there on lie before the ring wraps.
+  std::size_t contiguous(std::uint64_t count, std::size_t bytes) const {
     return std::min(bytes, size_ - (count & (size_ - 1)));
   }
-  static bool wakes(std::atomic<std::uint32_t>& flag) {
-    return flag.load() != 0 && flag.exchange(0) != 0;
+  /// Clears a flag of an end that sleeps; returns whether it was set.
+  static bool take_flag(std::atomic<std::uint32_t>& sleeps) {
+    return sleeps.load() != 0 && sleeps.exchange(0) != 0;
   }
 
   ring_header* header_;
@@ -70,21 +72,21 @@ class ring_writer : public ring_end {
  public:
   using ring_end::ring_end;
 
-  /// Copies as much as fits; calls `ring` if the reader sleeps.
+  /// Copies the bytes that fit; calls `ring` if the reader sleeps.
   template <class Ring>
   std::size_t write(std::span<const iovec> parts, Ring&& ring) {
     std::size_t total = 0, room = free_bytes();
     for (const auto& part : parts)
       for (std::size_t done = 0; done < part.iov_len && room > 0;) {
-        const auto taken = straight(
+        const auto count = contiguous(
           own_, std::min({part.iov_len - done, room, most_at_once - pending_}));
         std::memcpy(at(own_), static_cast<const char*>(part.iov_base) + done,
-                    taken);
-        own_ += taken;
-        done += taken;
-        room -= taken;
-        total += taken;
-        pending_ += taken;
+                    count);
+        own_ += count;
+        done += count;
+        room -= count;
+        total += count;
+        pending_ += count;
         if (pending_ == most_at_once)
           publish(ring);
       }
@@ -94,7 +96,7 @@ class ring_writer : public ring_end {
   template <class Ring>
   void finish(Ring&& ring) {
     header_->finished.store(1);
-    if (wakes(header_->reader_sleeps))
+    if (take_flag(header_->reader_sleeps))
       ring();
   }
   /// Returns false if there is room already, or will be soon.
@@ -117,7 +119,7 @@ class ring_writer : public ring_end {
       return;
     pending_ = 0;
     header_->written.store(own_);
-    if (wakes(header_->reader_sleeps))
+    if (take_flag(header_->reader_sleeps))
       ring();
   }
 
@@ -132,20 +134,19 @@ class ring_reader : public ring_end {
   /// and a quarter of the ring is free.
   template <class Ring>
   std::size_t read(void* buffer, std::size_t size, Ring&& ring) {
-    const auto found = filled();
-    const auto taken = std::min({found, size, most_at_once});
-    if (taken == 0)
+    const auto available = filled();
+    const auto count = std::min({available, size, most_at_once});
+    if (count == 0)
       return 0;
-    const auto first = straight(own_, taken);
+    const auto first = contiguous(own_, count);
     std::memcpy(buffer, at(own_), first);
     std::memcpy(static_cast<char*>(buffer) + first, at(own_ + first),
-                taken - first);
-    own_ += taken;
+                count - first);
+    own_ += count;
     header_->taken.store(own_);
-    if ((taken == found || found - taken <= size_ / 4 * 3)
-        && wakes(header_->writer_sleeps))
+    if (available - count <= size_ / 4 * 3 && take_flag(header_->writer_sleeps))
       ring();
-    return taken;
+    return count;
   }
   bool is_finished() const { return header_->finished.load() != 0; }
   bool is_empty() const { return filled() == 0; }

@@ -12,9 +12,9 @@ namespace troupe {
 /// Progress of a nonblocking read or write.
 struct stream_progress {
   enum class state : std::uint8_t {
-    moved,        // `bytes` of them, at least one; or done
-    needs_read,   // nothing moved: wait until there is something to read
-    needs_write,  // ... until there is room to write
+    moved,        // `bytes` were moved, at least one; or the call is done
+    needs_read,   // nothing was moved: wait until there is something to read
+    needs_write,  // nothing was moved: wait until there is room to write
     ended,        // the other side writes no more
   };
   state what = state::moved;
@@ -48,8 +48,8 @@ class byte_stream {
   virtual int tcp_socket() const { return -1; }
   virtual bool is_full_duplex() const { return true; }
 
-  /// Which of a server's tokens the other side has proven, by their order, once
-  /// bytes have moved; 0 where no choice was given.
+  /// The index of the server's token that the other side has proven, once bytes
+  /// have moved; 0 where there is no choice.
   std::size_t proven_token() const { return proven_token_; }
 
  protected:
@@ -57,8 +57,11 @@ class byte_stream {
 };
 using stream_pointer = std::unique_ptr<byte_stream>;
 
-/// A stream over a connected unix or TCP socket, which it owns from then on;
-/// small writes over TCP are not delayed.
+/// Makes a connected unix or TCP socket nonblocking; small writes over TCP are
+/// not delayed from then on.
+void prepare_socket(int descriptor);
+
+/// A stream over such a socket, which it owns and prepares.
 stream_pointer socket_stream(int descriptor);
 
 }  // namespace troupe

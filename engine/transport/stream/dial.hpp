@@ -11,21 +11,22 @@
 
 namespace troupe {
 
-/// A socket that is connected, nonblocking, or why there is none.
+/// A connected, nonblocking socket, which the receiver closes; or below 0, and
+/// why there is none.
 struct connected_socket {
   int socket = -1;
-  std::string why{};
+  std::string problem{};
 };
 
-/// One attempt at an address.
+/// Tries once to connect to an address.
 boost::asio::awaitable<connected_socket> connect(
-  const socket_address& target, std::chrono::milliseconds within);
+  const socket_address& target, std::chrono::milliseconds time_limit);
 
-/// Connects and authenticates, retrying until it succeeds or the time is over,
-/// as the other process may start later, and its host's name become known
-/// later; stops once the other side has given a wrong answer. Throws
-/// `transport` then, and as `make_trust` does.
-boost::asio::awaitable<stream_pointer> dial(endpoint address, credentials shown,
-                                            std::chrono::milliseconds within);
+/// Connects and authenticates. Retries until it succeeds or the time is over,
+/// as the other process, or its host's name, may appear later; stops once the
+/// other side has answered wrongly. Throws `transport` without a link, and as
+/// `make_trust` does.
+boost::asio::awaitable<stream_pointer> dial(
+  endpoint address, credentials own, std::chrono::milliseconds time_limit);
 
 }  // namespace troupe

@@ -1,6 +1,6 @@
 #include "troupe/engine/transport/stream/listener.hpp"
 
-#include <fmt/format.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -17,13 +17,13 @@ namespace troupe {
 
 namespace {
 
-constexpr int stream = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
+constexpr int socket_type = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
 
-void replace_stale(const std::string& path) {
-  struct stat found {};
-  if (::lstat(path.c_str(), &found) != 0)
+void remove_stale(const std::string& path) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0)
     return;
-  if (!S_ISSOCK(found.st_mode))
+  if (!S_ISSOCK(status.st_mode))
     fail(error_code::io, "{}: already exists, and is not a socket", path);
   if (has_listener(path))
     fail(error_code::io,
@@ -49,10 +49,10 @@ std::uint16_t port_of(int handle) {
 /// Whether it is this user's socket and not brand-new: a socket is bound before
 /// it listens.
 bool is_old_socket(const std::string& path) {
-  struct stat found {};
-  return ::lstat(path.c_str(), &found) == 0 && S_ISSOCK(found.st_mode)
-         && found.st_uid == ::getuid()
-         && std::time(nullptr) - found.st_mtime >= 10;
+  struct stat status {};
+  return ::lstat(path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode)
+         && status.st_uid == ::getuid()
+         && std::time(nullptr) - status.st_mtime >= 10;
 }
 
 }  // namespace
@@ -61,20 +61,20 @@ bool has_listener(const std::string& path) {
   if (path.size() >= sizeof(sockaddr_un{}.sun_path))
     return false;
   const auto address = addresses_of({true, path, {}, 0}).front();
-  const owned_descriptor handle(::socket(AF_UNIX, stream, 0));
+  const owned_descriptor handle(::socket(AF_UNIX, socket_type, 0));
   return ::connect(handle.get(), address.get(), address.size) == 0
          || errno == EAGAIN;
 }
 
-void remove_dead_sockets(const std::string& folder, std::string_view begins,
-                         std::string_view ends) {
+void remove_dead_sockets(const std::string& folder, std::string_view prefix,
+                         std::string_view suffix) {
   std::error_code trouble;
   for (const auto& entry :
        std::filesystem::directory_iterator(folder, trouble)) {
     const auto path = entry.path().string();
     const auto name = entry.path().filename().string();
-    if (name.starts_with(begins) && name.ends_with(ends) && is_old_socket(path)
-        && !has_listener(path))
+    if (name.starts_with(prefix) && name.ends_with(suffix)
+        && is_old_socket(path) && !has_listener(path))
       ::unlink(path.c_str());
   }
 }
@@ -87,35 +87,39 @@ listener::listener(const endpoint& address) : where_(address) {
 
 listener::~listener() {
   handle_ = {};
-  struct stat found {};
+  struct stat status {};
   const auto* path = where_.path.c_str();
-  if (where_.is_unix && ::lstat(path, &found) == 0 && found.st_dev == device_
-      && found.st_ino == inode_)
+  if (where_.is_unix && ::lstat(path, &status) == 0 && status.st_dev == device_
+      && status.st_ino == inode_)
     ::unlink(path);
+}
+
+int listener::duplicate() const {
+  return ::fcntl(handle(), F_DUPFD_CLOEXEC, 0);
 }
 
 void listener::bind_unix() {
   const auto address = addresses_of(where_).front();
   make_folder(where_.path);
-  replace_stale(where_.path);
+  remove_stale(where_.path);
   family_ = address.family();
-  handle_ = owned_descriptor(::socket(family_, stream, 0));
+  handle_ = owned_descriptor(::socket(family_, socket_type, 0));
   // Set before the socket has a name, so that nobody else can ever open it.
   ::fchmod(handle(), 0600);
   if (::bind(handle(), address.get(), address.size) != 0)
     fail_with("be made");
-  struct stat found {};
+  struct stat status {};
   if (::chmod(where_.path.c_str(), 0600) != 0
-      || ::lstat(where_.path.c_str(), &found) != 0)
+      || ::lstat(where_.path.c_str(), &status) != 0)
     fail_with("be made");
-  device_ = found.st_dev;
-  inode_ = found.st_ino;
+  device_ = status.st_dev;
+  inode_ = status.st_ino;
 }
 
 void listener::bind_tcp() {
   const auto address = addresses_of(where_).front();
   family_ = address.family();
-  handle_ = owned_descriptor(::socket(family_, stream, 0));
+  handle_ = owned_descriptor(::socket(family_, socket_type, 0));
   const int yes = 1;
   ::setsockopt(handle(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
   if (::bind(handle(), address.get(), address.size) != 0)
@@ -123,8 +127,8 @@ void listener::bind_tcp() {
   where_.port = port_of(handle());
 }
 
-void listener::fail_with(const char* doing) const {
-  fail(error_code::io, "{}: can't {}: {}", to_text(where_), doing,
+void listener::fail_with(const char* predicate) const {
+  fail(error_code::io, "{}: can't {}: {}", to_text(where_), predicate,
        std::strerror(errno));
 }
 

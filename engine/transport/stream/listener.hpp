@@ -21,6 +21,9 @@ class listener {
 
   /// The nonblocking socket; the listener keeps ownership.
   int handle() const { return handle_.get(); }
+  /// A duplicate, which the caller closes; below 0: there is none. Programs
+  /// that this process starts do not inherit it.
+  int duplicate() const;
   int family() const { return family_; }
   /// The endpoint, with the port that was taken.
   const endpoint& where() const { return where_; }
@@ -28,7 +31,7 @@ class listener {
  private:
   void bind_unix();
   void bind_tcp();
-  [[noreturn]] void fail_with(const char* doing) const;
+  [[noreturn]] void fail_with(const char* predicate) const;
 
   endpoint where_;
   owned_descriptor handle_;
@@ -40,10 +43,10 @@ class listener {
 /// Whether a process listens at a unix socket.
 bool has_listener(const std::string& path);
 
-/// Removes a folder's sockets with such names that nobody listens at any more;
-/// keeps any younger than 10 s, which may still be starting up.
+/// Removes a folder's sockets with such names at which nobody listens any more;
+/// keeps those younger than 10 s, which may still be starting up.
 void remove_dead_sockets(const std::string& folder,
-                         std::string_view begins = {},
-                         std::string_view ends = ".sock");
+                         std::string_view prefix = {},
+                         std::string_view suffix = ".sock");
 
 }  // namespace troupe

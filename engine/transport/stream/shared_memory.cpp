@@ -34,8 +34,8 @@ std::size_t size_of(std::size_t ring_bytes) {
   return 2 * (ring_header::bytes + ring_bytes);
 }
 
-[[noreturn]] void refuse(const char* what) {
-  fail(error_code::transport, "shared memory with the other side: {}", what);
+[[noreturn]] void refuse(const char* problem) {
+  fail(error_code::transport, "shared memory with the other side: {}", problem);
 }
 
 void require(bool success) {
@@ -60,8 +60,8 @@ struct packet {
   packet(const packet&) = delete;
   packet& operator=(const packet&) = delete;
 
-  announcement what;
-  iovec part{&what, sizeof(what)};
+  announcement content;
+  iovec part{&content, sizeof(content)};
   alignas(
     cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * descriptors)> control{};
   msghdr message{};
@@ -75,9 +75,9 @@ std::vector<owned_descriptor> descriptors_of(msghdr& message) {
       continue;
     const auto count = (each->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     for (std::size_t i = 0; i < count; ++i) {
-      int found = -1;
-      std::memcpy(&found, CMSG_DATA(each) + i * sizeof(int), sizeof(int));
-      all.emplace_back(found);
+      int descriptor = -1;
+      std::memcpy(&descriptor, CMSG_DATA(each) + i * sizeof(int), sizeof(int));
+      all.emplace_back(descriptor);
     }
   }
   return all;
@@ -85,10 +85,10 @@ std::vector<owned_descriptor> descriptors_of(msghdr& message) {
 
 /// The size must be sealed: an access beyond the file's end kills the process.
 void require_sealed(int memory, std::size_t ring_bytes) {
-  struct stat found {};
+  struct stat status {};
   const auto seals = ::fcntl(memory, F_GET_SEALS);
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(memory, &found) != 0
-      || static_cast<std::size_t>(found.st_size) != size_of(ring_bytes))
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(memory, &status) != 0
+      || static_cast<std::size_t>(status.st_size) != size_of(ring_bytes))
     refuse("it is not sealed, or not of the announced size");
 }
 
@@ -99,8 +99,8 @@ shared_memory::~shared_memory() {
     ::munmap(bytes, size_of(ring_bytes));
 }
 
-void* shared_memory::ring(std::size_t which) const {
-  return static_cast<char*>(bytes) + which * size_of(ring_bytes) / 2;
+void* shared_memory::ring(std::size_t index) const {
+  return static_cast<char*>(bytes) + index * size_of(ring_bytes) / 2;
 }
 
 void shared_memory::map(int memory) {
@@ -121,45 +121,45 @@ void shared_memory::make_and_send(int socket, std::size_t bytes_each) {
                      F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
                == 0);
   map(memory.get());
-  std::array<int, descriptors> sent{memory.get()};
+  std::array<int, descriptors> handles{memory.get()};
   for (std::size_t i = 0; i < 2; ++i) {
-    data_doorbells[i] = owned_descriptor(sent[1 + i] = new_doorbell());
-    space_doorbells[i] = owned_descriptor(sent[3 + i] = new_doorbell());
+    data_doorbells[i] = owned_descriptor(handles[1 + i] = new_doorbell());
+    space_doorbells[i] = owned_descriptor(handles[3 + i] = new_doorbell());
   }
   packet out;
-  out.what.ring_bytes = ring_bytes;
+  out.content.ring_bytes = ring_bytes;
   auto* head = CMSG_FIRSTHDR(&out.message);
   head->cmsg_level = SOL_SOCKET;
   head->cmsg_type = SCM_RIGHTS;
-  head->cmsg_len = CMSG_LEN(sizeof(sent));
-  std::memcpy(CMSG_DATA(head), sent.data(), sizeof(sent));
+  head->cmsg_len = CMSG_LEN(sizeof(handles));
+  std::memcpy(CMSG_DATA(head), handles.data(), sizeof(handles));
   require(::sendmsg(socket, &out.message, MSG_NOSIGNAL | MSG_DONTWAIT)
-          == static_cast<ssize_t>(sizeof(out.what)));
+          == static_cast<ssize_t>(sizeof(out.content)));
 }
 
 bool shared_memory::receive(int socket) {
-  packet input;
-  const auto got =
-    ::recvmsg(socket, &input.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR))
+  packet in;
+  const auto size =
+    ::recvmsg(socket, &in.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (size < 0 && (errno == EAGAIN || errno == EINTR))
     return false;
-  auto found = descriptors_of(input.message);
-  if (got == 0)
+  auto handles = descriptors_of(in.message);
+  if (size == 0)
     refuse("the other side closed the connection before sending any");
   const announcement expected;
-  const auto announced = input.what.ring_bytes;
-  if (got != static_cast<ssize_t>(sizeof(input.what))
-      || found.size() != descriptors || input.what.magic != expected.magic
-      || input.what.version != expected.version
+  const auto announced = in.content.ring_bytes;
+  if (size != static_cast<ssize_t>(sizeof(in.content))
+      || handles.size() != descriptors || in.content.magic != expected.magic
+      || in.content.version != expected.version
       || !std::has_single_bit(announced) || announced < least_bytes
       || announced > most_bytes)
     refuse("the other side sent something else; run the same program");
-  require_sealed(found[0].get(), announced);
+  require_sealed(handles[0].get(), announced);
   ring_bytes = announced;
-  map(found[0].get());
+  map(handles[0].get());
   for (std::size_t i = 0; i < 2; ++i) {
-    data_doorbells[i] = std::move(found[1 + i]);
-    space_doorbells[i] = std::move(found[3 + i]);
+    data_doorbells[i] = std::move(handles[1 + i]);
+    space_doorbells[i] = std::move(handles[3 + i]);
   }
   return true;
 }

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstddef>
-#include <optional>
 
 #include "troupe/base/owned_descriptor.hpp"
 
@@ -14,21 +13,22 @@ struct shared_memory {
   shared_memory(shared_memory&&) = delete;
   ~shared_memory();
 
-  /// Rings when something has been written to ring i: 0 is the server's.
+  /// Doorbell i rings when something has been written to ring i; the server
+  /// writes to ring 0.
   std::array<owned_descriptor, 2> data_doorbells{};
-  /// ... when there is room again.
+  /// Doorbell i rings when ring i has room again.
   std::array<owned_descriptor, 2> space_doorbells{};
   void* bytes = nullptr;
   std::size_t ring_bytes = 0;
 
-  void* ring(std::size_t which) const;
+  void* ring(std::size_t index) const;
 
   /// Makes memory and doorbells and sends them to the other end of a unix
   /// socket. Throws `transport`.
   void make_and_send(int socket, std::size_t bytes_each);
   /// Receives them from there; false if nothing has arrived yet. Throws
-  /// `transport` if they are invalid, could be made smaller, or the socket has
-  /// ended.
+  /// `transport` if they are invalid, if the memory could be made smaller, or
+  /// if the socket has ended.
   bool receive(int socket);
 
  private:

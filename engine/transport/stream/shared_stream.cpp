@@ -22,50 +22,49 @@ namespace {
 
 using state = stream_progress::state;
 
-void add_to(int waits, int descriptor) {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.fd = descriptor;
-  if (::epoll_ctl(waits, EPOLL_CTL_ADD, descriptor, &event) != 0)
-    fail(error_code::transport, "can't wait for shared memory: {}",
-         std::strerror(errno));
-}
-
 /// An epoll descriptor to wait on: for a doorbell, and the end of the socket.
 class waiting_place {
  public:
-  explicit waiting_place(int socket) : waits_(::epoll_create1(EPOLL_CLOEXEC)) {
-    add_to(waits_.get(), socket);
+  explicit waiting_place(int socket) : epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
+    watch(socket);
   }
   void add(int doorbell) {
     doorbell_ = doorbell;
-    add_to(waits_.get(), doorbell);
+    watch(doorbell);
   }
-  int get() const { return waits_.get(); }
+  int get() const { return epoll_.get(); }
   void ring() const { ring(doorbell_); }
   static void ring(int doorbell) {
-    const std::uint64_t one = 1;  // a full doorbell rings already
-    [[maybe_unused]] const auto done = ::write(doorbell, &one, sizeof(one));
+    const std::uint64_t one = 1;  // fails if the doorbell is full, so it rings
+    [[maybe_unused]] const auto size = ::write(doorbell, &one, sizeof(one));
   }
   void silence() const {
     std::uint64_t count = 0;  // fails if it is silent already
-    [[maybe_unused]] const auto done = ::read(doorbell_, &count, sizeof(count));
+    [[maybe_unused]] const auto size = ::read(doorbell_, &count, sizeof(count));
   }
 
  private:
-  owned_descriptor waits_;
+  void watch(int descriptor) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0)
+      fail(error_code::transport, "can't wait for shared memory: {}",
+           std::strerror(errno));
+  }
+
+  owned_descriptor epoll_;
   int doorbell_ = -1;
 };
 
 class shared_bytes final : public byte_stream {
  public:
-  shared_bytes(stream_pointer over, link_side own, std::size_t ring_bytes)
-    : over_(std::move(over)),
-      socket_(over_->handle_to(state::needs_read).descriptor),
-      own_(own),
+  shared_bytes(stream_pointer socket, link_side side, std::size_t ring_bytes)
+    : socket_stream_(std::move(socket)),
+      socket_(socket_stream_->handle_to(state::needs_read).descriptor),
+      side_(side),
       for_data_(socket_),
       for_space_(socket_) {
-    if (own_ == link_side::server) {
+    if (side_ == link_side::server) {
       memory_.make_and_send(socket_, ring_bytes);
       use_memory();
     }
@@ -79,8 +78,8 @@ class shared_bytes final : public byte_stream {
       in_->end_sleep();
       for_data_.silence();
     }
-    if (const auto got = take(buffer, size); got.what == state::moved)
-      return got;
+    if (const auto next = take(buffer, size); next.what == state::moved)
+      return next;
     if (closed_)
       return {state::ended};
     if (!in_->is_finished() && !(woke && is_gone()))
@@ -100,11 +99,9 @@ class shared_bytes final : public byte_stream {
     }
     if (closed_ || finished_ || (woke && is_gone()))
       fail(error_code::transport, "the other side closed the connection");
-    const auto doorbell = memory_.data_doorbells[out_index()].get();
-    const auto sent =
-      out_->write(parts, [&] { waiting_place::ring(doorbell); });
-    if (sent > 0)
-      return {state::moved, sent};
+    const auto count = out_->write(parts, [this] { ring_for_data(); });
+    if (count > 0)
+      return {state::moved, count};
     return {state::needs_write};
   }
 
@@ -114,14 +111,13 @@ class shared_bytes final : public byte_stream {
     if (!has_memory())
       return {state::needs_read};
     finished_ = true;
-    const auto doorbell = memory_.data_doorbells[out_index()].get();
-    out_->finish([&] { waiting_place::ring(doorbell); });
+    out_->finish([this] { ring_for_data(); });
     return {state::moved};
   }
 
   void close() override {
     closed_ = true;
-    over_->close();
+    socket_stream_->close();
   }
 
   /// The caller is about to wait.
@@ -141,7 +137,12 @@ class shared_bytes final : public byte_stream {
   }
 
  private:
-  std::size_t out_index() const { return own_ == link_side::server ? 0 : 1; }
+  /// The number of the ring to which this end writes.
+  std::size_t out_index() const { return side_ == link_side::server ? 0 : 1; }
+
+  void ring_for_data() const {
+    waiting_place::ring(memory_.data_doorbells[out_index()].get());
+  }
 
   /// A client receives the memory in its first read or write after it was sent.
   bool has_memory() {
@@ -163,28 +164,28 @@ class shared_bytes final : public byte_stream {
   }
 
   stream_progress take(void* buffer, std::size_t size) {
-    const auto doorbell = memory_.space_doorbells[1 - out_index()].get();
-    const auto got =
-      in_->read(buffer, size, [&] { waiting_place::ring(doorbell); });
-    if (got > 0)
-      return {state::moved, got};
+    const auto count = in_->read(buffer, size, [this] {
+      waiting_place::ring(memory_.space_doorbells[1 - out_index()].get());
+    });
+    if (count > 0)
+      return {state::moved, count};
     return {state::needs_read};
   }
 
   /// Whether the other side has closed its socket, or died.
   bool is_gone() const {
     char byte = 0;
-    const auto got = ::recv(socket_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (got > 0)
+    const auto count = ::recv(socket_, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (count > 0)
       fail(error_code::transport,
            "the other side sent bytes beside the shared memory; run the same "
            "program");
-    return got == 0 || (errno != EAGAIN && errno != EINTR);
+    return count == 0 || (errno != EAGAIN && errno != EINTR);
   }
 
-  stream_pointer over_;
+  stream_pointer socket_stream_;
   int socket_;
-  link_side own_;
+  link_side side_;
   mutable waiting_place for_data_, for_space_;
   shared_memory memory_;
   std::mutex mutex_;  // guards receiving the memory
@@ -198,9 +199,9 @@ class shared_bytes final : public byte_stream {
 
 }  // namespace
 
-stream_pointer shared_stream(stream_pointer over, link_side own,
+stream_pointer shared_stream(stream_pointer socket, link_side side,
                              std::size_t ring_bytes) {
-  return std::make_unique<shared_bytes>(std::move(over), own, ring_bytes);
+  return std::make_unique<shared_bytes>(std::move(socket), side, ring_bytes);
 }
 
 }  // namespace troupe

@@ -2,7 +2,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -20,19 +19,17 @@ class socket_bytes final : public byte_stream {
   using state = stream_progress::state;
 
   explicit socket_bytes(int descriptor) : descriptor_(descriptor) {
-    ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_NONBLOCK);
-    const int yes = 1;  // fails on a unix socket, which has no such delay
-    ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+    prepare_socket(descriptor);
   }
 
   stream_progress read(void* buffer, std::size_t size) override {
     for (;;) {
-      const auto got = ::recv(descriptor_.get(), buffer, size, 0);
-      if (got > 0)
-        return {state::moved, static_cast<std::size_t>(got)};
-      if (got == 0)
+      const auto count = ::recv(descriptor_.get(), buffer, size, 0);
+      if (count > 0)
+        return {state::moved, static_cast<std::size_t>(count)};
+      if (count == 0)
         return {state::ended};
-      if (!again())
+      if (!was_interrupted())
         return {state::needs_read};
     }
   }
@@ -42,10 +39,10 @@ class socket_bytes final : public byte_stream {
     message.msg_iov = const_cast<iovec*>(parts.data());
     message.msg_iovlen = parts.size();
     for (;;) {
-      const auto sent = ::sendmsg(descriptor_.get(), &message, MSG_NOSIGNAL);
-      if (sent >= 0)
-        return {state::moved, static_cast<std::size_t>(sent)};
-      if (!again())
+      const auto count = ::sendmsg(descriptor_.get(), &message, MSG_NOSIGNAL);
+      if (count >= 0)
+        return {state::moved, static_cast<std::size_t>(count)};
+      if (!was_interrupted())
         return {state::needs_write};
     }
   }
@@ -62,8 +59,8 @@ class socket_bytes final : public byte_stream {
   int tcp_socket() const override { return descriptor_.get(); }
 
  private:
-  /// Returns true to retry at once, false to wait. Throws on other errors.
-  static bool again() {
+  /// True: retry the call at once; false: wait. Throws for other errors.
+  static bool was_interrupted() {
     if (errno == EINTR)
       return true;
     if (errno == EAGAIN || errno == EWOULDBLOCK)
@@ -76,6 +73,12 @@ class socket_bytes final : public byte_stream {
 };
 
 }  // namespace
+
+void prepare_socket(int descriptor) {
+  ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) | O_NONBLOCK);
+  const int yes = 1;  // fails on a unix socket, which has no such delay
+  ::setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
+}
 
 stream_pointer socket_stream(int descriptor) {
   return std::make_unique<socket_bytes>(descriptor);

@@ -1,16 +1,12 @@
 #include "troupe/engine/transport/stream/tls_stream.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/sslerr.h>
 #include <openssl/x509_vfy.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -20,16 +16,17 @@
 #include <utility>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/owned_descriptor.hpp"
 
 namespace troupe {
 
 namespace {
 
 std::string refused_certificate(const ::SSL* session) {
-  const auto why = ::SSL_get_verify_result(session);
-  const auto* text = ::X509_verify_cert_error_string(why);
-  if (why == X509_V_ERR_CERT_HAS_EXPIRED
-      || why == X509_V_ERR_CERT_NOT_YET_VALID)
+  const auto result = ::SSL_get_verify_result(session);
+  const auto* text = ::X509_verify_cert_error_string(result);
+  if (result == X509_V_ERR_CERT_HAS_EXPIRED
+      || result == X509_V_ERR_CERT_NOT_YET_VALID)
     return fmt::format(
       "the other side's certificate: {}; set the clocks, or make a new set "
       "with `troupe certificates FOLDER`",
@@ -52,12 +49,12 @@ bool is_alert(int reason) {
   return reason >= SSL_AD_REASON_OFFSET && reason < SSL_AD_REASON_OFFSET + 256;
 }
 
-/// "bad record mac".
+/// OpenSSL's name of a reason, such as "bad record mac".
 std::string name_of(int reason) {
-  const auto* found = ::ERR_reason_error_string(
+  const auto* text = ::ERR_reason_error_string(
     ERR_PACK(ERR_LIB_SSL, 0, static_cast<unsigned long>(reason)));
   constexpr std::string_view alert = "alert ";
-  const std::string_view name = found == nullptr ? "unknown reason" : found;
+  const std::string_view name = text == nullptr ? "unknown reason" : text;
   const auto start = name.find(alert);
   return std::string(
     start == std::string_view::npos ? name : name.substr(start + alert.size()));
@@ -84,7 +81,7 @@ std::string difference_text(const ::SSL* session, int reason,
                      name_of(reason));
 }
 
-/// Of a session that had worked: its credentials are right.
+/// Why a session broke that had worked, so that its credentials are right.
 std::string broken_text(int reason) {
   if (reason == SSL_R_UNEXPECTED_EOF_WHILE_READING)
     return "the connection was cut off: it ended without a proper close, and "
@@ -110,9 +107,9 @@ std::string refused_text(const ::SSL* session, int reason,
 }
 
 /// Why a session has failed and what to do, from this thread's error queue,
-/// which it empties. `authenticated`: both sides had been.
-std::string tls_problem(const ::SSL* session, const tls_context& context,
-                        bool authenticated) {
+/// which is emptied. `authenticated`: both sides had authenticated each other.
+std::string take_problem(const ::SSL* session, const tls_context& context,
+                         bool authenticated) {
   const auto system = errno;
   const auto code = ::ERR_peek_error();
   ::ERR_clear_error();
@@ -128,35 +125,35 @@ int descriptor_of(::BIO* bio) {
   return static_cast<int>(reinterpret_cast<std::intptr_t>(::BIO_get_data(bio)));
 }
 
-bool is_passing() {
+bool would_succeed_later() {
   return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
 }
 
 int write_bytes(::BIO* bio, const char* bytes, int size) {
   ::BIO_clear_retry_flags(bio);
-  const auto sent = ::send(descriptor_of(bio), bytes,
-                           static_cast<std::size_t>(size), MSG_NOSIGNAL);
-  if (sent < 0 && is_passing())
+  const auto count = ::send(descriptor_of(bio), bytes,
+                            static_cast<std::size_t>(size), MSG_NOSIGNAL);
+  if (count < 0 && would_succeed_later())
     ::BIO_set_retry_write(bio);
-  return static_cast<int>(sent);
+  return static_cast<int>(count);
 }
 
 int read_bytes(::BIO* bio, char* buffer, int size) {
   ::BIO_clear_retry_flags(bio);
-  const auto got =
+  const auto count =
     ::recv(descriptor_of(bio), buffer, static_cast<std::size_t>(size), 0);
-  if (got < 0 && is_passing())
+  if (count < 0 && would_succeed_later())
     ::BIO_set_retry_read(bio);
-  if (got == 0)
+  if (count == 0)
     ::BIO_set_flags(bio, BIO_FLAGS_IN_EOF);
-  return static_cast<int>(got);
+  return static_cast<int>(count);
 }
 
 /// Flushing needs no work, and OpenSSL asks whether the socket has ended.
-long control(::BIO* bio, int what, long, void*) {
-  if (what == BIO_CTRL_EOF)
+long control(::BIO* bio, int command, long, void*) {
+  if (command == BIO_CTRL_EOF)
     return ::BIO_test_flags(bio, BIO_FLAGS_IN_EOF) != 0 ? 1 : 0;
-  return what == BIO_CTRL_FLUSH ? 1 : 0;
+  return command == BIO_CTRL_FLUSH ? 1 : 0;
 }
 
 const ::BIO_METHOD* make_method() {
@@ -186,9 +183,9 @@ const ::BIO_METHOD* make_method() {
 
 using state = stream_progress::state;
 
-/// Size of one record.
+/// The size of one record.
 constexpr std::size_t record_bytes = 16 * 1024;
-/// Most bytes that a write takes before it returns, so that others get a turn.
+/// A write takes at most so many bytes, so that others get a turn.
 constexpr std::size_t most_written = 1024 * 1024;
 
 /// Consecutive parts to write; small ones are joined into one record.
@@ -209,9 +206,9 @@ class record_source {
   }
   void advance(std::size_t bytes) {
     while (bytes > 0) {
-      const auto taken = std::min(bytes, rest().iov_len);
-      offset_ += taken;
-      bytes -= taken;
+      const auto count = std::min(bytes, rest().iov_len);
+      offset_ += count;
+      bytes -= count;
       if (rest().iov_len == 0)
         forward();
     }
@@ -244,34 +241,30 @@ class record_source {
 
 class tls_bytes final : public byte_stream {
  public:
-  tls_bytes(int descriptor, std::shared_ptr<tls_context> context, link_side own)
+  tls_bytes(int descriptor, std::shared_ptr<tls_context> context,
+            link_side side)
     : descriptor_(descriptor),
       context_(std::move(context)),
-      session_(context_->make_session(own == link_side::server)) {
-    ::fcntl(descriptor_, F_SETFL, ::fcntl(descriptor_, F_GETFL) | O_NONBLOCK);
-    const int yes = 1;  // fails on a unix socket, which has no such delay
-    ::setsockopt(descriptor_, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
-    auto* bio = make_socket_bio(descriptor_);
+      session_(context_->make_session(side == link_side::server)) {
+    prepare_socket(descriptor);
+    auto* bio = make_socket_bio(descriptor);
     ::SSL_set_bio(session_, bio, bio);
     ::SSL_set_read_ahead(session_, 1);
     ::SSL_set_default_read_buffer_len(session_, 128 * 1024);
   }
   tls_bytes(const tls_bytes&) = delete;
   tls_bytes& operator=(const tls_bytes&) = delete;
-  ~tls_bytes() override {
-    ::SSL_free(session_);
-    ::close(descriptor_);
-  }
+  ~tls_bytes() override { ::SSL_free(session_); }
 
   stream_progress read(void* buffer, std::size_t size) override {
     prepare();
-    std::size_t got = 0;
-    const auto code = ::SSL_read_ex(session_, buffer, size, &got);
+    std::size_t count = 0;
+    const auto code = ::SSL_read_ex(session_, buffer, size, &count);
     if (code != 1)
       return explain(code);
-    heard_ = true;
-    shake();
-    return {state::moved, got};
+    has_read_ = true;
+    note_handshake();
+    return {state::moved, count};
   }
 
   stream_progress write(std::span<const iovec> parts) override {
@@ -285,16 +278,16 @@ class tls_bytes final : public byte_stream {
       const auto size =
         tried_ == 0 ? next.iov_len : std::min(next.iov_len, tried_);
       prepare();
-      std::size_t sent = 0;
-      const auto code = ::SSL_write_ex(session_, next.iov_base, size, &sent);
+      std::size_t count = 0;
+      const auto code = ::SSL_write_ex(session_, next.iov_base, size, &count);
       tried_ = code == 1 ? 0 : size;
       if (code != 1 && total > 0)
         break;
       if (code != 1)
         return explain_write(code);
-      shake();
-      total += sent;
-      source.advance(sent);
+      note_handshake();
+      total += count;
+      source.advance(count);
     }
     return {state::moved, total};
   }
@@ -308,7 +301,7 @@ class tls_bytes final : public byte_stream {
       return explain(code);
     if (const auto code = ::SSL_shutdown(session_); code < 0)
       return explain(code);
-    ::shutdown(descriptor_, SHUT_WR);
+    ::shutdown(descriptor_.get(), SHUT_WR);
     return {state::moved};
   }
 
@@ -319,13 +312,13 @@ class tls_bytes final : public byte_stream {
       ::ERR_clear_error();
     }
     ended_ = true;
-    ::shutdown(descriptor_, SHUT_RDWR);
+    ::shutdown(descriptor_.get(), SHUT_RDWR);
   }
 
   wait_handle handle_to(state need) const override {
-    return {descriptor_, need == state::needs_read};
+    return {descriptor_.get(), need == state::needs_read};
   }
-  int tcp_socket() const override { return descriptor_; }
+  int tcp_socket() const override { return descriptor_.get(); }
   bool is_full_duplex() const override { return false; }
 
  private:
@@ -336,17 +329,18 @@ class tls_bytes final : public byte_stream {
     errno = 0;
   }
 
-  void shake() {
-    if (!std::exchange(shaken_, true))
+  /// Called when bytes have moved, so that the handshake is complete.
+  void note_handshake() {
+    if (!std::exchange(has_shaken_hands_, true))
       proven_token_ = tls_context::proven_token(session_);
   }
 
   /// A client's handshake is complete before the server has checked it.
   bool is_authenticated() const {
-    return heard_ || (shaken_ && ::SSL_is_server(session_) == 1);
+    return has_read_ || (has_shaken_hands_ && ::SSL_is_server(session_) == 1);
   }
 
-  bool heard_nothing() const {
+  bool received_nothing() const {
     return ::BIO_number_read(::SSL_get_rbio(session_)) == 0;
   }
 
@@ -360,41 +354,41 @@ class tls_bytes final : public byte_stream {
     if (reason == SSL_ERROR_ZERO_RETURN)
       return {state::ended};
     const bool cut = reason == SSL_ERROR_SYSCALL || reason == SSL_ERROR_SSL;
-    if (ended_ || (cut && heard_nothing())) {
+    if (ended_ || (cut && received_nothing())) {
       ended_ = true;
       ::ERR_clear_error();
       return {state::ended};
     }
     failed_ = true;
     fail(error_code::transport, "{}",
-         tls_problem(session_, *context_, is_authenticated()));
+         take_problem(session_, *context_, is_authenticated()));
   }
 
   /// A peer that never sent anything was no process of the job, but perhaps a
   /// relay whose target has yet to start: that is no failure.
   stream_progress explain_write(int code) {
     const auto progress = explain(code);
-    if (progress.what == state::ended && !heard_nothing())
+    if (progress.what == state::ended && !received_nothing())
       fail(error_code::transport, "the other side closed the connection");
     return progress;
   }
 
-  int descriptor_;
+  owned_descriptor descriptor_;
   std::shared_ptr<tls_context> context_;
   ::SSL* session_;
   std::string scratch_;
   std::size_t tried_ = 0;  // bytes of an unfinished write; 0: none
-  bool ended_ = false;     // both directions, or the handshake
-  bool shaken_ = false;    // bytes moved at least one way
-  bool heard_ = false;     // bytes were read
+  bool ended_ = false;     // in both directions, or during the handshake
+  bool has_shaken_hands_ = false;
+  bool has_read_ = false;
   bool failed_ = false;
 };
 
 }  // namespace
 
 stream_pointer tls_stream(int descriptor, std::shared_ptr<tls_context> context,
-                          link_side own) {
-  return std::make_unique<tls_bytes>(descriptor, std::move(context), own);
+                          link_side side) {
+  return std::make_unique<tls_bytes>(descriptor, std::move(context), side);
 }
 
 }  // namespace troupe

@@ -13,8 +13,8 @@ namespace troupe {
 /// before the server has checked its certificate; a byte from the server shows
 /// that it has. An end without notice is not `ended` but a failure, except for
 /// a client that has not received a single byte yet: its read gives `ended`.
-/// One thread at a time.
+/// Used by one thread at a time.
 stream_pointer tls_stream(int descriptor, std::shared_ptr<tls_context> context,
-                          link_side own);
+                          link_side side);
 
 }  // namespace troupe

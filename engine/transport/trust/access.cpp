@@ -1,6 +1,5 @@
 #include "troupe/engine/transport/trust/access.hpp"
 
-#include "troupe/base/error.hpp"
 #include "troupe/engine/transport/trust/secret_file.hpp"
 #include "troupe/engine/transport/trust/trust.hpp"
 
@@ -19,21 +18,21 @@ void require_right(access_right own, access_right needed,
 }
 
 std::vector<std::pair<access_right, std::string>> access_tokens::all() const {
-  std::vector<std::pair<access_right, std::string>> found;
+  std::vector<std::pair<access_right, std::string>> tokens;
   if (!watch.empty())
-    found.emplace_back(access_right::watch, watch);
+    tokens.emplace_back(access_right::watch, watch);
   if (!control.empty())
-    found.emplace_back(access_right::control, control);
-  return found;
+    tokens.emplace_back(access_right::control, control);
+  return tokens;
 }
 
 std::optional<access_right> access_tokens::right_of(
-  const std::string& shown) const {
-  std::optional<access_right> found;
-  for (const auto& [right, token] : all())
-    if (same_secret(shown, token))
-      found = right;
-  return found;
+  const std::string& token) const {
+  std::optional<access_right> match;
+  for (const auto& [right, other] : all())
+    if (same_secret(token, other))
+      match = right;
+  return match;
 }
 
 void require_legal(const access_tokens& tokens) {

@@ -37,11 +37,11 @@ struct access_tokens {
   std::string watch{}, control{};
 
   bool empty() const { return watch.empty() && control.empty(); }
-  /// Those in use.
+  /// The tokens that are in use.
   std::vector<std::pair<access_right, std::string>> all() const;
-  /// The right of whoever shows this token; none for another. Takes equal time
-  /// for any token of a length.
-  std::optional<access_right> right_of(const std::string& shown) const;
+  /// The right of a client with this token; none for an unknown token. Takes
+  /// equal time for all tokens of one length.
+  std::optional<access_right> right_of(const std::string& token) const;
 };
 
 /// Throws `invalid_argument` if a token is short, or both are the same.

@@ -26,8 +26,8 @@ namespace {
 template <auto Free>
 struct freed_by {
   template <class T>
-  void operator()(T* what) const {
-    Free(what);
+  void operator()(T* object) const {
+    Free(object);
   }
 };
 using key_pointer = std::unique_ptr<::EVP_PKEY, freed_by<::EVP_PKEY_free>>;
@@ -71,22 +71,22 @@ void set_serial(::X509* subject) {
     != nullptr);
 }
 
-void add_extension(::X509* target, ::X509* issuer, int which,
+void add_extension(::X509* target, ::X509* issuer, int extension_id,
                    const char* value) {
   ::X509V3_CTX context;
   X509V3_set_ctx_nodb(&context);
   ::X509V3_set_ctx(&context, issuer, target, nullptr, nullptr, 0);
   const extension_pointer extension(
-    ::X509V3_EXT_conf_nid(nullptr, &context, which, value));
+    ::X509V3_EXT_conf_nid(nullptr, &context, extension_id, value));
   require_made(extension != nullptr
                && ::X509_add_ext(target, extension.get(), -1) == 1);
 }
 
-/// Self-signed if there is no issuer.
+/// Makes a member that signs itself if there is no issuer.
 member make_member(const char* name, const member* issuer, int days) {
   member result{certificate_pointer(::X509_new()), make_key()};
   auto* certificate = result.certificate.get();
-  const auto* means = issuer == nullptr ? &result : issuer;
+  const auto* signer = issuer == nullptr ? &result : issuer;
   require_made(certificate != nullptr);
   ::X509_set_version(certificate, X509_VERSION_3);
   set_serial(certificate);
@@ -95,9 +95,9 @@ member make_member(const char* name, const member* issuer, int days) {
   ::X509_gmtime_adj(::X509_getm_notBefore(certificate), -3600);
   ::X509_time_adj_ex(::X509_getm_notAfter(certificate), days, 0, nullptr);
   ::X509_set_issuer_name(certificate,
-                         ::X509_get_subject_name(means->certificate.get()));
+                         ::X509_get_subject_name(signer->certificate.get()));
   require_made(::X509_set_pubkey(certificate, result.key.get()) == 1);
-  auto* source = means->certificate.get();
+  auto* source = signer->certificate.get();
   const bool is_authority = issuer == nullptr;
   add_extension(
     certificate, source, NID_basic_constraints,
@@ -110,7 +110,7 @@ member make_member(const char* name, const member* issuer, int days) {
   if (!is_authority)
     add_extension(certificate, source, NID_ext_key_usage,
                   "serverAuth,clientAuth");
-  require_made(::X509_sign(certificate, means->key.get(), ::EVP_sha256()) > 0);
+  require_made(::X509_sign(certificate, signer->key.get(), ::EVP_sha256()) > 0);
   return result;
 }
 
@@ -123,14 +123,15 @@ std::string pem_of(Write&& write) {
   return {bytes, static_cast<std::size_t>(size)};
 }
 
-std::string pem_of(const certificate_pointer& what) {
-  return pem_of(
-    [&](::BIO* target) { return ::PEM_write_bio_X509(target, what.get()); });
+std::string pem_of(const certificate_pointer& certificate) {
+  return pem_of([&](::BIO* target) {
+    return ::PEM_write_bio_X509(target, certificate.get());
+  });
 }
 
-std::string pem_of(const key_pointer& what) {
+std::string pem_of(const key_pointer& key) {
   return pem_of([&](::BIO* target) {
-    return ::PEM_write_bio_PKCS8PrivateKey(target, what.get(), nullptr, nullptr,
+    return ::PEM_write_bio_PKCS8PrivateKey(target, key.get(), nullptr, nullptr,
                                            0, nullptr, nullptr);
   });
 }
@@ -156,16 +157,17 @@ member read_authority(const std::string& folder) {
   const auto no_phrase = [](char*, int, int, void*) { return -1; };
   const readable_file certificate(folder + "/authority.pem", false);
   const readable_file key(folder + "/authority.key", true);
-  member found{certificate_pointer(::PEM_read_bio_X509(
-                 certificate.reader.get(), nullptr, no_phrase, nullptr)),
-               key_pointer(::PEM_read_bio_PrivateKey(key.reader.get(), nullptr,
-                                                     no_phrase, nullptr))};
-  if (!found.certificate || !found.key
-      || ::X509_check_private_key(found.certificate.get(), found.key.get())
+  member authority{certificate_pointer(::PEM_read_bio_X509(
+                     certificate.reader.get(), nullptr, no_phrase, nullptr)),
+                   key_pointer(::PEM_read_bio_PrivateKey(
+                     key.reader.get(), nullptr, no_phrase, nullptr))};
+  if (!authority.certificate || !authority.key
+      || ::X509_check_private_key(authority.certificate.get(),
+                                  authority.key.get())
            != 1)
     fail(error_code::io,
          "{}: authority.pem and authority.key do not belong together", folder);
-  return found;
+  return authority;
 }
 
 struct new_file {
@@ -178,9 +180,9 @@ void prepare_folder(const std::string& folder,
                     const std::vector<new_file>& files) {
   if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
     fail(error_code::io, "{}: can't be made: {}", folder, std::strerror(errno));
-  struct stat found {};
-  if (::stat(folder.c_str(), &found) != 0 || !S_ISDIR(found.st_mode)
-      || (found.st_mode & 077U) != 0)
+  struct stat status {};
+  if (::stat(folder.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)
+      || (status.st_mode & 077U) != 0)
     fail(error_code::io, "{}: must be missing, or a folder with mode 700",
          folder);
   for (const auto& [name, bytes, is_secret] : files)

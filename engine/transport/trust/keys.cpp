@@ -4,8 +4,6 @@
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
 
-#include <algorithm>
-
 #include "troupe/base/error.hpp"
 
 namespace troupe {
@@ -24,20 +22,15 @@ secret_key hash(std::string_view key, std::string_view bytes) {
   return digest;
 }
 
-std::string_view text(const secret_key& key) {
-  return {reinterpret_cast<const char*>(key.data()), key.size()};
-}
-
 }  // namespace
 
 secret_key derive_key(std::string_view secret, std::string_view salt,
                       std::string_view purpose) {
+  const auto extracted = hash(salt, secret);
   // One round of expansion yields one hash length.
-  return hash(text(hash(salt, secret)), std::string(purpose) + '\x01');
-}
-
-std::string keyed_hash(const secret_key& key, std::string_view bytes) {
-  return std::string(text(hash(text(key), bytes)));
+  return hash(
+    {reinterpret_cast<const char*>(extracted.data()), extracted.size()},
+    std::string(purpose) + '\x01');
 }
 
 std::string random_bytes(std::size_t count) {

@@ -15,9 +15,6 @@ using secret_key = std::array<unsigned char, 32>;
 secret_key derive_key(std::string_view secret, std::string_view salt,
                       std::string_view purpose);
 
-/// HMAC (RFC 2104) with SHA-256: 32 bytes.
-std::string keyed_hash(const secret_key& key, std::string_view bytes);
-
 /// Unpredictable bytes. Throws `internal` if the system has none.
 std::string random_bytes(std::size_t count);
 

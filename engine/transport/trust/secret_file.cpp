@@ -18,7 +18,7 @@ constexpr auto* white_space = " \t\r\n\v\f";
   fail(error_code::invalid_argument, "{}: {}", printable(path), why);
 }
 
-/// At most one byte more than the longest token.
+/// Reads at most one byte more than the longest token has.
 std::string bytes_of(const std::string& path) {
   try {
     input_file file(path);

@@ -6,7 +6,6 @@
 #include <openssl/ssl.h>
 
 #include <algorithm>
-#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -42,7 +41,7 @@ session_pointer session_of_key(::SSL* session, const secret_key& key) {
   return key_session;
 }
 
-/// The client's only key.
+/// Gives OpenSSL the client's only key.
 int use_key(::SSL* session, const ::EVP_MD*, const unsigned char** name,
             std::size_t* size, ::SSL_SESSION** result) {
   const auto& own = context_of(session).keys().front();
@@ -52,9 +51,9 @@ int use_key(::SSL* session, const ::EVP_MD*, const unsigned char** name,
   return *result == nullptr ? 0 : 1;
 }
 
-/// The server's key of that name. For another token's name it takes a key all
-/// the same, which the client's proof does not fit: OpenSSL's error then says
-/// so, while it would miss a certificate otherwise.
+/// Gives OpenSSL the server's key of that name. For the name of an unknown
+/// token it gives the first key, which the client's proof does not fit:
+/// OpenSSL's error then says so, while it would miss a certificate otherwise.
 int find_key(::SSL* session, const unsigned char* name, std::size_t size,
              ::SSL_SESSION** result) {
   *result = nullptr;  // continues without the key, so it fails
@@ -62,11 +61,11 @@ int find_key(::SSL* session, const unsigned char* name, std::size_t size,
   if (!wanted.starts_with(key_names))
     return 1;
   const auto& keys = context_of(session).keys();
-  auto found = std::ranges::find(keys, wanted, &tls_context::token_key::name);
-  if (found == keys.end())
-    found = keys.begin();
-  SSL_set_app_data(session, const_cast<tls_context::token_key*>(&*found));
-  *result = session_of_key(session, found->key).release();
+  auto key = std::ranges::find(keys, wanted, &tls_context::token_key::name);
+  if (key == keys.end())
+    key = keys.begin();
+  SSL_set_app_data(session, const_cast<tls_context::token_key*>(&*key));
+  *result = session_of_key(session, key->key).release();
   return 1;
 }
 
@@ -80,18 +79,18 @@ tls_context::token_key key_of(const std::string& token) {
 
 [[noreturn]] void refuse(const std::string& path) {
   const auto code = ::ERR_peek_error();
-  const auto* why = ::ERR_reason_error_string(code);
+  const auto* reason = ::ERR_reason_error_string(code);
   ::ERR_clear_error();
   fail(error_code::io,
        "{}: can't be used: {}; `troupe certificates FOLDER` makes a new set",
-       path, why == nullptr ? "OpenSSL reports no reason" : why);
+       path, reason == nullptr ? "OpenSSL reports no reason" : reason);
 }
 
 using bio_pointer = std::unique_ptr<::BIO, decltype(&::BIO_free)>;
 using certificate_pointer = std::unique_ptr<::X509, decltype(&::X509_free)>;
 using key_pointer = std::unique_ptr<::EVP_PKEY, decltype(&::EVP_PKEY_free)>;
 
-/// What was checked is what is read: the path is not looked up again.
+/// Checks the file that it reads: the path is not looked up again.
 std::string bytes_of(const std::string& path, bool is_secret) {
   try {
     input_file file(path);
@@ -198,10 +197,10 @@ std::shared_ptr<tls_context> tls_context::of_tokens(
 }
 
 std::size_t tls_context::proven_token(const ::SSL* session) {
-  const auto* found = static_cast<const token_key*>(SSL_get_app_data(session));
-  return found == nullptr ? 0
-                          : static_cast<std::size_t>(
-                            found - context_of(session).keys().data());
+  const auto* key = static_cast<const token_key*>(SSL_get_app_data(session));
+  return key == nullptr
+           ? 0
+           : static_cast<std::size_t>(key - context_of(session).keys().data());
 }
 
 ssl_st* tls_context::make_session(bool is_server) const {

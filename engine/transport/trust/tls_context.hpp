@@ -12,13 +12,13 @@ struct ssl_st;
 
 namespace troupe {
 
-/// What to do about a refused handshake: ends of the errors' sentences.
+/// What a user can do about a refused handshake: ends of the errors' sentences.
 struct tls_advice {
-  std::string credentials;  // they differ
-  std::string plain_text;   // the other side does not speak TLS
+  std::string credentials;  // if they differ
+  std::string plain_text;   // if the other side does not speak TLS
 };
 
-/// For the processes of a job.
+/// The advice for the processes of a job.
 const tls_advice& advice_for_links();
 
 /// A process's TLS 1.3 settings, for many streams and either side.
@@ -34,7 +34,8 @@ class tls_context {
   /// the token, if revealed later, doesn't decrypt earlier traffic.
   static std::shared_ptr<tls_context> of_token(
     const std::string& token, tls_advice advice = advice_for_links());
-  /// The same for a server that lets in whoever has one of several tokens.
+  /// The same for a server that accepts each of several tokens, of at least
+  /// one.
   static std::shared_ptr<tls_context> of_tokens(
     const std::vector<std::string>& tokens,
     tls_advice advice = advice_for_links());
@@ -53,8 +54,8 @@ class tls_context {
     secret_key key;
   };
   const std::vector<token_key>& keys() const { return keys_; }
-  /// Which of the tokens the other side of a server's session has, by their
-  /// order; known once the handshake is complete.
+  /// The index of the token that the other side of a server's session has, once
+  /// the handshake is complete.
   static std::size_t proven_token(const ssl_st* session);
 
  private:

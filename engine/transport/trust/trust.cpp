@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "troupe/base/error.hpp"
-#include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/trust/tls_context.hpp"
 
 namespace troupe {
@@ -23,30 +22,33 @@ namespace {
 
 }  // namespace
 
-trust_kind choose_trust(const endpoint& address, const credentials& shown) {
+trust_kind choose_trust(const endpoint& address, const credentials& own) {
   if (address.is_unix)
     return trust_kind::none;
-  if (!shown.certificates.empty())
+  if (!own.certificates.empty())
     return trust_kind::certificates;
-  if (shown.token.size() >= shortest_token)
+  if (own.token.size() >= shortest_token)
     return trust_kind::pre_shared_key;
-  if (!shown.token.empty())
+  if (!own.token.empty())
     fail(error_code::invalid_argument,
          "{}: a token of fewer than {} characters could be guessed; use a "
          "longer one (such as 32 random bytes in hex)",
          to_text(address), shortest_token);
-  if (!shown.insecure)
+  if (!own.insecure)
     refuse_without_credentials(address);
   return trust_kind::none;
 }
 
-trust make_trust(const endpoint& address, const credentials& shown) {
-  trust result{choose_trust(address, shown)};
-  if (result.kind == trust_kind::pre_shared_key)
-    result.tls = tls_context::of_token(shown.token);
-  if (result.kind == trust_kind::certificates)
-    result.tls = tls_context::of_certificates(shown.certificates);
-  return result;
+trust make_trust(const endpoint& address, const credentials& own) {
+  switch (choose_trust(address, own)) {
+    case trust_kind::none:
+      break;
+    case trust_kind::pre_shared_key:
+      return {tls_context::of_token(own.token)};
+    case trust_kind::certificates:
+      return {tls_context::of_certificates(own.certificates)};
+  }
+  return {};
 }
 
 }  // namespace troupe

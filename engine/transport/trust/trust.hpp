@@ -28,21 +28,20 @@ enum class trust_kind : std::uint8_t {
   certificates,    // TLS, both with certificates of the job's authority
 };
 
-/// For a unix socket none, as each end checks that the other is the same
-/// user's. For TCP, on loopback too: the certificates if there are any, else
-/// the token. Throws `invalid_argument`, saying what is needed, if there are no
-/// credentials and it isn't insecure, or if the token is short; `transport` for
-/// an unknown host.
-trust_kind choose_trust(const endpoint& address, const credentials& shown);
+/// A unix socket needs none, as each end checks that the other belongs to the
+/// same user. TCP, on loopback too, uses the certificates if there are any,
+/// else the token. Throws `invalid_argument`, saying what is needed, if there
+/// are no credentials and it isn't insecure, or if the token is short;
+/// `transport` for an unknown host.
+trust_kind choose_trust(const endpoint& address, const credentials& own);
 
-/// A trust kind with the credentials it needs, for many links.
+/// What two ends need to authenticate each other, for many links.
 struct trust {
-  trust_kind kind = trust_kind::none;
   std::shared_ptr<tls_context> tls{};  // null: plain text
 };
 
 /// Calls `choose_trust` and reads the files. Also throws `io` for unusable
 /// files.
-trust make_trust(const endpoint& address, const credentials& shown);
+trust make_trust(const endpoint& address, const credentials& own);
 
 }  // namespace troupe

@@ -94,7 +94,7 @@ struct faked_run {
     evaluation =
       std::make_shared<const plan>(compile(forward_part(order), compiling));
     pipeline_options options;
-    options.placement = order.placement;
+    options.places = order.placement;
     options.execution.handler_hook = std::move(hook);
     options.stages.resize(static_cast<std::size_t>(replicas));
     for (auto& replica : options.stages)

@@ -11,6 +11,7 @@
 #include "../device/silent_accelerator.hpp"
 #include "troupe/engine/device/statistics_row.hpp"
 #include "troupe/engine/events/interest.hpp"
+#include "troupe/engine/events/observer.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
 using namespace troupe;

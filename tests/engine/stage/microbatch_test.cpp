@@ -5,12 +5,12 @@
 
 using namespace troupe;
 
-TEST_CASE("each tensor of a microbatch is brought, and stays in its place") {
+TEST_CASE("each tensor of a microbatch is transformed in its place") {
   const auto number = [](double value) { return at::full({1}, value); };
   const microbatch_data data{
     {number(1), number(2)}, {number(3)}, {{"mask", number(4)}}, 7};
   const auto there =
-    brought(data, [](const at::Tensor& tensor) { return tensor * 10; });
+    transformed(data, [](const at::Tensor& tensor) { return tensor * 10; });
   CHECK(there.inputs.size() == 2);
   CHECK(there.targets.size() == 1);
   CHECK(there.arguments.at("mask").item<double>() == 40);

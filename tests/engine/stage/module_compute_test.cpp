@@ -135,12 +135,12 @@ TEST_CASE("gradients leave a stage's parameters and come back to an update") {
   CHECK_FALSE(weight.grad().defined());
   gradients.at(0).mul_(2);
   const auto doubled = gradients[0].clone();
-  parameters.put_gradients(std::move(gradients));
+  parameters.put_gradients(std::move(gradients), {});
   CHECK(at::equal(weight.grad(), doubled));
   parameters.update(0.5);
   CHECK(at::allclose(weight.detach(), before - 0.1 * 0.5 * doubled));
   CHECK_THROWS_MATCHES(
-    parameters.put_gradients({at::ones({2}), at::ones({2})}), error,
+    parameters.put_gradients({at::ones({2}), at::ones({2})}, {}), error,
     MessageMatches(ContainsSubstring("2 gradients of 1 parameters")));
 }
 

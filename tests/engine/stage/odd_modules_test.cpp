@@ -222,7 +222,7 @@ tensor_list gradients_of(const odd_case& what, weight_split split, int lag,
   module_stage_options options;
   options.index = 1;
   options.numerics.optimizer = sgd{};
-  options.numerics.weight_split = split;
+  options.numerics.backward_split = split;
   options.numerics.recompute = recompute;
   const auto module = middle_stage(what);
   module_compute stage(module, options);
@@ -283,7 +283,7 @@ TEST_CASE("gradients of inputs have memory of their own") {
     module_stage_options options;
     options.index = 1;
     options.numerics.optimizer = sgd{};
-    options.numerics.weight_split = split;
+    options.numerics.backward_split = split;
     module_compute stage(middle_stage(what), options);
     driven_stage ops(stage);
     step_settings settings;
@@ -334,7 +334,7 @@ TEST_CASE("an input backward frees what the weight backward does not need") {
     module_stage_options options;
     options.index = 1;
     options.numerics.optimizer = sgd{};
-    options.numerics.weight_split = split;
+    options.numerics.backward_split = split;
     const odd_case what{"frees", body};
     module_compute stage(middle_stage(what), options);
     driven_stage ops(stage);

@@ -28,6 +28,14 @@ TEST_CASE("a position is behind those before, in each call's own buffer") {
   CHECK(at::equal(cache.append(0, next, 2), at::cat(given[0], 2)));
 }
 
+TEST_CASE("dimensions may be counted from the last one") {
+  position_cache cache;
+  const auto first = at::rand({2, 3, 8}), second = at::rand({2, 1, 8});
+  cache.append(0, first, -2);
+  CHECK(at::equal(cache.append(0, second, -2), at::cat({first, second}, 1)));
+  CHECK_THROWS(cache.append(1, first, -4));
+}
+
 TEST_CASE("buffers grow geometrically, and views stay as they were") {
   position_cache cache;
   const auto row = at::rand({1, 1, 8});

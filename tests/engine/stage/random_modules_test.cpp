@@ -118,7 +118,7 @@ tensor_list trained_gradients(std::uint32_t seed,
   module_stage_options options;
   options.index = 1;
   options.numerics.optimizer = sgd{};
-  options.numerics.weight_split = split.value_or(weight_split::automatic);
+  options.numerics.backward_split = split.value_or(weight_split::automatic);
   options.numerics.recompute = seed % 4 == 0;
   module_compute stage(module, options);
   driven_stage ops(stage);

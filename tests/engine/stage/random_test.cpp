@@ -1,7 +1,9 @@
 // Random numbers of forwards: known answers, statistics, and what they depend
 // on.
 #include "troupe/engine/stage/random.hpp"
+#include "troupe/engine/stage/random_draws.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/dropout.h>
@@ -183,7 +185,7 @@ TEST_CASE("a watch finds draws from LibTorch's own generator") {
   const auto found = [&](const auto& draw) {
     const draw_watch watch;
     draw();
-    return watch.found();
+    return watch.first();
   };
   CHECK(found([&] { at::dropout(x, 0.5, true); }) != "");
   CHECK(found([&] { at::rand({2}); }) != "");

@@ -1,6 +1,7 @@
 // One member's shard of a stage's parameters: padding, states and refusals.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -35,7 +36,7 @@ void step_of_ones(sharded_parameters& member) {
   for (const auto& part : member.parts())
     if (!member.parameters().empty())  // else it is of frozen ones
       gradients.push_back(at::ones({part.value.numel()}));
-  member.put_gradients(std::move(gradients));
+  member.put_gradients(std::move(gradients), {});
   member.update(1);
 }
 
@@ -71,6 +72,26 @@ TEST_CASE("ops need whole parameters, and releases too, by name") {
     member(ten_elements(), {.shard = 0, .shards = 2, .releases = false});
   CHECK(kept.is_whole());
   CHECK_NOTHROW(kept.require_whole("1F0"));
+}
+
+TEST_CASE("a shard drops absent gradients, listed by piece or by parameter") {
+  auto own = member(ten_elements(), {.shard = 1, .shards = 2, .multiple = 8});
+  REQUIRE(own.parts().size() == 1);  // of the second parameter
+  const auto power_with = [&](const std::vector<float>& present) {
+    own.put_gradients({at::ones({3})}, at::tensor(present));
+    return own.norm_powers().at(1);
+  };
+  CHECK(power_with({1}) == 3);
+  CHECK(power_with({0}) == 0);
+  CHECK(power_with({0, 1}) == 3);
+  CHECK(power_with({1, 0}) == 0);
+}
+
+TEST_CASE("a shard refuses an optimizer's state that lacks a parameter") {
+  auto own = member(ten_elements(), {.shard = 1, .shards = 2, .multiple = 8});
+  CHECK_NOTHROW(own.load_state({{"a"}, {"b"}}));
+  CHECK_THROWS_MATCHES(own.load_state({{"a"}}), error,
+                       says("the optimizer's state of 'b' is missing"));
 }
 
 TEST_CASE("a stage whose parameters are all frozen ends as it began") {

@@ -122,7 +122,7 @@ outcome run(const module_maker& make, bool splits, weight_split split,
   module_stage_options options;
   options.index = 1;
   options.numerics.optimizer = sgd{};
-  options.numerics.weight_split = split;
+  options.numerics.backward_split = split;
   options.numerics.recompute = recompute;
   const auto module = middle_of(make);
   module_compute stage(module, options);
@@ -183,7 +183,7 @@ TEST_CASE("what an input backward has deferred is freed without its W, too") {
   for (const auto split : {weight_split::layers, weight_split::graph}) {
     module_stage_options options;
     options.index = 1;
-    options.numerics.weight_split = split;
+    options.numerics.backward_split = split;
     module_compute stage(
       middle_of([] { return std::make_shared<two_linears>(); }), options);
     step_settings settings;

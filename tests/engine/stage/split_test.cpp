@@ -91,6 +91,8 @@ TEST_CASE("splits that can't be are refused") {
                        says("hold 5 layers together, the model has 6"));
   CHECK_THROWS_MATCHES(split_by_hand(6, {6, 0}), error,
                        says("stage 1 has 0 layers"));
+  CHECK_THROWS_MATCHES(measured_costs(gpt(sizes), {}, 0), error,
+                       says("timed by 0 repeats"));
   CHECK_THROWS_MATCHES(gpt({.width = 10, .heads = 4}), error,
                        says("--d-model 10 is not a multiple of --heads 4"));
 }

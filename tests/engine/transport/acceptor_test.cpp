@@ -13,6 +13,7 @@
 #include <memory>
 #include <thread>
 
+#include "../../inherited_sockets.hpp"
 #include "link_ends.hpp"
 #include "stream_kinds.hpp"
 #include "troupe/base/error.hpp"
@@ -58,6 +59,16 @@ TEST_CASE("a client with the same credentials arrives") {
       CHECK(found.stream);
       CHECK(arrivals.wait_for_stream());
     }
+}
+
+TEST_CASE("programs that a job starts inherit no listening socket") {
+  const temporary_folder folder;
+  io_loop loop;
+  recorded_arrivals arrivals;
+  const loop_acceptor listening(loop,
+                                parse_endpoint("unix:" + folder / "a.sock"),
+                                shown, arrivals.events());
+  CHECK(inherited_listeners() == 0);
 }
 
 TEST_CASE("a job may start its processes in any order") {

@@ -18,10 +18,10 @@ namespace {
 const std::string token = "a-token-of-the-tests-7f3a";
 
 trust by_key(const std::string& text = token) {
-  return {trust_kind::pre_shared_key, tls_context::of_token(text)};
+  return {tls_context::of_token(text)};
 }
 trust by_certificates(const std::string& folder) {
-  return {trust_kind::certificates, context_in(folder)};
+  return {context_in(folder)};
 }
 
 struct both {
@@ -90,7 +90,7 @@ TEST_CASE("a member of a kept authority is one of the job") {
   make_certificates(folder / "one", {.keep_authority_key = true});
   make_certificates(folder / "two", {.authority = folder / "one"});
   const auto use = [](const std::string& path) {
-    return trust{trust_kind::certificates, tls_context::of_certificates(path)};
+    return trust{tls_context::of_certificates(path)};
   };
   check_linked(meet(tcp_sockets(), use(folder / "one"), use(folder / "two")));
 }
@@ -98,8 +98,7 @@ TEST_CASE("a member of a kept authority is one of the job") {
 TEST_CASE("a server with several tokens knows which one the client has") {
   const std::vector<std::string> tokens{"a-token-to-watch-with",
                                         "a-token-to-control-with"};
-  const trust server{trust_kind::pre_shared_key,
-                     tls_context::of_tokens(tokens)};
+  const trust server{tls_context::of_tokens(tokens)};
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const auto ends = meet(tcp_sockets(), by_key(tokens[i]), server);
     check_linked(ends);
@@ -128,8 +127,7 @@ TEST_CASE("a foreign certificate is refused by an alert, on either side") {
                                folder / ("mixed/" + std::string(name)));
   std::filesystem::copy_file(folder / "own/authority.pem",
                              folder / "mixed/authority.pem");
-  const trust mixed{trust_kind::certificates,
-                    tls_context::of_certificates(folder / "mixed")};
+  const trust mixed{tls_context::of_certificates(folder / "mixed")};
   check_refused(meet(tcp_sockets(), mixed, own),
                 "rejected this side's credentials", "not signed by this job's");
 }

@@ -155,6 +155,22 @@ TEST_CASE("the other side learns when a connection breaks") {
   });
 }
 
+TEST_CASE("frames that wait are freed when the connection breaks") {
+  for_each_kind([](const stream_kind& kind) {
+    joined pair(kind);
+    for (int i = 0; i < 20; ++i)
+      pair.a->send(numbered(i, 1'000'000));
+    CHECK(pair.a->waiting() > 0);
+    pair.b->abort();
+    CHECK(pair.at_a.wait_for_end().has_value());
+    const auto until =
+      std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (pair.a->waiting() > 0 && std::chrono::steady_clock::now() < until)
+      std::this_thread::yield();
+    CHECK(pair.a->waiting() == 0);
+  });
+}
+
 TEST_CASE(
   "a frame that is not admitted ends the connection before memory is "
   "allocated") {

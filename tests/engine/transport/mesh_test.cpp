@@ -1,13 +1,15 @@
 #include "troupe/engine/transport/mesh.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include "socket_pair.hpp"
-#include "troupe/engine/transport/heard_lines.hpp"
+#include "troupe/engine/transport/line_silence.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -67,12 +69,12 @@ TEST_CASE("a silent process is reported, and its return") {
 
 TEST_CASE("silence is reported for all connections, or for a single one") {
   using std::chrono::seconds;
-  const heard_lines::clock::time_point begin{};
-  heard_lines heard;
+  const line_silence::clock::time_point begin{};
+  line_silence silence;
   const auto at = [&](int time, std::int64_t control, std::int64_t tensors) {
-    heard.note(line::control, control, begin + seconds(time));
-    heard.note(line::incoming, tensors, begin + seconds(time));
-    return heard.longer_than(seconds(5), begin + seconds(time));
+    silence.note(line::control, control, begin + seconds(time));
+    silence.note(line::incoming, tensors, begin + seconds(time));
+    return silence.check(seconds(5), begin + seconds(time));
   };
   CHECK(at(0, 0, 0).longest == seconds(0));
   CHECK(at(5, 0, 7).longest == seconds(5));
@@ -105,6 +107,30 @@ TEST_CASE("one silent connection of a process that speaks is reported") {
   std::thread leaving([&] { b.reset(); });
   a.stop();
   leaving.join();
+}
+
+TEST_CASE("a mesh ends while another process sends and never leaves") {
+  using std::chrono::milliseconds;
+  io_loop loop_a, loop_b;
+  auto ends = socket_pair();
+  const auto b = connection::make(loop_b, std::move(ends.b));  // reads nothing
+  std::atomic<bool> ended = false;
+  std::jthread beats([&] {
+    while (!ended) {
+      b->send({frame_type::heartbeat, {}, {}});
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    mesh a(loop_a, {0, 2, 7}, {.leave = milliseconds(100)});
+    a.add(1, line::control, connection::make(loop_a, std::move(ends.a)));
+    a.start({});
+  }
+  const auto end = std::chrono::steady_clock::now();
+  ended = true;
+  CHECK(end - begin >= milliseconds(100));
+  CHECK(end - begin < std::chrono::minutes(1));
 }
 
 TEST_CASE("a long wait for a message is reported") {

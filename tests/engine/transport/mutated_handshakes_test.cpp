@@ -62,9 +62,8 @@ void say(io_loop& loop, const trust& by, const std::string& words) {
 void mutate_handshakes(int count) {
   std::mt19937 random(11);
   const temporary_folder folder;
-  for (const auto& by :
-       {trust{trust_kind::pre_shared_key, tls_context::of_token(token)},
-        trust{trust_kind::certificates, context_in(folder / "set")}}) {
+  for (const auto& by : {trust{tls_context::of_token(token)},
+                         trust{context_in(folder / "set")}}) {
     const auto words = first_words(by);
     REQUIRE(words.size() > 100);
     io_loop loop;

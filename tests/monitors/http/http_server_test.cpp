@@ -6,6 +6,7 @@
 #include <random>
 #include <stdexcept>
 
+#include "../../inherited_sockets.hpp"
 #include "http_client.hpp"
 #include "troupe/base/error.hpp"
 
@@ -75,6 +76,11 @@ TEST_CASE("a path has a response") {
     get(at, "/broken"),
     StartsWith("HTTP/1.1 500") && EndsWith("\r\n\r\n{\"error\":\"broken\"}\n"));
   CHECK_THAT(ask(at, "DELETE / HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 405"));
+}
+
+TEST_CASE("programs that are started inherit no socket of the server") {
+  const served site;
+  CHECK(inherited_listeners() == 0);
 }
 
 TEST_CASE("what is no HTTP, or too large, is refused") {

@@ -15,6 +15,7 @@
 
 #include "../../says.hpp"
 #include "faked_job.hpp"
+#include "troupe/monitors/live/attachment.hpp"
 #include "troupe/monitors/live/event_json.hpp"
 
 using namespace troupe;
@@ -349,4 +350,15 @@ TEST_CASE("a silent endpoint is left after the patience, and named") {
     live_client("unix:" + path, {}, 0.05), error,
     says("unix:" + path + ": the job did not answer within 0.05 s"));
   ::close(silent);
+}
+
+TEST_CASE("whatever an attached monitor throws ends its attachment alone") {
+  served_job at;
+  monitor watcher{.name = "thrower"};
+  watcher.see = [](const event&) { throw 5; };
+  watcher.finish = [] { throw 6; };
+  const auto attached = attach(at.where(), watcher);
+  at.job.feed(step_number(1));
+  CHECK(becomes([&] { return attached.ended(); }));
+  CHECK_FALSE(attached.trouble().empty());
 }

@@ -9,7 +9,7 @@
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/monitors/live/attachment.hpp"
 #include "troupe/monitors/live/event_json.hpp"
-#include "troupe/monitors/live/serve.hpp"
+#include "troupe/monitors/live/trainer_operations.hpp"
 #include "troupe/monitors/stability.hpp"
 
 using namespace troupe;

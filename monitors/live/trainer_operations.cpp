@@ -1,4 +1,4 @@
-#include "troupe/monitors/live/serve.hpp"
+#include "troupe/monitors/live/trainer_operations.hpp"
 
 #include <unistd.h>
 
@@ -66,17 +66,17 @@ schedule order_of(const json& request, const plan& current) {
 /// `error`.
 json replan(const replanner& orders, const plan& current, const json& request) {
   const auto asks = [&](const char* flag) { return has_flag(request, flag); };
-  const auto found = asks("search")
-                       ? orders.search(bound_of(request))
-                       : orders.take(order_of(request, current), asks("force"));
+  const auto result =
+    asks("search") ? orders.search(bound_of(request))
+                   : orders.take(order_of(request, current), asks("force"));
   const auto ms = [](double value) { return value > 0 ? json(value) : json(); };
-  return {{"schedule", found.order.name},
-          {"taken", found.taken},
-          {"now", ms(found.now)},
-          {"then", ms(found.then)},
-          {"uncertainty", found.uncertainty},
-          {"predicted", ms(found.predicted)},
-          {"trial_steps", found.trial_steps}};
+  return {{"schedule", result.order.name},
+          {"taken", result.taken},
+          {"now", ms(result.now)},
+          {"then", ms(result.then)},
+          {"uncertainty", result.uncertainty},
+          {"predicted", ms(result.predicted)},
+          {"trial_steps", result.trial_steps}};
 }
 
 monitor make_for_client(const monitor_context& context,

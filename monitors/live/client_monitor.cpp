@@ -1,10 +1,11 @@
-#include "troupe/monitors/live/told_monitor.hpp"
+#include "troupe/monitors/live/client_monitor.hpp"
 
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "troupe/engine/device/thrown.hpp"
 #include "troupe/monitors/live/event_json.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/monitors/monitor_of.hpp"
@@ -15,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Of what is never dropped.
+/// The longest reason that is sent, as it is never dropped.
 constexpr std::size_t longest_reason = std::size_t{128} << 10;
 
 std::string line_of(const char* type, json content) {
@@ -87,7 +88,7 @@ class findings {
 };
 
 /// Tells a client once how its monitor ended.
-struct last_word {
+struct end_report {
   monitor_client to;
   ended_flag ended;
   bool may_stop;
@@ -100,7 +101,7 @@ struct last_word {
       {{"reason", reason.substr(0, longest_reason)}, {"stops_run", stops}}));
     to.stream->finish();
   }
-  /// For a client that may not stop the run.
+  /// Ends the monitor of a client that may not stop the run.
   [[noreturn]] void end_itself(const std::string& reason) const {
     tell(reason, false);
     throw std::runtime_error(reason);
@@ -118,8 +119,8 @@ struct last_word {
         end_itself(reason.what());
       tell(reason.what(), true);
       throw;
-    } catch (const std::exception& reason) {
-      tell(reason.what(), false);
+    } catch (...) {
+      tell(thrown_text(), false);
       throw;
     }
   }
@@ -133,9 +134,9 @@ monitor event_stream(const monitor_client& to, const subscription& wants) {
   return result;
 }
 
-monitor told_monitor(const monitor_client& to, monitor what, ended_flag ended,
-                     bool may_stop) {
-  const last_word end{to, std::move(ended), may_stop};
+monitor client_monitor(const monitor_client& to, monitor what, ended_flag ended,
+                       bool may_stop) {
+  const end_report end{to, std::move(ended), may_stop};
   auto wrapped = what;
   wrapped.warn = [to](const std::string& text) {
     to.log->warn(text);
@@ -161,28 +162,28 @@ monitor told_monitor(const monitor_client& to, monitor what, ended_flag ended,
   return wrapped;
 }
 
-sink_pointer told_sink(const monitor_client& to) {
+sink_pointer client_sink(const monitor_client& to) {
   if (!to.stream)
     return callback_sink({}, [log = to.log](const alert& what) {
       log->warn(fmt::format("monitor {}: {}", what.monitor, what.text));
     });
-  const auto found = std::make_shared<findings>(to.stream);
+  const auto results = std::make_shared<findings>(to.stream);
   return callback_sink(
-    [found](const metrics_record& record) {
-      found->offer("metrics", json_of(record));
+    [results](const metrics_record& record) {
+      results->offer("metrics", json_of(record));
     },
-    [found](const alert& what) { found->offer("alert", json_of(what)); });
+    [results](const alert& what) { results->offer("alert", json_of(what)); });
 }
 
-std::function<void(const std::string&)> told_print(const monitor_client& to,
-                                                   const std::string& name) {
+std::function<void(const std::string&)> client_print(const monitor_client& to,
+                                                     const std::string& name) {
   if (!to.stream)
     return [log = to.log, name](const std::string& text) {
       log->info(fmt::format("monitor {} prints:\n{}", name, text));
     };
   return
-    [found = std::make_shared<findings>(to.stream)](const std::string& text) {
-      found->offer("printed", {{"text", text}});
+    [results = std::make_shared<findings>(to.stream)](const std::string& text) {
+      results->offer("printed", {{"text", text}});
     };
 }
 

@@ -1,0 +1,107 @@
+#include "troupe/cli/train/train_servers.hpp"
+
+#include <spdlog/spdlog.h>
+
+#include <filesystem>
+
+#include "troupe/base/error.hpp"
+#include "troupe/cli/live/live_options.hpp"
+#include "troupe/engine/transport/address/endpoint.hpp"
+#include "troupe/engine/transport/address/own_folder.hpp"
+#include "troupe/monitors/http/endpoint_trust.hpp"
+#include "troupe/monitors/http/http_address.hpp"
+#include "troupe/monitors/live/trainer_operations.hpp"
+
+namespace troupe::cli {
+
+namespace {
+
+access_tokens tokens_of(const access_options& options) {
+  return {read_token(options.endpoint_token_file),
+          read_token(options.endpoint_control_token_file)};
+}
+
+}  // namespace
+
+void require_dashboard(const access_options& options) {
+  if (!options.dashboard.empty())
+    require_servable(options.dashboard,
+                     read_token(options.dashboard_token_file));
+}
+
+http_site_pointer make_site(const access_options& options) {
+  return std::make_shared<http_site>(tokens_of(options));
+}
+
+std::unique_ptr<dashboard> open_dashboard(const trainer& run,
+                                          const train_options& options,
+                                          const http_site_pointer& site) {
+  if (options.access.dashboard.empty())
+    return nullptr;
+  auto made = std::make_unique<dashboard>(
+    subject_of(run, options.steps),
+    dashboard_options{.address = options.access.dashboard,
+                      .token = read_token(options.access.dashboard_token_file),
+                      .site = site,
+                      .save = options.access.dashboard_save});
+  spdlog::info("dashboard: {}", made->url());
+  return made;
+}
+
+namespace {
+
+std::unique_ptr<endpoint_server> serve(trainer& run, const std::string& address,
+                                       const train_options& options,
+                                       const replanner* orders,
+                                       const http_site_pointer& site) {
+  auto server = std::make_unique<endpoint_server>(
+    run, run_endpoint_options{.address = address,
+                              .attach_folder = options.access.attach_folder,
+                              .site = site,
+                              .steps = options.steps,
+                              .orders = orders});
+  const auto& file = options.access.endpoint_token_file.empty()
+                       ? options.access.endpoint_control_token_file
+                       : options.access.endpoint_token_file;
+  spdlog::info("attach with: troupe top {}{}", server->where(),
+               file.empty() ? "" : " --token-file " + file);
+  return server;
+}
+
+}  // namespace
+
+void require_endpoint(const access_options& options) {
+  const auto tokens = tokens_of(options);
+  require_legal(tokens);
+  if (!options.attach_folder.empty())
+    attach_folder(options.attach_folder);
+  if (options.endpoint.empty() || options.endpoint == "none")
+    return;
+  const auto where = parse_endpoint(options.endpoint);
+  trust_of_job(where, tokens);
+  const auto folder = std::filesystem::path(where.path).parent_path();
+  std::error_code trouble;
+  if (!folder.empty() && !std::filesystem::is_directory(folder, trouble))
+    fail(error_code::io, "--endpoint {}: there is no folder {}",
+         options.endpoint, folder.string());
+}
+
+std::unique_ptr<endpoint_server> open_endpoint(trainer& run,
+                                               const train_options& options,
+                                               const replanner* orders,
+                                               const http_site_pointer& site) {
+  if (options.access.endpoint == "none")
+    return nullptr;
+  if (!options.access.endpoint.empty())
+    return serve(run, options.access.endpoint, options, orders, site);
+  try {
+    if (const auto own = find_own_folder(); !own.trouble.empty())
+      spdlog::warn("the endpoint is in {}, as {}", own.path, own.trouble);
+    return serve(run, {}, options, orders, site);
+  } catch (const error& reason) {
+    spdlog::warn("clients cannot attach to this run: {}", reason.what());
+    return nullptr;
+  }
+}
+
+}  // namespace troupe::cli

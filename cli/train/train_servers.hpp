@@ -1,0 +1,41 @@
+// The dashboard and the endpoint of a run.
+#pragma once
+
+#include <memory>
+
+#include "troupe/actors/trainer.hpp"
+#include "troupe/cli/train/train_options.hpp"
+#include "troupe/monitors/dashboard/dashboard.hpp"
+#include "troupe/monitors/http/http_site.hpp"
+#include "troupe/monitors/live/endpoint_server.hpp"
+#include "troupe/monitors/live/replanner.hpp"
+
+namespace troupe::cli {
+
+/// What this process serves over HTTP, for holders of the endpoint's tokens.
+/// Throws as `read_token` and `http_site` do.
+http_site_pointer make_site(const access_options& options);
+
+/// Throws `invalid_argument` for a --dashboard that can't be served.
+void require_dashboard(const access_options& options);
+
+/// Serves the page for --dashboard, and logs its address; null without the
+/// flag. The run must outlive it. Throws `invalid_argument` and `io`.
+std::unique_ptr<dashboard> open_dashboard(const trainer& run,
+                                          const train_options& options,
+                                          const http_site_pointer& site);
+
+/// Throws what `open_endpoint` would refuse without opening anything: the
+/// token file and the endpoint's address.
+void require_endpoint(const access_options& options);
+
+/// Lets others attach to the run at --endpoint, and logs how; null if it is
+/// disabled, or if the default one can't be made, which is a warning. Throws
+/// `invalid_argument`, `io`, `transport`. `orders` outlives the server; null
+/// where the run keeps its order.
+std::unique_ptr<endpoint_server> open_endpoint(trainer& run,
+                                               const train_options& options,
+                                               const replanner* orders,
+                                               const http_site_pointer& site);
+
+}  // namespace troupe::cli
