@@ -385,15 +385,23 @@ TEST_CASE("a monitor without a thread is refused, and the run goes on") {
 
 TEST_CASE("monitors may be detached while all of them are finished") {
   trainer run(model_for({}), options_for({}));
-  for (int i = 0; i < 300; ++i) {
-    const auto id =
-      run.attach(watcher_of(tensor_kind::none, [](const event&) {}));
+  for (int i = 0; i < 600; ++i) {
+    std::vector<std::int64_t> ids;
+    for (int k = 0; k < 8; ++k)
+      ids.push_back(
+        run.attach(watcher_of(tensor_kind::none, [](const event&) {})));
+    std::atomic<bool> begun = false;
     std::thread other([&] {
-      try {
-        run.detach(id);
-      } catch (const error&) {  // it is detached already
+      begun = true;
+      for (auto id = ids.rbegin(); id != ids.rend(); ++id) {
+        try {
+          run.detach(*id);
+        } catch (const error&) {  // it is detached already
+        }
       }
     });
+    while (!begun)
+      std::this_thread::yield();
     CHECK_NOTHROW(run.finish_monitors());
     other.join();
   }
