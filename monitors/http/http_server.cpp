@@ -164,12 +164,15 @@ class http_server::impl {
     co_await pause_.async_wait(in_tuple);
   }
 
-  void begin(int socket) {
+  /// An exception ends this connection alone.
+  void begin(int socket) try {
     const auto session =
       std::make_shared<http_session>(io_.get_executor(), socket, host_);
     open_.push_back(session);
     connections_ = open_.size();
     session->start();
+  } catch (...) {
+    throw_from(io_.get_executor());
   }
 
   void left(http_session& who) {

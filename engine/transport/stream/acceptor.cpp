@@ -74,14 +74,17 @@ class acceptor::impl : public std::enable_shared_from_this<impl> {
     }
   }
 
-  void begin(int socket) {
-    if (pending_.size() >= options_.pending)
-      drop_oldest("too many connections were authenticating at once");
+  /// An exception ends this connection alone.
+  void begin(int socket) try {
     const auto stream = std::make_shared<awaited_stream>(
       waiting_.get_executor(), stream_over(socket, trust_, link_side::server));
+    if (pending_.size() >= options_.pending)
+      drop_oldest("too many connections were authenticating at once");
     pending_.push_back(stream);
     spawn(waiting_.get_executor(),
           [self = shared_from_this(), stream] { return self->admit(stream); });
+  } catch (...) {
+    throw_from(waiting_.get_executor());
   }
 
   asio::awaitable<void> admit(std::shared_ptr<awaited_stream> stream) {

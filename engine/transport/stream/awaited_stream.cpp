@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
@@ -23,6 +24,12 @@ void spawn(const asio::any_io_executor& executor,
                    if (exception)
                      std::rethrow_exception(exception);
                  });
+}
+
+void throw_from(const asio::any_io_executor& executor) {
+  asio::post(executor, [exception = std::current_exception()] {
+    std::rethrow_exception(exception);
+  });
 }
 
 awaited_stream::awaited_stream(const asio::any_io_executor& executor,

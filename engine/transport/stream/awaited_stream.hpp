@@ -16,6 +16,9 @@ namespace troupe {
 /// exceptions.
 void spawn(const boost::asio::any_io_executor& executor,
            std::function<boost::asio::awaitable<void>()> work);
+/// Lets the executor's loop throw the exception that is being handled, while
+/// its handler goes on.
+void throw_from(const boost::asio::any_io_executor& executor);
 
 /// A stream between processes for the coroutines of one thread: one may read
 /// while another writes. All throw `transport`, also when the stream was closed

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <memory>
+#include <stdexcept>
 #include <thread>
 
 #include "../../inherited_sockets.hpp"
@@ -144,6 +145,26 @@ TEST_CASE("silent clients delay no others, and are bounded in number") {
   // Its own ends are the test's; the acceptor's are few.
   CHECK(open_descriptors() < silent + bound + 50);
   for (const auto client : clients)
+    ::close(client);
+}
+
+TEST_CASE("an exception ends one connection, and others are accepted") {
+  io_loop loop;
+  recorded_arrivals arrivals, troubles;
+  loop.on_trouble(troubles.events().refused);
+  auto events = arrivals.events();
+  events.refused = [](const std::string& reason) {
+    throw std::runtime_error("refused: " + reason);
+  };
+  const loop_acceptor listening(loop, parse_endpoint("tcp:127.0.0.1:0"), shown,
+                                events, {10min, 1});
+  const int silent[] = {connect_to(listening.where()),
+                        connect_to(listening.where())};
+  CHECK_THAT(troubles.wait_for_refusals(1).at(0),
+             ContainsSubstring("refused: too many connections"));
+  CHECK(dial_and_wait(loop, listening.where(), shown).stream);
+  CHECK(arrivals.wait_for_stream());
+  for (const auto client : silent)
     ::close(client);
 }
 
