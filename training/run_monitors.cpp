@@ -15,6 +15,7 @@
 #include "troupe/monitors/spec/monitor_spec.hpp"
 #include "troupe/monitors/timing/cost_samples.hpp"
 #include "troupe/monitors/timing/timeline.hpp"
+#include "troupe/training/resume.hpp"
 
 namespace troupe {
 
@@ -77,6 +78,8 @@ void require_legal(const monitoring_options& options) {
 
 void attach_monitors(trainer& run, const monitoring_options& options,
                      const dashboard* page, const http_site_pointer& site) {
+  if (!leads_job(run.options().job))
+    return;
   const auto resumed = run.progress().step;
   run.attach(warning_monitor());
   if (options.progress)

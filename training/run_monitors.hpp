@@ -12,12 +12,12 @@ namespace troupe {
 
 class dashboard;
 
-/// What watches a run, and where its figures go. Paths are of files, written
-/// by the process that leads the job; empty: none.
+/// The monitors of a run, and where its figures go. The strings are paths of
+/// files; empty: none is written.
 struct monitoring_options {
   std::vector<std::string> monitors{};  // specs, as make_monitor takes them
   std::vector<std::string> sinks{};     // specs, as make_sink takes them
-  std::optional<progress_options> progress{};  // lines about steps; none: none
+  std::optional<progress_options> progress{};  // where steps are printed
   std::string metrics{};    // JSON lines, one per step; a resumed run appends
   std::string timeline{};   // picture of the last step (SVG)
   std::string trace{};      // Chrome/Perfetto trace of the last steps
@@ -32,13 +32,14 @@ void require_legal(const monitoring_options& options);
 /// Attaches what the options name to the run, and the monitors of a page that
 /// was made by `subject_of`; null: there is no page. It outlives the steps.
 ///
-///     attach_monitors(run, {.monitors = {"overflow"}, .sinks =
-///     {"csv:a.csv"}});
+///     attach_monitors(run, {.monitors = {"overflow"},
+///                           .sinks = {"csv:a.csv"}});
 ///
-/// Alerts go to the sinks and the page, and to the log unless a sink prints
-/// them. Without sinks and page, the largest values of a gap monitor are
-/// printed. A Prometheus sink without an address is served by the site. Throws
-/// as `require_legal`.
+/// In a job all processes may call it: the one that leads attaches, as its
+/// monitors see all ranks, and the others do nothing. Alerts go to the sinks
+/// and the page, and to the log unless a sink prints them. Without sinks and
+/// page, the largest values of a gap monitor are printed. A Prometheus sink
+/// without an address is served by the site. Throws as `require_legal`.
 void attach_monitors(trainer& run, const monitoring_options& options,
                      const dashboard* page = nullptr,
                      const http_site_pointer& site = nullptr);

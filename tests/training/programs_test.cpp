@@ -7,11 +7,14 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
 
 #include "../actors/captured_log.hpp"
+#include "../engine/transport/joined_meshes.hpp"
 #include "../no_threads.hpp"
 #include "../says.hpp"
 #include "../temporary_folder.hpp"
@@ -42,7 +45,7 @@ model three_layers() {
           as_layer("down", [] { return torch::nn::Linear(8, 4); })};
 }
 
-trainer small_run(model layers = three_layers(), std::int32_t ranks = 2) {
+trainer_options small_options(std::int32_t ranks = 2) {
   trainer_options options;
   options.schedule = make_schedule("1f1b", {.ranks = ranks, .microbatches = 4});
   options.numerics.optimizer = adamw{.learning_rate = 0.01};
@@ -50,7 +53,12 @@ trainer small_run(model layers = three_layers(), std::int32_t ranks = 2) {
     mean_loss("mse", [](const auto& output, const auto& target) {
       return at::mse_loss(output, target);
     });
-  return {layers, options};
+  return options;
+}
+
+trainer small_run(const model& layers = three_layers(),
+                  std::int32_t ranks = 2) {
+  return {layers, small_options(ranks)};
 }
 
 source_pointer numbers() {
@@ -129,6 +137,25 @@ TEST_CASE("monitors and their outputs are attached by their specs") {
   CHECK_THAT(table, ContainsSubstring("gap/"));
   CHECK(std::ranges::count(input_file(lines).read(), '\n') == 4);
   CHECK_THAT(input_file(at / "step.svg").read(), ContainsSubstring("</svg>"));
+}
+
+TEST_CASE("in a job the process that leads attaches the monitors") {
+  const temporary_folder at;
+  const auto path_of = [&](const mesh& job) {
+    return at / fmt::format("{}.csv", job.place().process);
+  };
+  joined_meshes meshes(2);
+  const auto errors = in_all(meshes, [&](const std::shared_ptr<mesh>& job) {
+    auto options = small_options();
+    options.job = job;
+    trainer run(three_layers(), options);
+    attach_monitors(run, {.sinks = {"csv:" + path_of(*job)}});
+    last_loss(run, 2);
+    run.finish_monitors();
+  });
+  CHECK(errors == std::vector<std::string>(2));
+  CHECK_THAT(input_file(at / "0.csv").read(), ContainsSubstring("train/mse"));
+  CHECK(!std::filesystem::exists(at / "1.csv"));
 }
 
 TEST_CASE("a monitor or a sink that can't be made is refused unopened") {
