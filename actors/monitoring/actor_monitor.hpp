@@ -37,7 +37,7 @@ monitor actor_monitor(std::string name, caf::actor watcher, subscription wants,
 
 }  // namespace troupe
 
-CAF_BEGIN_TYPE_ID_BLOCK(troupe_of_users, 2200)
-CAF_ADD_TYPE_ID(troupe_of_users, (troupe::monitor_event))
-CAF_END_TYPE_ID_BLOCK(troupe_of_users)
+CAF_BEGIN_TYPE_ID_BLOCK(troupe_public, 2200)
+CAF_ADD_TYPE_ID(troupe_public, (troupe::monitor_event))
+CAF_END_TYPE_ID_BLOCK(troupe_public)
 CAF_ALLOW_UNSAFE_MESSAGE_TYPE(troupe::monitor_event)

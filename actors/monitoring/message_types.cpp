@@ -10,6 +10,10 @@ namespace troupe {
 
 namespace {
 
+static_assert(caf::id_block::troupe_monitors::end
+                <= caf::id_block::troupe_public::begin,
+              "messages of two blocks have the same type id");
+
 /// False while the static objects of files that were linked before are made.
 const bool is_loaded = [] {
   register_message_types();
@@ -31,7 +35,7 @@ void register_message_types() {
   std::call_once(once, [] {
     caf::init_global_meta_objects<caf::id_block::troupe>();
     caf::init_global_meta_objects<caf::id_block::troupe_monitors>();
-    caf::init_global_meta_objects<caf::id_block::troupe_of_users>();
+    caf::init_global_meta_objects<caf::id_block::troupe_public>();
     caf::core::init_global_meta_objects();
   });
 }
