@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 
+#include "troupe/base/deadline.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/patient_write.hpp"
 #include "troupe/cli/plan/checks.hpp"

@@ -42,10 +42,6 @@ inline constexpr auto grace_variable = "TROUPE_GRACE";
 /// Seconds that `troupe launch` grants; none: it has not started this process.
 std::optional<double> granted_grace();
 
-inline std::chrono::milliseconds milliseconds_of(double seconds) {
-  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
-}
-
 /// A signal that asks for something, as `signal_policy` decides.
 struct signal_request {
   int number = 0;

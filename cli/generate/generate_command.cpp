@@ -232,7 +232,7 @@ void run_to_end(const generate_options& o, const generate_setup& setup,
   if (!setup.model.model.folder)
     run.load(setup.model.parameters, o.checkpoint);
   if (const auto parameter = run.not_finite();
-      leads(setup.trainer.job) && !parameter.empty())
+      leads_job(setup.trainer.job) && !parameter.empty())
     spdlog::warn(
       "{}: '{}' holds a NaN or an infinity; the texts are likely "
       "useless",
@@ -247,7 +247,7 @@ void run_to_end(const generate_options& o, const generate_setup& setup,
   // The handler must not outlive the run.
   const std::shared_ptr<void> unset(nullptr,
                                     [&](void*) { signals.finish_first(); });
-  const bool shows = leads(setup.trainer.job);
+  const bool shows = leads_job(setup.trainer.job);
   std::optional<generated_output> output;
   if (shows)
     output.emplace(setup.requests, setup.tokens, longest_stop(setup.generation),

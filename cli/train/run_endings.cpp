@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "troupe/actors/step/run_health.hpp"
+#include "troupe/base/deadline.hpp"
 #include "troupe/base/patient_write.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/train/train_output.hpp"
@@ -43,7 +44,7 @@ namespace {
 
 /// Reports that a failed or interrupted step leaves no parameters to save.
 void tell_of_lost(const train_options& options, const train_setup& setup) {
-  if (!options.output.save_parameters.empty() && leads(setup.trainer.job))
+  if (!options.output.save_parameters.empty() && leads_job(setup.trainer.job))
     spdlog::error(
       "{} is not written: the last step was interrupted, so parameters may be "
       "of two different steps",
@@ -70,7 +71,7 @@ void save_last_step(trainer& run, const train_options& options,
   if (const auto why = run.loses_last_step(rest_of_grace(options, signals));
       !why.empty()) {
     saver.refuse(progress.step, why);
-    if (leads(setup.trainer.job))
+    if (leads_job(setup.trainer.job))
       spdlog::error("step {} can't be saved: {}", progress.step, why);
     return tell_of_lost(options, setup);
   }
@@ -96,7 +97,7 @@ void end_failed_run(trainer& run, const train_options& options,
   const bool by_signal = interrupted && signals.exit_code() != 0;
   const auto code = by_signal ? signals.exit_code() : exit_code(reason.code());
   end_patience();
-  if (leads(setup.trainer.job) || !interrupted)
+  if (leads_job(setup.trainer.job) || !interrupted)
     print_error_line((by_signal ? "" : "error: ") + std::string(reason.what()));
   if (interrupted)
     save_last_step(run, options, setup, signals, saver);
@@ -107,7 +108,7 @@ void end_failed_run(trainer& run, const train_options& options,
     saver.settle(rest_of_grace(options, signals));
   else
     saver.settle();
-  if (by_signal && leads(setup.trainer.job))
+  if (by_signal && leads_job(setup.trainer.job))
     print_error_line(summary_of(options, saver, run.progress().step));
   end_soon(code, std::min<std::chrono::milliseconds>(
                    std::chrono::seconds(2), rest_of_grace(options, signals)));
@@ -121,21 +122,21 @@ void conclude_early(trainer& run, const train_options& options,
   if (!end)
     return;
   auto text = end->reason;
-  if (!options.output.save_parameters.empty() && leads(setup.trainer.job))
+  if (!options.output.save_parameters.empty() && leads_job(setup.trainer.job))
     text += fmt::format("; its parameters are saved in {}",
                         options.output.save_parameters);
-  if (leads(setup.trainer.job))
+  if (leads_job(setup.trainer.job))
     text += "; " + summary_of(options, saver, run.progress().step);
   if (end->why == run_end::kind::success) {
-    if (leads(setup.trainer.job))
+    if (leads_job(setup.trainer.job))
       spdlog::warn("the run has ended early: {}", text);
     return;
   }
   finish_after_failure(run);
   end_together(setup.trainer.job);
   if (end->why == run_end::kind::asked && signals.exit_code() != 0)
-    signals.end_process(leads(setup.trainer.job) ? text : "");
-  if (end->why == run_end::kind::asked && !leads(setup.trainer.job))
+    signals.end_process(leads_job(setup.trainer.job) ? text : "");
+  if (end->why == run_end::kind::asked && !leads_job(setup.trainer.job))
     throw process_end({}, exit_code(error_code::op_failed));  // 0 has said why
   if (end->why == run_end::kind::asked)  // by a signal to another process
     throw process_end(text, exit_code(error_code::op_failed));

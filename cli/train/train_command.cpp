@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "troupe/actors/trainer_checks.hpp"
+#include "troupe/base/deadline.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/patient_write.hpp"
 #include "troupe/base/printable.hpp"
@@ -68,7 +69,7 @@ class shown_run {
  public:
   shown_run(trainer& run, const train_options& options,
             const train_setup& setup) {
-    if (!leads(setup.trainer.job))
+    if (!leads_job(setup.trainer.job))
       return;
     const auto site = make_site(options.access);
     page_ = open_dashboard(run, options, site);
@@ -162,7 +163,7 @@ void save_and_finish(trainer& run, const train_options& options,
       || !options.output.save_adapter.empty())
     save_model(options, run.gather_parameters(), setup);
   saved.saver().finish();
-  const bool shows = leads(setup.trainer.job);
+  const bool shows = leads_job(setup.trainer.job);
   if (shows)
     losses.conclude(options.output.save_parameters);
   conclude_early(run, options, setup, signals, saved.saver());
@@ -190,7 +191,7 @@ void train_pipeline(const train_options& options, const train_setup& setup,
                         {.last_silence = last_silence, .is_stopping = [&] {
                            return signals.exit_code() != 0;
                          }}));
-  const bool shows = leads(setup.trainer.job);
+  const bool shows = leads_job(setup.trainer.job);
   if (const auto parameter = run.not_finite(); shows)
     warn_unless_finite(parameter);
   const shown_run shown(run, options, setup);

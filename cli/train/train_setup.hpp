@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "troupe/actors/trainer.hpp"
+#include "troupe/base/deadline.hpp"
 #include "troupe/cli/plan/fwd.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/cli/train/train_memory.hpp"
@@ -15,6 +16,7 @@
 #include "troupe/engine/launch/job.hpp"
 #include "troupe/engine/models/registry.hpp"
 #include "troupe/engine/transport/mesh.hpp"
+#include "troupe/training/resume.hpp"
 
 namespace troupe::cli {
 
@@ -117,10 +119,5 @@ void require_job(const train_options& options);
 
 /// Whether this process prints the common output before it has met the others.
 bool shows_what_all_would();
-
-/// Whether this process prints, serves and writes for the whole job.
-inline bool leads(const std::shared_ptr<mesh>& job) {
-  return !job || job->place().leads();
-}
 
 }  // namespace troupe::cli
