@@ -16,6 +16,7 @@
 
 namespace troupe {
 
+/// The stages of a run that live in this process, and how the run executes.
 struct pipeline_options {
   /// The same for all plans that will run.
   placement places;

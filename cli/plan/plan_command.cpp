@@ -126,7 +126,7 @@ void warn_of_dropped(const plan_options& options) {
 
 std::string render(const plan_options& options) {
   warn_of_dropped(options);
-  if (options.source.searching.given()
+  if (options.source.searching.is_set()
       && options.source.schedule != search_name)
     spdlog::warn(
       "--costs, --sizes and --memory-limit have no effect without --schedule "

@@ -197,7 +197,7 @@ void search_inputs::add_memory_limit(CLI::App& command,
             number(0));
 }
 
-bool search_inputs::given() const {
+bool search_inputs::is_set() const {
   return !costs.empty() || !sizes.empty() || memory_limit > 0;
 }
 

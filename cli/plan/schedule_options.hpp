@@ -28,7 +28,7 @@ struct search_inputs {
   /// --costs, --sizes and --memory-limit; `when` begins their help.
   void add_to(CLI::App& command, const std::string& when = by_name);
   void add_memory_limit(CLI::App& command, const std::string& when = by_name);
-  bool given() const;
+  bool is_set() const;
 };
 
 /// A search on one placement.
@@ -148,7 +148,7 @@ void write_output(const std::string& path, const std::string& text);
 struct offload_flags {
   /// Adds them to the current group.
   void add_to(CLI::App& command);
-  bool given() const { return !what_.empty(); }
+  bool is_set() const { return !what_.empty(); }
   /// Throws as `load_offload`; warns of flags without effect.
   offload_options options() const;
   /// The plan with them, or as it is.

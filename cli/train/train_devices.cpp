@@ -101,9 +101,9 @@ std::vector<std::shared_ptr<accelerator>> open_devices(
 overlap_options overlap_of(const device_options& options) {
   if (options.overlap == "all")
     return {};
-  overlap_options made{false, false, false, false, false};
+  overlap_options overlap{false, false, false, false, false};
   if (options.overlap == "none")
-    return made;
+    return overlap;
   if (options.overlap.empty() || options.overlap.back() == ',')
     fail(error_code::invalid_argument,
          "--overlap '{}': write all, none, or some of "
@@ -122,9 +122,9 @@ overlap_options overlap_of(const device_options& options) {
            "--overlap: unknown kind of work '{}'; give all, none, or some of "
            "data,reduce,transfers,pairs,copies",
            printable(part));
-    made.*kind->second = true;
+    overlap.*kind->second = true;
   }
-  return made;
+  return overlap;
 }
 
 }  // namespace troupe::cli

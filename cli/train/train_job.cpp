@@ -84,7 +84,7 @@ void add_outputs(job_description& description, const CLI::App& command,
 
 /// All other settings, each with its value.
 job_description describe(const CLI::App& command) {
-  job_description made{{"troupe", TROUPE_VERSION}};
+  job_description description{{"troupe", TROUPE_VERSION}};
   auto own = split_words(own_settings);
   for (const auto outputs : {outputs_of_leader, outputs_of_all})
     std::ranges::copy(split_words(outputs), std::back_inserter(own));
@@ -92,9 +92,9 @@ job_description describe(const CLI::App& command) {
     if (name == "device")  // which one of a kind is each process's own affair
       value = value.substr(0, value.find(':'));
     if (std::ranges::find(own, name) == own.end())
-      made.emplace_back("--" + name, std::move(value));
+      description.emplace_back("--" + name, std::move(value));
   }
-  return made;
+  return description;
 }
 
 /// A unix socket asks for no credentials.

@@ -91,21 +91,21 @@ std::optional<wanted_sample> sample_of(const train_options& options) {
   const auto& output = options.output;
   if (output.sample == 0)
     return std::nullopt;
-  wanted_sample made;
-  made.tokens = {options.data.batches.vocabulary,
-                 tokens_are_text(options.data)};
-  made.options.length = options.data.batches.length;
-  auto& request = made.request;
+  wanted_sample sample;
+  sample.tokens = {options.data.batches.vocabulary,
+                   tokens_are_text(options.data)};
+  sample.options.length = options.data.batches.length;
+  auto& request = sample.request;
   const bool is_usual = output.prompt == output_options{}.prompt;
-  if (made.tokens.bytes || !is_usual)
-    request.ids = made.tokens.ids_of(output.prompt, "--prompt");
+  if (sample.tokens.bytes || !is_usual)
+    request.ids = sample.tokens.ids_of(output.prompt, "--prompt");
   if (request.ids.empty())
-    request.ids = {made.tokens.bytes ? '\n' : 0};
+    request.ids = {sample.tokens.bytes ? '\n' : 0};
   request.tokens = output.sample;
   request.sampling = output.sampling;
   request.sampling.seed = options.data.batches.seed;
-  require_legal({request}, made.options);
-  return made;
+  require_legal({request}, sample.options);
+  return sample;
 }
 
 void print_sample(
@@ -114,20 +114,20 @@ void print_sample(
   const auto wanted = sample_of(options);
   if (!wanted)
     return;
-  const auto made = generate(*wanted);
+  const auto continuation = generate(*wanted);
   auto ids = wanted->request.ids;
-  ids.insert(ids.end(), made.ids.begin(), made.ids.end());
+  ids.insert(ids.end(), continuation.ids.begin(), continuation.ids.end());
   auto text = wanted->tokens.text_of(ids);
   std::ranges::replace_if(
     text, [](char c) { return c != '\n' && (c < ' ' || c > '~'); }, '?');
   if (!shows)
     return;
   fmt::print("sample: {}\n", text);
-  if (made.end == generation_end::context)
+  if (continuation.end == generation_end::context)
     spdlog::warn(
       "the sample ends after {} tokens: the model knows {} positions "
       "(--seq)",
-      made.ids.size(), wanted->options.length);
+      continuation.ids.size(), wanted->options.length);
 }
 
 namespace {
@@ -139,13 +139,13 @@ struct placed_stage {
   double parameters = 0;
 };
 
-std::vector<placed_stage> placed_stages(const plan& made,
+std::vector<placed_stage> placed_stages(const plan& training,
                                         const train_setup& setup) {
   const auto counts = parameter_counts(setup.model.layers);
   std::vector<placed_stage> stages;
-  for (std::int32_t s = 0; s < made.stages(); ++s) {
+  for (std::int32_t s = 0; s < training.stages(); ++s) {
     const auto& range = setup.trainer.split[static_cast<std::size_t>(s)];
-    stages.push_back({made.placement.rank_of(s), range,
+    stages.push_back({training.placement.rank_of(s), range,
                       std::accumulate(counts.begin() + range.first,
                                       counts.begin() + range.last, 0.0)});
   }
@@ -153,18 +153,18 @@ std::vector<placed_stage> placed_stages(const plan& made,
 }
 
 void print_summary_json(const train_options& options, const train_setup& setup,
-                        const plan& made, const simulation& paper) {
+                        const plan& training, const simulation& paper) {
   const auto& run = setup.trainer;
   nlohmann::ordered_json report{{"schedule", printable(run.schedule.name)},
-                                {"ranks", made.ranks()},
+                                {"ranks", training.ranks()},
                                 {"replicas", run.data_parallel},
-                                {"microbatches", made.microbatches},
+                                {"microbatches", training.microbatches},
                                 {"rows", options.data.batches.rows},
                                 {"length", options.data.batches.length},
-                                {"messages", made.messages.size()},
+                                {"messages", training.messages.size()},
                                 {"idle", paper.bubble},
                                 {"in_flight", paper.in_flight}};
-  for (const auto& stage : placed_stages(made, setup))
+  for (const auto& stage : placed_stages(training, setup))
     report["stages"].push_back({{"rank", stage.rank},
                                 {"first_layer", stage.layers.first},
                                 {"last_layer", stage.layers.last - 1},
@@ -177,23 +177,23 @@ void print_summary_json(const train_options& options, const train_setup& setup,
 void print_plan_summary(const train_options& options,
                         const train_setup& setup) {
   const auto& run = setup.trainer;
-  const auto made = *training_plan(
+  const auto training = *training_plan(
     run, graph_of(setup.model.layers, run.split),
     tied_stages(setup.model.layers, run.split, run.numerics.parameters));
-  const auto paper = simulate(made);
+  const auto paper = simulate(training);
   if (options.json)
-    return print_summary_json(options, setup, made, paper);
+    return print_summary_json(options, setup, training, paper);
   std::int32_t s = 0;
-  for (const auto& stage : placed_stages(made, setup))
+  for (const auto& stage : placed_stages(training, setup))
     fmt::print("stage {} on rank {}: layers {} to {}, {:.0f} parameters\n", s++,
                stage.rank, stage.layers.first, stage.layers.last - 1,
                stage.parameters);
   fmt::print(
     "schedule {}: {} ranks x {} replicas, {} microbatches of {} x {} tokens; "
     "{} messages per step\n",
-    printable(run.schedule.name), made.ranks(), run.data_parallel,
-    made.microbatches, options.data.batches.rows, options.data.batches.length,
-    made.messages.size());
+    printable(run.schedule.name), training.ranks(), run.data_parallel,
+    training.microbatches, options.data.batches.rows,
+    options.data.batches.length, training.messages.size());
   fmt::print(
     "on paper (backward = 2 forwards): bubble {:.1f} %, activations "
     "in flight by rank: {}\n",

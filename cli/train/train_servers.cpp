@@ -38,14 +38,14 @@ std::unique_ptr<dashboard> open_dashboard(const trainer& run,
                                           const http_site_pointer& site) {
   if (options.access.dashboard.empty())
     return nullptr;
-  auto made = std::make_unique<dashboard>(
+  auto page = std::make_unique<dashboard>(
     subject_of(run, options.steps),
     dashboard_options{.address = options.access.dashboard,
                       .token = read_token(options.access.dashboard_token_file),
                       .site = site,
                       .save = options.access.dashboard_save});
-  spdlog::info("dashboard: {}", made->url());
-  return made;
+  spdlog::info("dashboard: {}", page->url());
+  return page;
 }
 
 namespace {

@@ -151,7 +151,7 @@ void require_enough_layers(const partition_options& o,
          counted(blocks + others, "stage"));
 }
 
-/// Each rank of this process is a thread.
+/// Throws for more ranks than a process may have, each of which is a thread.
 void require_threads(std::int32_t ranks, std::int32_t replicas) {
   constexpr std::int64_t most = 1024;
   const auto processes = read_environment().processes;
@@ -163,7 +163,7 @@ void require_threads(std::int32_t ranks, std::int32_t replicas) {
          ranks, replicas, processes, most);
 }
 
-/// Whether a run can look for other orders of its ops.
+/// Throws if --replan-every is given to a run whose order of ops is fixed.
 void require_searchable(const train_options& o, const trainer_options& run) {
   if (o.order.replan_every > 0
       && (run.schedule.update.every > 0 || o.devices.cuda_graphs
@@ -283,7 +283,7 @@ train_setup make_setup(train_options& o) {
                   : parts.schedule.empty() ? setup.trainer.schedule.name
                                            : parts.schedule,
                   parts.shape.breadth);
-  if (parts.offload.given() && o.devices.device == "cpu")
+  if (parts.offload.is_set() && o.devices.device == "cpu")
     spdlog::warn(
       "--offload-activations saves no memory on a CPU, where host and device "
       "memory are the same; use it with --device cuda");

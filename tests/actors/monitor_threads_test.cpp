@@ -18,9 +18,9 @@ using Catch::Matchers::ContainsSubstring;
 namespace {
 
 monitor watcher() {
-  monitor made{.name = "test"};
-  made.see = [](const event&) {};
-  return made;
+  monitor idle{.name = "test"};
+  idle.see = [](const event&) {};
+  return idle;
 }
 
 }  // namespace

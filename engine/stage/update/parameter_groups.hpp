@@ -22,7 +22,7 @@ struct parameter_group {
   bool frozen = false;
 };
 
-/// Of several groups that match a parameter only the last one counts.
+/// Only the last one counts of several groups that match a parameter.
 using parameter_groups = std::vector<parameter_group>;
 
 /// The group that counts for a parameter; null: none matches.
