@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "troupe/actors/stored_state.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/stage/module/on_device.hpp"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "troupe/actors/trainer_checks.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/events/log.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/compile/offload.hpp"

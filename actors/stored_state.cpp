@@ -2,7 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/stage/update/optimizer_rule.hpp"
 
 namespace troupe {

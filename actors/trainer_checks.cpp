@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "troupe/actors/monitoring/warn_of.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/events/globs.hpp"

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/file_lock.hpp"
 #include "troupe/base/names.hpp"
 #include "troupe/base/owned_descriptor.hpp"

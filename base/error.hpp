@@ -2,9 +2,6 @@
 
 #include <stdexcept>
 #include <string>
-#include <utility>
-
-#include <fmt/format.h>
 
 namespace troupe {
 
@@ -53,13 +50,6 @@ class error : public std::runtime_error {
  private:
   error_code code_;
 };
-
-/// Throws an `error` with a sentence formatted by fmt::format.
-template <class... Args>
-[[noreturn]] void fail(error_code code, fmt::format_string<Args...> sentence,
-                       Args&&... args) {
-  throw error{code, fmt::format(sentence, std::forward<Args>(args)...)};
-}
 
 /// The process's exit code for an error: 2 for wrong usage, else 1.
 constexpr int exit_code(error_code code) {

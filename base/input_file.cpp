@@ -13,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 
 namespace troupe {

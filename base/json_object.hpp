@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/json.hpp"
 #include "troupe/base/printable.hpp"
 

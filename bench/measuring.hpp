@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/device/accelerator.hpp"
 #include "troupe/engine/device/load_accelerator.hpp"
 

@@ -16,7 +16,7 @@
 #include <mutex>
 
 #include "troupe/base/deadline.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/patient_write.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/program.hpp"

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/engine/models/model_folder.hpp"

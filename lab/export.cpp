@@ -5,7 +5,7 @@
 #include <ranges>
 #include <string_view>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/cost/simulate.hpp"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/json_object.hpp"
 #include "troupe/base/names.hpp"
 #include "troupe/base/printable.hpp"

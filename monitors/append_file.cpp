@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "troupe/base/atomic_file.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/patient_write.hpp"
 
 namespace troupe {

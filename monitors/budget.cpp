@@ -6,7 +6,7 @@
 #include <cmath>
 #include <memory>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/monitors/monitor_of.hpp"
 
 namespace troupe {

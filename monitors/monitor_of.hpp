@@ -6,7 +6,7 @@
 #include <utility>
 #include <variant>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/events/monitor.hpp"
 #include "troupe/monitors/step_times.hpp"
 

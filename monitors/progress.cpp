@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <cmath>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/patient_write.hpp"
 #include "troupe/base/printable.hpp"

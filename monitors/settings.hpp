@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/fields.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/engine/events/globs.hpp"

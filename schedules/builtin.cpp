@@ -7,7 +7,7 @@
 #include <ranges>
 #include <string>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/schedules/catalogue.hpp"
 #include "troupe/schedules/csv.hpp"
 

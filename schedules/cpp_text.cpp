@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 
 namespace troupe {

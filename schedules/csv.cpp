@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/input_file.hpp"
 #include "troupe/schedules/op.hpp"
 #include "troupe/schedules/schedule_name.hpp"

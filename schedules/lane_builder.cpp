@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe {

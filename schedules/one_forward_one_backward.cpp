@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/schedules/catalogue.hpp"
 #include "troupe/schedules/lane_builder.hpp"
 #include "troupe/schedules/rules.hpp"

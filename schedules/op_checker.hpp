@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe {

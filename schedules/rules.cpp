@@ -7,7 +7,7 @@
 #include <queue>
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe {

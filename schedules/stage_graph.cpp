@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 
 namespace troupe {
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/schedules/cell.hpp"

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/schedules/op_checker.hpp"
 
 namespace troupe {

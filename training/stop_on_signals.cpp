@@ -11,7 +11,7 @@
 #include <system_error>
 #include <thread>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/owned_descriptor.hpp"
 #include "troupe/engine/device/thrown.hpp"
 

@@ -12,7 +12,7 @@
 #include "troupe/actors/job/remote_links.hpp"
 #include "troupe/actors/step/step_gate.hpp"
 #include "troupe/actors/step/step_report.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/stage/module/loss_items.hpp"

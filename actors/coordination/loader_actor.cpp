@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "troupe/actors/system/spin_sharing.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/device/clock.hpp"
 
 namespace troupe {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/stage/module/generation_step.hpp"
 #include "troupe/engine/transport/wire.hpp"
 

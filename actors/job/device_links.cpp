@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/stage/ties.hpp"
 
 namespace troupe {

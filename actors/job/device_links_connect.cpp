@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/transport/wire.hpp"
 
 // How the links between devices are made.

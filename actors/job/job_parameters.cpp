@@ -9,7 +9,7 @@
 #include <set>
 #include <tuple>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/transport/wire.hpp"
 

@@ -8,7 +8,7 @@
 #include "troupe/actors/job/address_book.hpp"
 #include "troupe/actors/job/run_texts.hpp"
 #include "troupe/actors/step/prepared_plan.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/events/log.hpp"
 #include "troupe/engine/transport/wire.hpp"

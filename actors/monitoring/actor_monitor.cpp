@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "troupe/actors/system/logger_scope.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 
 namespace troupe {
 

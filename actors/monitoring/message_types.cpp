@@ -4,7 +4,7 @@
 
 #include "troupe/actors/monitoring/actor_monitor.hpp"
 #include "troupe/actors/monitoring/event_hub.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 
 namespace troupe {
 

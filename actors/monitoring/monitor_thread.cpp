@@ -13,7 +13,7 @@
 #include <unordered_map>
 
 #include "troupe/actors/monitoring/warn_of.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/freed_memory.hpp"
 #include "troupe/engine/device/thrown.hpp"

@@ -6,6 +6,7 @@
 #include "troupe/actors/coordination/coordinator_actor.hpp"
 #include "troupe/actors/pipeline/pipeline_options.hpp"
 #include "troupe/actors/system/logger_scope.hpp"
+#include "troupe/base/fail.hpp"
 
 namespace troupe {
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "troupe/actors/pipeline/pipeline.hpp"
+#include "troupe/base/fail.hpp"
 
 namespace troupe {
 

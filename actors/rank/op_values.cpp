@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"

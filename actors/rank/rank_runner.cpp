@@ -6,7 +6,7 @@
 #include <span>
 
 #include "troupe/actors/step/prepared_plan.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/plan/compile/overlapped_pairs.hpp"

@@ -7,7 +7,7 @@
 #include "troupe/actors/reduction/device_collectives.hpp"
 #include "troupe/actors/step/recording.hpp"
 #include "troupe/actors/step/step_gate.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/device/stream.hpp"
 #include "troupe/engine/device/tensor.hpp"
 #include "troupe/engine/plan/values.hpp"

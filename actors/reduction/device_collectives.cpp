@@ -9,7 +9,7 @@
 #include <map>
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/stage/ties.hpp"
 
 namespace troupe {

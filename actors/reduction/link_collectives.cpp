@@ -8,7 +8,7 @@
 #include <functional>
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/stage/ties.hpp"
 
 namespace troupe {

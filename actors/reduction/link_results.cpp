@@ -2,7 +2,7 @@
 #include <ATen/ops/cat.h>
 
 #include "troupe/actors/reduction/link_collectives.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 
 namespace troupe {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "troupe/actors/reduction/collectives.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/stage/ties.hpp"
 
 namespace troupe {

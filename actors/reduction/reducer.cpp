@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "troupe/actors/step/recording.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/stage/ties.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <system_error>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 
 namespace troupe {
 

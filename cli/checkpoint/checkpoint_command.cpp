@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/model/stored_model.hpp"
 #include "troupe/cli/plan/checks.hpp"

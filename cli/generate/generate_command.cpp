@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "troupe/actors/trainer.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/fnv_hash.hpp"
 #include "troupe/base/input_file.hpp"
 #include "troupe/base/printable.hpp"

@@ -7,7 +7,7 @@
 #include <memory>
 #include <set>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/commands.hpp"

@@ -7,7 +7,7 @@
 
 #include <optional>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/signals.hpp"

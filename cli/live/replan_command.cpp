@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/input_file.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/live/live_options.hpp"

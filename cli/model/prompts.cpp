@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/json_object.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"

@@ -9,7 +9,7 @@
 #include <sstream>
 #include <type_traits>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"

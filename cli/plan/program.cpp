@@ -23,7 +23,7 @@
 #include <sstream>
 
 #include "troupe/base/closest_names.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe_version.hpp"
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "troupe/base/atomic_file.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/schedules/builtin.hpp"

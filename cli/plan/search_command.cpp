@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/engine/plan/draw/draw.hpp"

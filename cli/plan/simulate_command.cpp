@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/cli/train/train_setup.hpp"
 
 namespace troupe::cli {

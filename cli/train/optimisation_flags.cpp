@@ -4,7 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/config_file.hpp"

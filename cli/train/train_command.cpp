@@ -9,7 +9,7 @@
 
 #include "troupe/actors/trainer_checks.hpp"
 #include "troupe/base/deadline.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/patient_write.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/config_file.hpp"

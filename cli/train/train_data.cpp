@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/data/token_file.hpp"
 

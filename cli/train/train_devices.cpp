@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/device/libtorch_settings.hpp"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "troupe/base/atomic_file.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/checkpoint/fresh_folder.hpp"
 #include "troupe/engine/models/companion_files.hpp"
 #include "troupe/engine/models/model_folder.hpp"

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/fnv_hash.hpp"
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/live/live_options.hpp"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/launch/environment.hpp"
 

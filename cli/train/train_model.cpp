@@ -1,7 +1,7 @@
 // What a model decides about other flags of troupe train.
 #include <CLI/CLI.hpp>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/models/model_folder.hpp"

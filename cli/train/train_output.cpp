@@ -11,7 +11,7 @@
 #include <numeric>
 
 #include "troupe/actors/run_plans.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/model/stored_model.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "troupe/actors/stored_state.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/cli/train/train_checkpoints.hpp"
 #include "troupe/cli/train/train_output.hpp"

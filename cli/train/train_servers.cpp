@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/cli/live/live_options.hpp"
 #include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/address/own_folder.hpp"

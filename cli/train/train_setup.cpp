@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/model/stored_model.hpp"

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "troupe/base/atomic_file.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/input_file.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "troupe/base/atomic_file.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/names.hpp"
 #include "troupe/base/printable.hpp"
 

@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 
+#include "troupe/base/fail.hpp"
 #include "troupe/base/json_object.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/checkpoint/safetensors_header.hpp"

@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/json.hpp"
 #include "troupe/base/printable.hpp"
 

@@ -5,7 +5,7 @@
 
 #include <array>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 
 namespace troupe {
 

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/input_file.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"

@@ -1,6 +1,6 @@
 #include "troupe/engine/cuda/check.hpp"
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 
 namespace troupe {
 

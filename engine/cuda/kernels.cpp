@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/cuda/check.hpp"
 #include "troupe/engine/cuda/launches.hpp"
 

@@ -3,7 +3,7 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/cuda/check.hpp"
 #include "troupe/engine/cuda/graph.hpp"
 #include "troupe/engine/cuda/kernels.hpp"

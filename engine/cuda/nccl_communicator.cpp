@@ -8,7 +8,7 @@
 #include <optional>
 #include <thread>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/cuda/check.hpp"
 #include "troupe/engine/cuda/stream.hpp"
 #include "troupe/engine/device/tensor.hpp"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 
 namespace troupe {
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/data/mapped_file.hpp"
 #include "troupe/engine/data/token_headers.hpp"
 

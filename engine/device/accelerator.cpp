@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <fmt/format.h>
 
 #include "troupe/base/error.hpp"
 

@@ -1,6 +1,6 @@
 #include "troupe/engine/device/communicator.hpp"
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/device/tensor.hpp"
 
 namespace troupe {

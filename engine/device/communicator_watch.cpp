@@ -1,5 +1,7 @@
 #include "troupe/engine/device/communicator_watch.hpp"
 
+#include <fmt/format.h>
+
 #include "troupe/base/error.hpp"
 
 namespace troupe {

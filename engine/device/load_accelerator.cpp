@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdlib>
 
+#include <fmt/format.h>
+
 #include "troupe/base/error.hpp"
 
 namespace troupe {

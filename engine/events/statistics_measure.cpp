@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/events/moments.hpp"
 #include "troupe/engine/events/statistics.hpp"
 #include "troupe/engine/events/statistics_kernels.hpp"

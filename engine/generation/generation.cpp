@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <array>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/generation/continuation.hpp"
 
 namespace troupe {

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/data/row_order.hpp"
 
 namespace troupe {

@@ -9,7 +9,7 @@
 #include <cctype>
 #include <cstdlib>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/transport/address/endpoint.hpp"

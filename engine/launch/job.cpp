@@ -10,7 +10,7 @@
 #include <optional>
 #include <set>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/log_text.hpp"
 #include "troupe/base/names.hpp"
 #include "troupe/engine/device/clock.hpp"

@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 
 namespace troupe {
 

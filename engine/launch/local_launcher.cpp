@@ -16,7 +16,7 @@
 #include <optional>
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/names.hpp"
 #include "troupe/base/owned_descriptor.hpp"
 #include "troupe/engine/launch/output_pipe.hpp"

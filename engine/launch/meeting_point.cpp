@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/fnv_hash.hpp"
 #include "troupe/base/names.hpp"
 #include "troupe/engine/launch/late_host.hpp"

@@ -4,7 +4,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <string>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/transport/stream/dial.hpp"
 
 namespace troupe {

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/models/decoders/decoder.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "troupe/base/closest_names.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/input_file.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/events/globs.hpp"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <ranges>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 
 namespace troupe {

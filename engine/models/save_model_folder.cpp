@@ -7,7 +7,7 @@
 #include <set>
 
 #include "troupe/base/atomic_file.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/checkpoint/fresh_folder.hpp"
 #include "troupe/engine/models/companion_files.hpp"

@@ -4,7 +4,7 @@
 #include <map>
 #include <tuple>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <mutex>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/fnv_hash.hpp"
 
 namespace troupe {

@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/schedules/op.hpp"
 
 namespace troupe {

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/stage/error_context.hpp"
 #include "troupe/engine/stage/random.hpp"
 #include "troupe/engine/stage/random_draws.hpp"

@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/stage/error_context.hpp"
 #include "troupe/engine/stage/update/gradient_lists.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/stage/layer_graph.hpp"
 #include "troupe/engine/stage/stage_module.hpp"

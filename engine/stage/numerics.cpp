@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 
 namespace troupe {
 

@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/stage/random_draws.hpp"
 

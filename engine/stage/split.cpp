@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/stage/layer_graph.hpp"
 #include "troupe/engine/stage/stage_module.hpp"

@@ -3,7 +3,7 @@
 #include <type_traits>
 #include <variant>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 
 namespace troupe {
 

@@ -13,7 +13,7 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/transport/acknowledgements.hpp"
 #include "troupe/engine/transport/frame_queues.hpp"

@@ -6,6 +6,7 @@
 #include <array>
 #include <limits>
 
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/transport/wire.hpp"
 
 namespace troupe {

@@ -13,7 +13,7 @@
 #include <thread>
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/transport/line_silence.hpp"
 

@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/fields.hpp"
 
 namespace troupe {

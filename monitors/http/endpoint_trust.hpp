@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/stream/authenticate.hpp"
 #include "troupe/engine/transport/trust/access.hpp"

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/parse_number.hpp"
 
 namespace troupe {

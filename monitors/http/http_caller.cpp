@@ -12,7 +12,7 @@
 #include <sstream>
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/transport/stream/authenticate.hpp"
 #include "troupe/engine/transport/stream/awaited_stream.hpp"
 #include "troupe/engine/transport/stream/dial.hpp"

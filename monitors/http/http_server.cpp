@@ -17,7 +17,7 @@
 #include <list>
 #include <thread>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/events/log.hpp"
 #include "troupe/engine/transport/stream/listener.hpp"

@@ -14,7 +14,7 @@
 #include <sstream>
 
 #include "troupe/base/deadline.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/transport/stream/authenticate.hpp"
 #include "troupe/monitors/http/endpoint_trust.hpp"

@@ -10,7 +10,7 @@
 #include <filesystem>
 
 #include "troupe/base/atomic_file.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 
 namespace troupe {

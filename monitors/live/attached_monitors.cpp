@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "troupe/base/fail.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/device/thrown.hpp"

@@ -1,6 +1,6 @@
 #include "troupe/monitors/live/attachment.hpp"
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/monitors/live/event_json.hpp"
 

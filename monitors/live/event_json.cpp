@@ -6,6 +6,7 @@
 #include <sstream>
 #include <type_traits>
 
+#include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/json.hpp"
 #include "troupe/base/printable.hpp"
 

@@ -3,7 +3,7 @@
 #include <limits>
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/monitors/http/endpoint_trust.hpp"
 #include "troupe/monitors/http/http_caller.hpp"
 #include "troupe/monitors/live/event_json.hpp"

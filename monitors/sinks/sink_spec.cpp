@@ -12,7 +12,7 @@
 #include <optional>
 
 #include "troupe/base/atomic_file.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/events/globs.hpp"
 #include "troupe/engine/transport/trust/secret_file.hpp"
 #include "troupe/monitors/http/http_address.hpp"

@@ -9,7 +9,7 @@
 #include <ranges>
 
 #include "troupe/base/atomic_file.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/monitors/budget.hpp"
 #include "troupe/monitors/settings.hpp"
 #include "troupe/monitors/stability.hpp"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/events/log.hpp"
 #include "troupe/monitors/monitor_of.hpp"
 

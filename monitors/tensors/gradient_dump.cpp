@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "troupe/base/atomic_file.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 
 namespace troupe {

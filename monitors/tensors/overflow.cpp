@@ -10,7 +10,7 @@
 #include <optional>
 #include <tuple>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/patient_write.hpp"
 #include "troupe/monitors/monitor_of.hpp"
 #include "troupe/monitors/tensors/frame.hpp"

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "troupe/base/atomic_file.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/json.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/monitors/monitor_of.hpp"

@@ -8,7 +8,7 @@
 
 #include "faked_tape.hpp"
 #include "race_watch.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 
 namespace troupe::testing {
 

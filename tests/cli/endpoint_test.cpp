@@ -2,6 +2,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <utility>

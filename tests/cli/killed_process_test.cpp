@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <sys/wait.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

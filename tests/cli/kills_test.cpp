@@ -1,4 +1,5 @@
 // Runs of any shape that are killed go on from their last checkpoint.
+#include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 
 #include <chrono>

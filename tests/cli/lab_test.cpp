@@ -1,6 +1,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <fmt/format.h>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <regex>

@@ -1,5 +1,6 @@
 // A process with closed descriptors, signals and limits.
 
+#include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <chrono>

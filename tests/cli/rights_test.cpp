@@ -1,6 +1,7 @@
 // What the holders of a live job's tokens may do to it and to its machine.
 #include <sys/stat.h>
 
+#include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 

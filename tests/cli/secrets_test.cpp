@@ -1,6 +1,7 @@
 // Secrets appear in no log, error, file or list of processes.
 #include <sys/stat.h>
 
+#include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 

@@ -1,4 +1,5 @@
 // What is left of a run that was asked to stop, by whatever signals came.
+#include <fmt/format.h>
 #include <signal.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

@@ -7,7 +7,7 @@
 #include <ranges>
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 
 namespace troupe {

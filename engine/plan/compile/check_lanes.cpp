@@ -5,6 +5,8 @@
 #include <tuple>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/values.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/plan/compile/passes.hpp"
 #include "troupe/schedules/validate.hpp"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/engine/plan/compile/passes.hpp"
 #include "troupe/engine/plan/cost/entries.hpp"

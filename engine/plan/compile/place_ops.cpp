@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/plan/check/wait_graph.hpp"
 #include "troupe/engine/plan/compile/passes.hpp"
 #include "troupe/engine/plan/cost/turn_queue.hpp"

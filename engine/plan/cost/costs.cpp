@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/plan/cost/entries.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <tuple>
 
+#include "troupe/base/fail.hpp"
 #include "troupe/base/input_file.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 
 namespace troupe {

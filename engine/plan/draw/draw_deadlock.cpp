@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/plan/draw/draw.hpp"
 #include "troupe/engine/plan/draw/svg_canvas.hpp"
 #include "troupe/engine/plan/op_text.hpp"

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include <fmt/format.h>
+
 #include "troupe/base/names.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/plan/op_traits.hpp"

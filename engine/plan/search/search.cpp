@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/plan/search/search_steps.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/validate.hpp"

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/input_file.hpp"
 #include "troupe/engine/plan/compile/check_lanes.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"

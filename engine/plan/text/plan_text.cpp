@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/fnv_hash.hpp"
 #include "troupe/base/input_file.hpp"
 #include "troupe/base/parse_number.hpp"

@@ -6,7 +6,7 @@
 #include <iterator>
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/module/module_compute.hpp"
 

@@ -9,7 +9,7 @@
 #include <iterator>
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/module/autocast.hpp"
 #include "troupe/engine/stage/module/loss_items.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/module/generation_step.hpp"
 #include "troupe/engine/stage/module/module_compute.hpp"

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/device/accelerator.hpp"
 
 #include <ATen/ops/empty.h>

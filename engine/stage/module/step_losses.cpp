@@ -6,7 +6,7 @@
 #include <cmath>
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/stage/module/loss_items.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/stage/update/gradient_lists.hpp"
 #include "troupe/engine/stage/update/gradient_norm.hpp"
 

@@ -9,7 +9,7 @@
 #include <map>
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/stage/update/gradient_lists.hpp"
 #include "troupe/engine/stage/update/gradient_norm.hpp"

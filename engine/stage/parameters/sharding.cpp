@@ -2,7 +2,7 @@
 
 #include <iterator>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/stage/shard_layout.hpp"
 
 namespace troupe {

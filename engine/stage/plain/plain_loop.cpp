@@ -7,7 +7,7 @@
 #include <cmath>
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/module/autocast.hpp"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 
 namespace troupe {
 

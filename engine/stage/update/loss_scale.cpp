@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 
 namespace troupe {

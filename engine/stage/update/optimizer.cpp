@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/events/subscription.hpp"
 #include "troupe/engine/stage/update/gradient_lists.hpp"

@@ -1,6 +1,6 @@
 #include "troupe/engine/stage/update/parameter_dtypes.hpp"
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 
 namespace troupe {
 

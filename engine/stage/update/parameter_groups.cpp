@@ -9,7 +9,7 @@
 #include <ranges>
 
 #include "troupe/base/closest_names.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/events/globs.hpp"

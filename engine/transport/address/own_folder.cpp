@@ -12,7 +12,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 
 namespace troupe {
 

@@ -11,7 +11,7 @@
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/transport/stream/tls_stream.hpp"
 

@@ -10,7 +10,7 @@
 #include <array>
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 
 namespace troupe {
 

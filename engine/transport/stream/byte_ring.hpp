@@ -9,7 +9,7 @@
 #include <cstring>
 #include <span>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 
 namespace troupe {
 

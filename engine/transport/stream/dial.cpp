@@ -13,7 +13,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/transport/stream/authenticate.hpp"
 
 namespace troupe {

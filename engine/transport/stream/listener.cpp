@@ -11,7 +11,7 @@
 #include <ctime>
 #include <filesystem>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 
 namespace troupe {
 

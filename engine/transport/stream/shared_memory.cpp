@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/transport/stream/byte_ring.hpp"
 
 namespace troupe {

@@ -12,7 +12,7 @@
 #include <optional>
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/transport/stream/byte_ring.hpp"
 #include "troupe/engine/transport/stream/shared_memory.hpp"
 

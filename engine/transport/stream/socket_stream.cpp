@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/owned_descriptor.hpp"
 #include "troupe/engine/transport/stream/byte_stream.hpp"
 

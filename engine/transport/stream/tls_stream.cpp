@@ -15,7 +15,7 @@
 #include <string_view>
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/owned_descriptor.hpp"
 
 namespace troupe {

@@ -1,5 +1,6 @@
 #include "troupe/engine/transport/trust/access.hpp"
 
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/transport/trust/secret_file.hpp"
 #include "troupe/engine/transport/trust/trust.hpp"
 

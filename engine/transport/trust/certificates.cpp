@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "troupe/base/atomic_file.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/private_file.hpp"
 #include "troupe/engine/transport/trust/keys.hpp"
 

@@ -4,7 +4,7 @@
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 
 namespace troupe {
 

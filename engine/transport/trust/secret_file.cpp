@@ -2,7 +2,7 @@
 
 #include <openssl/crypto.h>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/base/private_file.hpp"
 #include "troupe/engine/transport/trust/trust.hpp"

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/base/private_file.hpp"
 
 namespace troupe {

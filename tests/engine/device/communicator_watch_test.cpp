@@ -3,7 +3,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 
 using namespace troupe;
 using namespace std::chrono_literals;

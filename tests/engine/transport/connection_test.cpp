@@ -13,7 +13,7 @@
 
 #include "../../expect.hpp"
 #include "stream_kinds.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -9,7 +9,7 @@
 #include "../../temporary_folder.hpp"
 #include "../http/http_client.hpp"
 #include "troupe/base/deadline.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/monitors/live/endpoint_server.hpp"
 #include "troupe/monitors/live/live_client.hpp"
 
