@@ -101,8 +101,9 @@ function(troupe_programs folder)
   endforeach()
 endfunction()
 
-# Gives a target the precompiled header of a kind: torch or actors. The first
-# target to use it builds it, the others reuse it.
+# Gives a target the precompiled header of a kind, which a target of its own
+# builds. The target must find all that the header includes: clang opens these
+# files again.
 function(troupe_precompile target kind)
   if(kind)
     target_precompile_headers(${target} REUSE_FROM troupe_pch_${kind})

@@ -70,7 +70,7 @@ troupe_component(live DIRECTORY monitors/live
   PRIVATE Boost::headers PCH actors)
 troupe_component(sinks DIRECTORY monitors/sinks
   DEPENDS troupe::monitors troupe::http
-  PRIVATE nlohmann_json::nlohmann_json Boost::headers PCH actors)
+  PRIVATE nlohmann_json::nlohmann_json Boost::headers PCH tensors)
 
 troupe_component(dashboard DIRECTORY monitors/dashboard
   DEPENDS troupe::actors troupe::monitors troupe::http
