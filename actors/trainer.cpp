@@ -230,12 +230,12 @@ void trainer::check_replicas() const {
   impl_->stages.check_replicas();
 }
 
-std::string trainer::loses_last_step(std::chrono::milliseconds longest) const {
+std::string trainer::loses_last_step(double longest) const {
   auto& actors = impl_->actors;
   const auto& stages = impl_->stages;
   if (!actors.abandon_step())
     return "the step that was interrupted had begun to change the parameters";
-  if (stages.ops_write_state() && !actors.await_ops(longest))
+  if (stages.ops_write_state() && !actors.await_ops(milliseconds_of(longest)))
     return "an op of the step that was interrupted did not end in time";
   if (stages.buffers_changed())
     return "the step that was interrupted had begun to change buffers";

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <iterator>
 #include <map>
@@ -12,7 +11,6 @@
 #include "troupe/actors/step/execution_options.hpp"
 #include "troupe/actors/step/run_end.hpp"
 #include "troupe/actors/step/step_report.hpp"
-#include "troupe/engine/checkpoint/manifest.hpp"
 #include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/device/overlap_options.hpp"
 #include "troupe/engine/generation/generation.hpp"
@@ -28,7 +26,11 @@ class accelerator;
 class mesh;
 class stored_checkpoint;
 struct monitor;
+struct plan;
 struct run_health;
+struct run_progress;
+
+using plan_pointer = std::shared_ptr<const plan>;
 
 struct trainer_options {
   troupe::schedule schedule{};
@@ -178,10 +180,10 @@ class trainer {
   /// optimizer's state that live here may no longer be those of the step
   /// before; empty if they are, so that they can be saved. No op of the failed
   /// step begins from then on. Waits for ops that run, where they may write
-  /// what is saved, for at most so long.
-  std::string loses_last_step(std::chrono::milliseconds longest) const;
+  /// what is saved, for at most so many seconds.
+  std::string loses_last_step(double longest) const;
 
-  run_progress progress() const;
+  run_progress progress() const;  // engine/checkpoint/manifest.hpp
   /// Copies in host memory, by rank, of the parameters, the buffers and the
   /// optimizer's state of the first replica's ranks that live here; names as
   /// manifest.hpp has them.
@@ -206,7 +208,8 @@ class trainer {
   /// cuda_graphs; otherwise as the trainer's making does.
   void replan(const schedule& order);
 
-  /// The one of the last step, or of the next one before the first.
+  /// The one of the last step, or of the next one before the first
+  /// (engine/plan/plan.hpp).
   const troupe::plan& plan() const;
   plan_pointer shared_plan() const;
   double loss_scale() const;

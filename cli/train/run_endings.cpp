@@ -68,7 +68,8 @@ void save_last_step(trainer& run, const train_options& options,
   const auto progress = run.progress();
   if (progress.step == 0)
     return;
-  if (const auto why = run.loses_last_step(rest_of_grace(options, signals));
+  if (const auto why = run.loses_last_step(
+        std::chrono::duration<double>(rest_of_grace(options, signals)).count());
       !why.empty()) {
     saver.refuse(progress.step, why);
     if (leads_job(setup.trainer.job))

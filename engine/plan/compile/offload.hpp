@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
-#include "troupe/engine/plan/plan.hpp"
-
 namespace troupe {
+
+struct plan;
 
 /// Which activations wait for their backward in the host's memory.
 struct offload_options {
