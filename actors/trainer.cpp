@@ -6,10 +6,12 @@
 
 #include "troupe/actors/trainer_checks.hpp"
 #include "troupe/actors/trainer_state.hpp"
+#include "troupe/base/deadline.hpp"
 #include "troupe/base/fail.hpp"
 #include "troupe/engine/checkpoint/stored_checkpoint.hpp"
 #include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/events/log.hpp"
+#include "troupe/engine/stage/update/loss_scale.hpp"
 
 namespace troupe {
 

@@ -12,6 +12,7 @@
 #include "troupe/engine/events/globs.hpp"
 #include "troupe/engine/plan/check/verify.hpp"
 #include "troupe/engine/stage/split.hpp"
+#include "troupe/engine/stage/update/parameter_groups.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 #include "troupe/schedules/op.hpp"
 #include "troupe/schedules/validate.hpp"

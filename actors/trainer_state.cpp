@@ -4,6 +4,8 @@
 
 #include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/plan/values.hpp"
+#include "troupe/engine/stage/update/gradient_mean.hpp"
+#include "troupe/engine/stage/update/parameter_groups.hpp"
 
 namespace troupe {
 

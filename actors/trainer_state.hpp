@@ -12,6 +12,7 @@
 #include "troupe/actors/sequence_generator.hpp"
 #include "troupe/actors/trainer.hpp"
 #include "troupe/actors/trainer_setup.hpp"
+#include "troupe/engine/stage/update/loss_scale.hpp"
 
 namespace troupe {
 

@@ -11,6 +11,7 @@
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/engine/models/model_folder.hpp"
+#include "troupe/engine/stage/update/parameter_groups.hpp"
 
 namespace troupe::cli {
 

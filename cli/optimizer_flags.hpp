@@ -10,8 +10,8 @@
 #include "troupe/cli/plan/fwd.hpp"
 #include "troupe/engine/stage/model.hpp"
 #include "troupe/engine/stage/numerics.hpp"
-#include "troupe/engine/stage/update/optimizer_options.hpp"
 #include "troupe/engine/stage/update/parameter_groups.hpp"
+#include "troupe/engine/stage/update/update_options.hpp"
 
 namespace troupe::cli {
 

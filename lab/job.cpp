@@ -16,6 +16,7 @@
 #include "troupe/engine/plan/text/lowered_csv.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/schedules/builtin.hpp"
+#include "troupe/schedules/cell.hpp"
 #include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/text_form.hpp"
 

@@ -8,9 +8,11 @@
 
 #include "troupe/base/fail.hpp"
 #include "troupe/base/input_file.hpp"
+#include "troupe/schedules/cell_rows.hpp"
 #include "troupe/schedules/op.hpp"
 #include "troupe/schedules/schedule_name.hpp"
 #include "troupe/schedules/text_form.hpp"
+#include "troupe/schedules/validate.hpp"
 
 namespace troupe {
 

@@ -2,11 +2,8 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "troupe/schedules/cell.hpp"
 #include "troupe/schedules/schedule.hpp"
-#include "troupe/schedules/validate.hpp"
 
 namespace troupe {
 
@@ -20,16 +17,6 @@ schedule from_csv(std::string_view text, std::string_view source = "CSV");
 /// `error` (invalid_argument) for schedules with slices or copies, which the
 /// format can't express.
 std::string to_csv(const schedule& lanes);
-
-/// The compute ops of parsed lines, checked; other cells are skipped.
-schedule compute_lanes(const std::vector<std::vector<cell>>& rows,
-                       std::string_view source);
-
-/// "SOURCE, line 2, cell 5 (rank 1)": the cell that holds op `index` of a
-/// rank, where each cell holds `ops_in` ops.
-std::string locate_cell(const std::vector<std::vector<cell>>& rows,
-                        std::string_view source, std::int32_t rank,
-                        std::size_t index, std::size_t (*ops_in)(const cell&));
 
 /// Reads a file: CSV, or the project's own text (text_form.hpp), recognised by
 /// its first line. Throws `error`; io if it can't be read.

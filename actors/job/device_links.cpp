@@ -9,6 +9,7 @@
 
 #include "troupe/base/fail.hpp"
 #include "troupe/engine/stage/ties.hpp"
+#include "troupe/engine/stage/update/gradient_mean.hpp"
 
 namespace troupe {
 

@@ -11,6 +11,7 @@
 
 #include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/engine/stage/update/parameter_groups.hpp"
 #include "troupe/engine/transport/wire.hpp"
 
 namespace troupe {

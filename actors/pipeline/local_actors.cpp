@@ -20,6 +20,7 @@
 #include "troupe/engine/events/log.hpp"
 #include "troupe/engine/stage/parameters/sharded_parameters.hpp"
 #include "troupe/engine/stage/ties.hpp"
+#include "troupe/engine/stage/update/gradient_mean.hpp"
 
 namespace troupe {
 

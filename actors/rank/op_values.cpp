@@ -5,8 +5,8 @@
 
 #include "troupe/base/fail.hpp"
 #include "troupe/engine/device/clock.hpp"
-#include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
+#include "troupe/engine/plan/plan.hpp"
 
 namespace troupe {
 

@@ -10,8 +10,8 @@
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/memory.hpp"
 #include "troupe/engine/plan/compile/overlapped_pairs.hpp"
-#include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
+#include "troupe/engine/plan/plan.hpp"
 #include "troupe/engine/stage/module/generation_step.hpp"
 
 namespace troupe {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "troupe/actors/reduction/collectives.hpp"
+#include "troupe/engine/stage/update/gradient_mean.hpp"
 
 namespace troupe {
 

@@ -6,6 +6,7 @@
 #include "troupe/actors/reduction/collectives.hpp"
 #include "troupe/base/fail.hpp"
 #include "troupe/engine/stage/ties.hpp"
+#include "troupe/engine/stage/update/gradient_mean.hpp"
 
 namespace troupe {
 

@@ -8,7 +8,7 @@
 namespace troupe {
 
 class order_log;
-enum class lane_order : std::uint8_t;  // engine/plan/lane_executor.hpp
+enum class lane_order : std::uint8_t;  // engine/plan/plan.hpp
 
 struct loading_options {
   std::int32_t prefetch = 2;  // microbatches made ahead; 0: when asked for

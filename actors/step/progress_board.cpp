@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/plan.hpp"
 #include "troupe/engine/plan/values.hpp"
 
 namespace troupe {

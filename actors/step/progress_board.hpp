@@ -5,18 +5,16 @@
 #include <string>
 #include <vector>
 
+#include "troupe/actors/step/run_health.hpp"
 #include "troupe/engine/plan/plan.hpp"
 
 namespace troupe {
-
-struct rank_health;
 
 /// Where every rank of every replica stands in its lane; written by ranks,
 /// read by anyone (the watchdog, an interrupt) without a message.
 class progress_board {
  public:
-  /// `elsewhere`: the rank lives in another process.
-  enum class state : std::uint8_t { idle, running, waiting, elsewhere };
+  using state = rank_state;
   struct entry {
     std::uint32_t position = 0;  // into plan::ops
     state doing = state::idle;
@@ -41,16 +39,6 @@ class progress_board {
  private:
   std::int32_t ranks_;
   std::vector<std::atomic<std::uint64_t>> entries_;
-};
-
-/// The current activity of a replica's rank.
-struct rank_health {
-  std::int32_t data_rank = 0;
-  std::int32_t rank = 0;
-  progress_board::state doing = progress_board::state::idle;
-  std::int32_t stage = none;  // of the op
-  std::string op{};           // 0F3; empty while it is idle
-  std::string waits_for{};    // "the activation of stage 0 (rank 0)"
 };
 
 }  // namespace troupe

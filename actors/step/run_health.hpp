@@ -6,10 +6,22 @@
 #include <string>
 #include <vector>
 
-#include "troupe/actors/step/progress_board.hpp"
 #include "troupe/actors/step/run_end.hpp"
 
 namespace troupe {
+
+/// `elsewhere`: the rank lives in another process.
+enum class rank_state : std::uint8_t { idle, running, waiting, elsewhere };
+
+/// The current activity of a replica's rank.
+struct rank_health {
+  std::int32_t data_rank = 0;
+  std::int32_t rank = 0;
+  rank_state doing = rank_state::idle;
+  std::int32_t stage = -1;  // of the op; -1: none
+  std::string op{};         // 0F3; empty while it is idle
+  std::string waits_for{};  // "the activation of stage 0 (rank 0)"
+};
 
 struct monitor_health {
   std::string name;

@@ -20,6 +20,7 @@
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
 #include "troupe/engine/checkpoint/folder_lock.hpp"
+#include "troupe/engine/checkpoint/safetensors_file.hpp"
 #include "troupe/engine/checkpoint/stored_checkpoint.hpp"
 
 namespace troupe::cli {

@@ -13,6 +13,7 @@
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
+#include "troupe/engine/checkpoint/safetensors_file.hpp"
 #include "troupe/engine/data/mapped_file.hpp"
 #include "troupe/engine/models/model_folder.hpp"
 

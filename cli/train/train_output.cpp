@@ -17,6 +17,7 @@
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/data/token_file.hpp"
 #include "troupe/engine/device/memory.hpp"
+#include "troupe/engine/models/decoders/lora.hpp"
 #include "troupe/engine/models/model_folder.hpp"
 #include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/engine/stage/layer_graph.hpp"

@@ -16,6 +16,7 @@
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/values.hpp"
 #include "troupe/engine/stage/plain/plain_loop.hpp"
+#include "troupe/engine/stage/update/loss_scale.hpp"
 #include "troupe/monitors/metrics.hpp"
 #include "troupe/schedules/validate.hpp"
 

@@ -16,6 +16,7 @@
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/checkpoint/folder_moves.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/engine/checkpoint/safetensors_header.hpp"
 #include "troupe/engine/checkpoint/stored_checkpoint.hpp"
 
 namespace troupe {

@@ -11,6 +11,9 @@
 
 namespace troupe {
 
+/// In bytes; the limit of Hugging Face's readers.
+inline constexpr std::uint64_t largest_safetensors_header = 100'000'000;
+
 /// A file's header entry for one tensor.
 struct safetensors_entry {
   std::string name;

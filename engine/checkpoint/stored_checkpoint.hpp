@@ -5,6 +5,7 @@
 
 #include "troupe/engine/checkpoint/manifest.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/engine/checkpoint/safetensors_file.hpp"
 
 namespace troupe {
 

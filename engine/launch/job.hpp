@@ -4,14 +4,21 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "troupe/engine/launch/environment.hpp"
-#include "troupe/engine/launch/rendezvous_messages.hpp"
 #include "troupe/engine/transport/trust/trust.hpp"
 
 namespace troupe {
 
 class mesh;
+
+/// Properties that must be equal in all processes, by name: settings, the
+/// program's version. Compared before the first step.
+using job_description = std::vector<std::pair<std::string, std::string>>;
+/// The value of a property that fits whatever it is in process 0.
+inline constexpr auto agrees_with_any = "";
 
 /// How tensors travel within a machine. Processes of one machine that were
 /// given a TCP rendezvous use TCP.

@@ -3,20 +3,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
 #include "troupe/base/fields.hpp"
+#include "troupe/engine/launch/job.hpp"
 #include "troupe/engine/transport/frame.hpp"
 
 namespace troupe {
-
-/// Properties that must be equal in all processes, by name: settings, the
-/// program's version. Compared before the first step.
-using job_description = std::vector<std::pair<std::string, std::string>>;
-/// The value of a property that fits whatever it is in process 0.
-inline constexpr auto agrees_with_any = "";
 
 /// The first setting that differs, with both values; empty if none does.
 std::string difference(const job_description& leader,

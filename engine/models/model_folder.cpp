@@ -14,8 +14,12 @@
 #include "troupe/base/fail.hpp"
 #include "troupe/base/input_file.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/engine/checkpoint/safetensors_file.hpp"
 #include "troupe/engine/events/globs.hpp"
+#include "troupe/engine/models/decoders/decoder.hpp"
 #include "troupe/engine/models/decoders/decoder_types.hpp"
+#include "troupe/engine/models/decoders/lora.hpp"
 
 namespace troupe {
 
@@ -151,13 +155,13 @@ model_folder::model_folder(std::string path, folder_use use)
   : path_(std::move(path)) {
   const auto config = in(path_, config_name);
   config_ = read_file(config);
-  options_ = options_of(config_, config);
+  options_ = std::make_shared<decoder_options>(options_of(config_, config));
   if (use == folder_use::from_scratch)
     return;
   require_no_adapter(path_);
   weights_ = std::make_shared<const safetensors_files>(open_weights(path_));
   // Published files of GPT-2 name the model's inside alone.
-  const auto tokens = options_.names.tokens + ".weight";
+  const auto tokens = options_->names.tokens + ".weight";
   const auto inside = tokens.find('.') + 1;
   if (!weights_->find(tokens) && weights_->find(tokens.substr(inside)))
     left_out_ = tokens.substr(0, inside);
@@ -172,11 +176,11 @@ std::string model_folder::stored_name(const std::string& name) const {
 
 void model_folder::require_weights() const {
   std::set<std::string> expected;
-  visit_shapes(options_, [&](const std::string& name, at::IntArrayRef shape) {
+  visit_shapes(*options_, [&](const std::string& name, at::IntArrayRef shape) {
     require_stored(stored_name(name), shape);
     expected.insert(stored_name(name));
   });
-  if (options_.tied)
+  if (options_->tied)
     expected.insert(require_same_head());
   for (const auto& entry : weights_->entries())
     if (!expected.contains(entry.name) && !is_buffer(entry.name))
@@ -208,9 +212,9 @@ void model_folder::require_stored(const std::string& name,
 }
 
 std::string model_folder::require_same_head() const {
-  const auto head = options_.names.head + ".weight";
+  const auto head = options_->names.head + ".weight";
   if (const auto* entry = weights_->find(head)) {
-    const auto tokens = stored_name(options_.names.tokens + ".weight");
+    const auto tokens = stored_name(options_->names.tokens + ".weight");
     require_stored(head, weights_->find(tokens)->shape);
     if (entry->dtype != weights_->find(tokens)->dtype
         || !weights_->same_bytes(head, tokens))
@@ -225,11 +229,11 @@ std::string model_folder::require_same_head() const {
 
 built_model model_folder::build(at::ScalarType dtype, std::uint64_t seed,
                                 const decoder_choices& choices) const {
-  auto fill = fresh_parameters(options_, seed);
+  auto fill = fresh_parameters(*options_, seed);
   if (weights_)
     fill = [self = *this, dtype](const std::string& name,
                                  at::Tensor& parameter) {
-      const auto& o = self.options_;
+      const auto& o = *self.options_;
       const bool is_tied = o.tied && name == o.names.head + ".weight";
       const auto stored =
         self.stored_name(is_tied ? o.names.tokens + ".weight" : name);
@@ -240,7 +244,7 @@ built_model model_folder::build(at::ScalarType dtype, std::uint64_t seed,
           fmt::format("has {} with values beyond the range of fp16", stored));
       parameter.set_data(value.to(dtype));
     };
-  auto result = built(options_, choices, std::move(fill), dtype);
+  auto result = built(*options_, choices, std::move(fill), dtype);
   result.folder = std::make_shared<const model_folder>(*this);
   return result;
 }
@@ -286,7 +290,7 @@ std::vector<std::string> differing_fields(const std::string& a,
 void model_folder::require_each_module(const lora_options& lora) const {
   if (lora.rank == 0 || lora.modules == lora_options{}.modules)
     return;
-  auto options = options_;
+  auto options = *options_;
   options.choices.lora = lora;
   const auto modules = linear_modules_of(options);
   require_globs(lora.modules);

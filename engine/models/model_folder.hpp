@@ -6,11 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "troupe/engine/checkpoint/safetensors.hpp"
-#include "troupe/engine/models/decoders/decoder.hpp"
+#include "troupe/engine/models/decoders/decoder_choices.hpp"
 #include "troupe/engine/models/registry.hpp"
 
 namespace troupe {
+
+class safetensors_files;
+struct decoder_options;
 
 /// What is read of a model's folder: also its weights, or its configuration
 /// alone, to train it from scratch.
@@ -30,7 +32,7 @@ class model_folder {
   const std::string& path() const { return path_; }
   /// The text of config.json.
   const std::string& config() const { return config_; }
-  const decoder_options& options() const { return options_; }
+  const decoder_options& options() const { return *options_; }
   /// The files that the model is read from.
   std::vector<std::string> files() const;
   /// Each layer reads its weights from the files as it is made, or draws fresh
@@ -67,7 +69,7 @@ class model_folder {
 
   std::string path_;
   std::string config_;  // the file's text
-  decoder_options options_;
+  std::shared_ptr<const decoder_options> options_;
   std::shared_ptr<const safetensors_files> weights_;  // null: from scratch
   std::string left_out_;  // a prefix of names, which the files lack
 };

@@ -10,7 +10,10 @@
 #include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/checkpoint/fresh_folder.hpp"
+#include "troupe/engine/checkpoint/safetensors_file.hpp"
 #include "troupe/engine/models/companion_files.hpp"
+#include "troupe/engine/models/decoders/decoder.hpp"
+#include "troupe/engine/models/decoders/lora.hpp"
 #include "troupe/engine/models/model_folder.hpp"
 
 namespace troupe {
@@ -94,18 +97,18 @@ parameter_list model_folder::stored(const parameter_list& parameters,
            name);
     tensors.emplace_back(name, value.to(type));
   };
-  const auto tokens = options_.names.tokens + ".weight",
-             head = options_.names.head + ".weight";
+  const auto tokens = options_->names.tokens + ".weight",
+             head = options_->names.head + ".weight";
   const auto transposed =
-    options_.transposed ? options_.names.blocks + "." : std::string();
+    options_.transposed ? options_->names.blocks + "." : std::string();
   const std::map<std::string, at::Tensor> all(parameters.begin(),
                                               parameters.end());
   for (const auto& [name, value] : parameters) {
-    if (is_adapter(name) || (options_.tied && name == head))
+    if (is_adapter(name) || (options_->tied && name == head))
       continue;
     const auto own = value.scalar_type();
     add(stored_name(name), merged(name, all, lora, transposed), own);
-    if (options_.tied && name == tokens && weights_ && weights_->find(head))
+    if (options_->tied && name == tokens && weights_ && weights_->find(head))
       add(head, value, own);  // some files hold it twice
   }
   std::set<std::string> names;

@@ -11,23 +11,6 @@
 
 namespace troupe {
 
-/// The order in which the ops of a rank start.
-enum class lane_order : std::uint8_t {
-  /// The lane's own.
-  strict,
-  /// A W, norm or update that can run overtakes ops that can't yet. F, B and I
-  /// keep the lane's order: other ranks wait for what they make, and an op of
-  /// those that overtook would delay it. Ops of one stage and kind keep the
-  /// lane's order, so that gradients and losses are summed alike; so do
-  /// transfers of one direction, and collectives. No more activations are kept
-  /// at once than in the lane, in all and of each stage; outputs on their way
-  /// to other ranks are not counted.
-  ready_first,
-  /// The same, and F, B and I overtake too. That helps where backwards are
-  /// split and a rank is slow; elsewhere it is often slower than strict order.
-  any_ready,
-};
-
 /// What ops of a rank wait for that no op of the plan gives.
 struct outside_waits {
   std::vector<bool> reads_data{};  // by stage: its forwards; empty: none do

@@ -1,4 +1,4 @@
-#include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/plan.hpp"
 
 #include <fmt/format.h>
 

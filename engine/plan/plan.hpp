@@ -115,6 +115,23 @@ struct plan {
 
 using plan_pointer = std::shared_ptr<const plan>;
 
+/// The order in which the ops of a rank start.
+enum class lane_order : std::uint8_t {
+  /// The lane's own.
+  strict,
+  /// A W, norm or update that can run overtakes ops that can't yet. F, B and I
+  /// keep the lane's order: other ranks wait for what they make, and an op of
+  /// those that overtook would delay it. Ops of one stage and kind keep the
+  /// lane's order, so that gradients and losses are summed alike; so do
+  /// transfers of one direction, and collectives. No more activations are kept
+  /// at once than in the lane, in all and of each stage; outputs on their way
+  /// to other ranks are not counted.
+  ready_first,
+  /// The same, and F, B and I overtake too. That helps where backwards are
+  /// split and a rank is slow; elsewhere it is often slower than strict order.
+  any_ready,
+};
+
 /// The number of each replica's microbatches in an update.
 inline std::int32_t microbatches_of_update(const plan& plan) {
   return plan.update.every == 0 ? plan.microbatches : plan.update.every;
@@ -152,5 +169,11 @@ constexpr plan_op op_of(plan_op_kind kind, stage_instance which,
           .stage = which.stage,
           .microbatch = microbatch};
 }
+
+/// An op's name in errors and texts, in PyTorch's spelling if it has one: 0F3,
+/// 0SEND_F3, 1RECV_F3, 0UNSHARD, 0RESHARD, 0REDUCE_GRAD, 0NORM, 0UPDATE; with
+/// the slice (0F3.1) and the copy (0F3@1) if there are any.
+std::string to_text(const plan& plan, const plan_op& what);
+std::string to_text(const plan& plan, std::uint32_t op);
 
 }  // namespace troupe

@@ -12,6 +12,7 @@
 #include "troupe/engine/stage/random.hpp"
 #include "troupe/engine/stage/random_draws.hpp"
 #include "troupe/engine/stage/ties.hpp"
+#include "troupe/engine/stage/update/parameter_dtypes.hpp"
 #include "troupe/schedules/op.hpp"
 
 namespace troupe {

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "troupe/base/fail.hpp"
+#include "troupe/engine/stage/update/loss_scale.hpp"
 
 namespace troupe {
 

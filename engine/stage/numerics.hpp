@@ -4,11 +4,7 @@
 
 #include "troupe/engine/device/norm_type.hpp"
 #include "troupe/engine/stage/loss.hpp"
-#include "troupe/engine/stage/update/gradient_mean.hpp"
-#include "troupe/engine/stage/update/loss_scale.hpp"
-#include "troupe/engine/stage/update/optimizer_options.hpp"
-#include "troupe/engine/stage/update/parameter_dtypes.hpp"
-#include "troupe/engine/stage/update/parameter_groups.hpp"
+#include "troupe/engine/stage/update/update_options.hpp"
 
 namespace troupe {
 

@@ -18,6 +18,7 @@
 #include "troupe/engine/stage/layer_graph.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/engine/stage/update/gradient_mean.hpp"
+#include "troupe/engine/stage/update/parameter_groups.hpp"
 #include "troupe/schedules/op.hpp"
 
 namespace troupe {

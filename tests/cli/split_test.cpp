@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/engine/checkpoint/safetensors_file.hpp"
 #include "troupe_program.hpp"
 
 using Catch::Matchers::ContainsSubstring;

@@ -12,6 +12,7 @@
 #include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/events/observe.hpp"
 #include "troupe/engine/models/decoders/decoder_parts.hpp"
+#include "troupe/engine/models/decoders/lora.hpp"
 #include "troupe/engine/models/layers/cross_entropy_in_parts.hpp"
 #include "troupe/engine/stage/module/slices.hpp"
 #include "troupe/engine/stage/random.hpp"

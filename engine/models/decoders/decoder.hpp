@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "troupe/engine/models/decoders/lora.hpp"
+#include "troupe/engine/models/decoders/decoder_choices.hpp"
 #include "troupe/engine/models/decoders/rotary.hpp"
 #include "troupe/engine/stage/model.hpp"
 
@@ -52,25 +52,6 @@ struct dropout_options {
   double residual = 0;   // of what attention and MLP add
 
   bool operator==(const dropout_options&) const = default;
-};
-
-/// What a run decides, and not the model.
-struct decoder_choices {
-  lora_options lora{};
-  /// Tokens attend to those of their own document only, and learned positions
-  /// count within it: layers read the argument `document_starts` of
-  /// microbatches (microbatch_source.hpp).
-  bool documents = false;
-  /// The model has the loss that balances its experts, if its configuration
-  /// does. That is of a whole microbatch, which can't run in slices.
-  bool router_loss = false;
-  /// The head makes the logits of so many positions at once where a loss is all
-  /// that is wanted; 0: of 16 MiB of them.
-  std::int64_t loss_positions = 0;
-  /// The length of the longest sequence; 0: unknown.
-  std::int64_t length = 0;
-
-  bool operator==(const decoder_choices&) const = default;
 };
 
 /// A decoder-only transformer in the variants that Hugging Face's model types

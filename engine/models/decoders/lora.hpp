@@ -1,30 +1,16 @@
 #pragma once
 
-#include <torch/nn/module.h>
-
-#include <cstdint>
 #include <map>
 #include <string>
 
 #include "troupe/engine/device/tensor.hpp"
+#include "troupe/engine/models/decoders/decoder_choices.hpp"
+
+namespace torch::nn {
+class Module;
+}  // namespace torch::nn
 
 namespace troupe {
-
-/// Low-rank adapters (LoRA, Hu et al., 2021): beside chosen linear modules,
-/// y += alpha / rank * B(A x); these alone are trained. Names and files are
-/// those of Hugging Face's PEFT.
-struct lora_options {
-  std::int64_t rank = 0;  // 0: none
-  double alpha = 16;
-  double dropout = 0;  // of what A reads
-  /// Globs joined by commas, of whole module names or of their last parts. By
-  /// default those of PEFT: in Llama and its kin, GPT-2, and GPT-NeoX.
-  std::string modules = "q_proj,v_proj,c_attn,query_key_value";
-  std::uint64_t seed = 1;  // of A; B begins with zeros
-
-  double scale() const { return alpha / static_cast<double>(rank); }
-  bool operator==(const lora_options&) const = default;
-};
 
 /// Adds adapters to the linear modules of a layer whose names match, but for
 /// `except`, with initial values, and freezes all else. Nothing for rank 0.

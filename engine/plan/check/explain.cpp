@@ -5,7 +5,7 @@
 
 #include "troupe/engine/plan/check/replay.hpp"
 #include "troupe/engine/plan/check/wait_graph.hpp"
-#include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/plan.hpp"
 
 namespace troupe {
 

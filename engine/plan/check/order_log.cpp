@@ -12,7 +12,7 @@
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/plan/lane_executor.hpp"
-#include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/plan.hpp"
 #include "troupe/schedules/text_form.hpp"
 
 namespace troupe {

@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
+#include "troupe/engine/plan/plan.hpp"
 #include "troupe/engine/plan/values.hpp"
 #include "troupe/schedules/op_checker.hpp"
 

@@ -8,8 +8,8 @@
 
 #include "troupe/base/fail.hpp"
 #include "troupe/engine/plan/compile/passes.hpp"
-#include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
+#include "troupe/engine/plan/plan.hpp"
 #include "troupe/engine/plan/values.hpp"
 #include "troupe/schedules/validate.hpp"
 

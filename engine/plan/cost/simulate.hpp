@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "troupe/engine/plan/cost/costs.hpp"
-#include "troupe/engine/plan/lane_executor.hpp"
 #include "troupe/engine/plan/plan.hpp"
 
 namespace troupe {

@@ -10,8 +10,8 @@
 #include "troupe/base/fail.hpp"
 #include "troupe/engine/plan/draw/draw.hpp"
 #include "troupe/engine/plan/draw/svg_canvas.hpp"
-#include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
+#include "troupe/engine/plan/plan.hpp"
 #include "troupe/schedules/text_form.hpp"
 
 namespace troupe {

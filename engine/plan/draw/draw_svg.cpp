@@ -9,8 +9,8 @@
 
 #include "troupe/engine/plan/draw/draw.hpp"
 #include "troupe/engine/plan/draw/svg_canvas.hpp"
-#include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
+#include "troupe/engine/plan/plan.hpp"
 
 namespace troupe {
 

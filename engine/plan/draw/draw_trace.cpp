@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "troupe/engine/plan/draw/draw.hpp"
-#include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
+#include "troupe/engine/plan/plan.hpp"
 
 namespace troupe {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "troupe/engine/plan/op_text.hpp"
+#include "troupe/engine/plan/plan.hpp"
 
 namespace troupe {
 

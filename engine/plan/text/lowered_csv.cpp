@@ -13,6 +13,7 @@
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/engine/plan/values.hpp"
+#include "troupe/schedules/cell_rows.hpp"
 #include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/text_form.hpp"
 

@@ -4,7 +4,6 @@
 #include <string>
 #include <string_view>
 
-#include "troupe/engine/plan/op_text.hpp"
 #include "troupe/engine/plan/plan.hpp"
 
 namespace troupe {

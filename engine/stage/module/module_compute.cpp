@@ -15,6 +15,7 @@
 #include "troupe/engine/stage/module/loss_items.hpp"
 #include "troupe/engine/stage/parameters/module_parameters.hpp"
 #include "troupe/engine/stage/update/gradient_lists.hpp"
+#include "troupe/engine/stage/update/parameter_groups.hpp"
 
 namespace troupe {
 

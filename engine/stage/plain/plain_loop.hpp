@@ -13,8 +13,10 @@
 
 namespace troupe {
 
+class loss_scale;
 class plain_run;
 class rank_device;
+struct loss_scale_progress;
 struct parameter_state;
 
 /// Updates within a step that read older parameters than the newest: what a

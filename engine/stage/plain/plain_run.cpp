@@ -17,6 +17,7 @@
 #include "troupe/engine/stage/update/gradient_lists.hpp"
 #include "troupe/engine/stage/update/gradient_mean.hpp"
 #include "troupe/engine/stage/update/gradient_norm.hpp"
+#include "troupe/engine/stage/update/parameter_groups.hpp"
 
 namespace troupe {
 

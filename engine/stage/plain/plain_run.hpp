@@ -9,6 +9,7 @@
 #include "troupe/engine/stage/module/loss_items.hpp"
 #include "troupe/engine/stage/plain/plain_loop.hpp"
 #include "troupe/engine/stage/ties.hpp"
+#include "troupe/engine/stage/update/loss_scale.hpp"
 #include "troupe/engine/stage/update/optimizer.hpp"
 
 namespace troupe {

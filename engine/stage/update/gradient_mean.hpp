@@ -3,29 +3,9 @@
 #include <cstdint>
 
 #include "troupe/engine/device/tensor.hpp"
+#include "troupe/engine/stage/update/update_options.hpp"
 
 namespace troupe {
-
-/// How the mean of the gradients of replicas is computed, as in XLA's fully
-/// sharded data parallel: each is divided by `before` in its own dtype (see
-/// `numerics::reduces_in_fp32`), converted to fp32 if it has 16 bits and
-/// `in_fp32` is set, added, converted to fp32, and divided by `after`.
-struct gradient_division {
-  double before = 1;
-  double after = 0;     // 0: replicas / before, so that the result is the mean
-  bool in_fp32 = true;  // fp32_reduce_scatter
-
-  friend bool operator==(const gradient_division&,
-                         const gradient_division&) = default;
-};
-
-/// A division before the sum by a power of two near the square root of the
-/// number of replicas, and by the rest after it: neither the gradients nor
-/// their sum leave the range of fp16 where the mean does not (fairscale).
-gradient_division balanced_division(std::int32_t replicas);
-
-/// Throws `invalid_argument` for factors that are not finite and positive.
-void require_legal(const gradient_division& division);
 
 /// The mean over replicas of gradients, those of copies added.
 class gradient_mean {

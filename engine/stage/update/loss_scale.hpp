@@ -2,32 +2,14 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <string>
+
+#include "troupe/engine/stage/update/update_options.hpp"
 
 namespace troupe {
 
 /// The largest power of two in fp32.
 constexpr double largest_loss_scale = 0x1p127;
-
-/// Keeps small gradients of half-precision training from underflowing
-/// (Micikevicius et al., 2018): the loss is multiplied before the backward pass
-/// and the gradients are divided, in fp32, before the update. A dynamic scale
-/// halves and skips the update when a gradient is not finite, and doubles after
-/// `growth_interval` good steps, within `smallest` and `largest_loss_scale`.
-/// Defaults are those of PyTorch's GradScaler; the smallest is Megatron's and
-/// DeepSpeed's.
-struct loss_scale_options {
-  std::optional<double> initial = {};  // none: 2^16 if it is dynamic, else 1
-  bool dynamic = false;
-  std::int64_t growth_interval = 2000;
-  double smallest = 1;  // of a dynamic scale; or `initial`, if that is less
-  /// A step fails after so many updates were skipped in a row at the smallest
-  /// scale, where halving no longer helps; 0: no step does.
-  std::int64_t most_skipped = 10;
-
-  double first() const { return initial.value_or(dynamic ? 0x1p16 : 1); }
-};
 
 /// The state of a scale between two steps.
 struct loss_scale_progress {

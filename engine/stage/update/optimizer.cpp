@@ -13,6 +13,7 @@
 #include "troupe/engine/events/subscription.hpp"
 #include "troupe/engine/stage/update/gradient_lists.hpp"
 #include "troupe/engine/stage/update/optimizer_rule.hpp"
+#include "troupe/engine/stage/update/parameter_groups.hpp"
 
 namespace troupe {
 

@@ -6,8 +6,8 @@
 
 #include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/device/tensor.hpp"
-#include "troupe/engine/stage/update/optimizer_options.hpp"
 #include "troupe/engine/stage/update/parameter_groups.hpp"
+#include "troupe/engine/stage/update/update_options.hpp"
 
 namespace troupe {
 

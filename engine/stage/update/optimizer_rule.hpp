@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "troupe/engine/device/tensor.hpp"
-#include "troupe/engine/stage/update/optimizer_options.hpp"
+#include "troupe/engine/stage/update/update_options.hpp"
 
 namespace troupe {
 

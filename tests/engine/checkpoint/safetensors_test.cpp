@@ -1,4 +1,5 @@
 #include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/engine/checkpoint/safetensors_file.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 
 #include <ATen/ops/equal.h>

@@ -16,7 +16,7 @@
 
 #include "sum_of_losses.hpp"
 #include "troupe/base/fnv_hash.hpp"
-#include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/engine/checkpoint/safetensors_file.hpp"
 #include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/models/decoders/decoder_types.hpp"
 #include "troupe/engine/stage/plain/plain_loop.hpp"

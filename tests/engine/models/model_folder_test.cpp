@@ -19,6 +19,7 @@
 #include "../../temporary_folder.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/models/decoders/decoder_types.hpp"
+#include "troupe/engine/models/decoders/lora.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 #include "troupe_paths.hpp"
 

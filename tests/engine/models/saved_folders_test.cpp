@@ -18,6 +18,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/checkpoint/fresh_folder.hpp"
 #include "troupe/engine/models/companion_files.hpp"
+#include "troupe/engine/models/decoders/lora.hpp"
 #include "troupe/engine/models/model_folder.hpp"
 #include "troupe/engine/stage/model.hpp"
 #include "troupe/engine/stage/plain/plain_loop.hpp"

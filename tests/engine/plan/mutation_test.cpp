@@ -11,6 +11,7 @@
 #include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/engine/plan/text/lowered_csv.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
+#include "troupe/schedules/cell_rows.hpp"
 #include "troupe/schedules/csv.hpp"
 
 using namespace troupe;

@@ -173,7 +173,7 @@ TEST_CASE("a heat map is shown when its step is whole") {
 TEST_CASE("health is asked for while the run lasts, and kept when it ends") {
   int asked = 0;
   run_health health;
-  health.ranks = {{0, 0, progress_board::state::waiting, 0, "0B0", "a <x>"}};
+  health.ranks = {{0, 0, rank_state::waiting, 0, "0B0", "a <x>"}};
   health.monitors = {{"gap", "", 3, 2}};
   dashboard_data data({.plan = small_plan(), .health = [&] {
                          ++asked;

@@ -1,4 +1,4 @@
-#include "troupe/engine/stage/update/optimizer_options.hpp"
+#include "troupe/engine/stage/update/update_options.hpp"
 
 #include <cmath>
 
