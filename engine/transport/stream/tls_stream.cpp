@@ -69,7 +69,7 @@ std::string difference_text(const ::SSL* session, int reason,
              : "the other side has certificates, and this one a token";
   if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE)
     return "the other side presented no certificate";
-  // OpenSSL sends the first alert up to 3.4, and the second from 3.5 on.
+  // OpenSSL 3.0 sends the first of these alerts, 3.5 the second.
   const bool is_binder_alert = reason == SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER
                                || reason == SSL_R_TLSV1_ALERT_DECRYPT_ERROR;
   if (reason == SSL_R_BINDER_DOES_NOT_VERIFY
