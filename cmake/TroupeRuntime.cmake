@@ -177,7 +177,7 @@ troupe_tests(monitors DIRECTORY tests/monitors
 troupe_tests(http DIRECTORY tests/monitors/http
   DEPENDS troupe::http PCH tensors)
 troupe_tests(sinks DIRECTORY tests/monitors/sinks
-  DEPENDS troupe::sinks PCH actors)
+  DEPENDS troupe::sinks PCH tensors)
 troupe_tests(live DIRECTORY tests/monitors/live
   DEPENDS troupe::live troupe::models PCH trainings)
 troupe_tests(dashboard DIRECTORY tests/monitors/dashboard

@@ -19,6 +19,7 @@ if(TROUPE_TESTS)
   file(CONFIGURE OUTPUT ${troupe_include}/troupe_paths.hpp CONTENT
 "#pragma once
 #define TROUPE_SOURCE_DIR \"${PROJECT_SOURCE_DIR}\"
+#define TROUPE_COMPILER \"${CMAKE_CXX_COMPILER}\"
 #define TROUPE_PROGRAM \"${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/troupe\"
 #define TROUPE_CUDA_CODE \"${cuda_code}\"
 #define TROUPE_EXAMPLES \"${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/examples\"

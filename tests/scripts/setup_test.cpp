@@ -208,7 +208,8 @@ TEST_CASE(
   "a compiler is taken if it is new enough, else a newer one beside it") {
   machine here;
   const auto answers = [&](const std::string& name, const std::string& macros) {
-    here.stub(name, "exec /usr/bin/cpp -undef " + macros + " -");
+    here.stub(name,
+              "exec " TROUPE_COMPILER " -E -undef " + macros + " -x c++ -");
   };
   answers("c++", "-D__GNUC__=11");
   answers("g++-12", "-D__GNUC__=12");

@@ -69,8 +69,11 @@ std::string difference_text(const ::SSL* session, int reason,
              : "the other side has certificates, and this one a token";
   if (reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE)
     return "the other side presented no certificate";
+  // OpenSSL 3.0 sends the first of these alerts, 3.5 the second.
+  const bool is_binder_alert = reason == SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER
+                               || reason == SSL_R_TLSV1_ALERT_DECRYPT_ERROR;
   if (reason == SSL_R_BINDER_DOES_NOT_VERIFY
-      || (reason == SSL_R_SSLV3_ALERT_ILLEGAL_PARAMETER && !has_certificates))
+      || (is_binder_alert && !has_certificates))
     return "the other side has another token";
   if (reason == SSL_R_NO_SUITABLE_SIGNATURE_ALGORITHM && !has_certificates)
     return "the other side has no token, but perhaps certificates";
