@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "troupe/engine/generation/sampling.hpp"
+
 namespace troupe {
 
 continuation::continuation(generation_request request,

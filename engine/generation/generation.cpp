@@ -9,6 +9,7 @@
 
 #include "troupe/base/fail.hpp"
 #include "troupe/engine/generation/continuation.hpp"
+#include "troupe/engine/generation/sampling.hpp"
 
 namespace troupe {
 

@@ -100,7 +100,7 @@ parameter_list model_folder::stored(const parameter_list& parameters,
   const auto tokens = options_->names.tokens + ".weight",
              head = options_->names.head + ".weight";
   const auto transposed =
-    options_.transposed ? options_->names.blocks + "." : std::string();
+    options_->transposed ? options_->names.blocks + "." : std::string();
   const std::map<std::string, at::Tensor> all(parameters.begin(),
                                               parameters.end());
   for (const auto& [name, value] : parameters) {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "troupe/engine/device/tensor.hpp"
+#include "troupe/engine/stage/update/update_options.hpp"
 
 namespace troupe {
 
