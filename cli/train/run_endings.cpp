@@ -1,5 +1,6 @@
 // How a run ends other than by its last step.
 #include "troupe/cli/train/run_endings.hpp"
+#include "troupe/engine/checkpoint/manifest.hpp"
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "small_model.hpp"
+#include "troupe/engine/stage/update/optimizer.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

@@ -12,6 +12,7 @@
 
 #include "small_model.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/engine/checkpoint/manifest.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;

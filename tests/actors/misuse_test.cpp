@@ -248,7 +248,7 @@ TEST_CASE("a layer that never returns is named and left behind") {
       const auto runs = [&] {
         const auto ranks = run.health().ranks;
         return ranks.size() > 1 && ranks[1].op == "1F0"
-               && ranks[1].doing == progress_board::state::running;
+               && ranks[1].doing == rank_state::running;
       };
       while (!runs())
         std::this_thread::yield();

@@ -12,6 +12,7 @@
 #include "../engine/transport/joined_meshes.hpp"
 #include "small_model.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/engine/checkpoint/manifest.hpp"
 #include "troupe/engine/events/monitor.hpp"
 #include "troupe/schedules/forward_part.hpp"
 

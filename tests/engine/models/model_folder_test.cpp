@@ -1,4 +1,6 @@
 #include "troupe/engine/models/model_folder.hpp"
+#include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/engine/checkpoint/safetensors_file.hpp"
 
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/mm.h>

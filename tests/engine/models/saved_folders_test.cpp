@@ -17,6 +17,8 @@
 #include "../../temporary_folder.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/checkpoint/fresh_folder.hpp"
+#include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/engine/checkpoint/safetensors_file.hpp"
 #include "troupe/engine/models/companion_files.hpp"
 #include "troupe/engine/models/decoders/lora.hpp"
 #include "troupe/engine/models/model_folder.hpp"
