@@ -25,7 +25,7 @@ int main(int argc, char** argv) try {
   const lora_options lora{.rank = 4, .modules = "q_proj,v_proj"};
   const auto adapted = pretrained.build(at::kFloat, 1, {.lora = lora});
   const text_batch_options rows{
-    .rows = 2, .length = 16, .vocabulary = pretrained.options().vocabulary};
+    .rows = 2, .length = 16, .vocabulary = pretrained.vocabulary()};
   const auto text = text_batches(open_tokens(argv[2]), rows);
 
   trainer_options options;
@@ -53,9 +53,8 @@ int main(int argc, char** argv) try {
   if (const auto end = run.ended())
     fmt::print("ended by {}; {}\n", end->reason, saved.summary());
   else
-    save_adapter(fmt::format("{}/adapter-{}", run_folder, steps),
-                 run.gather_parameters(), lora, pretrained.options().transposed,
-                 pretrained.path());
+    pretrained.save_adapter(fmt::format("{}/adapter-{}", run_folder, steps),
+                            run.gather_parameters(), lora);
   return stopping.exit_code();
 } catch (const error& reason) {
   fmt::print(stderr, "{}\n", reason.what());

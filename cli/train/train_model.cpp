@@ -22,7 +22,7 @@ void fit_folder(const CLI::App& command, train_options& options) {
   const model_folder folder(options.model.name, folder_use::from_scratch);
   refuse_sizes(command, options.model);
   auto& data = options.data.batches;
-  const auto vocabulary = folder.options().vocabulary;
+  const auto vocabulary = folder.vocabulary();
   if (command.count("--vocabulary") > 0 && data.vocabulary != vocabulary)
     fail(error_code::invalid_argument,
          "--vocabulary {}: the model in {} has {}; omit the flag",

@@ -17,7 +17,6 @@
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/data/token_file.hpp"
 #include "troupe/engine/device/memory.hpp"
-#include "troupe/engine/models/decoders/lora.hpp"
 #include "troupe/engine/models/model_folder.hpp"
 #include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/engine/stage/layer_graph.hpp"
@@ -40,9 +39,8 @@ void save_model(const train_options& options, const parameter_list& parameters,
                              options.model.choices.lora, o.save_dtype,
                              static_cast<std::int64_t>(o.shard_bytes));
   if (!o.save_adapter.empty() && !parameters.empty())
-    save_adapter(o.save_adapter, parameters, options.model.choices.lora,
-                 setup.model.folder->options().transposed,
-                 setup.model.folder->path());
+    setup.model.folder->save_adapter(o.save_adapter, parameters,
+                                     options.model.choices.lora);
 }
 
 bool logs_tensors(const std::shared_ptr<mesh>& job) {

@@ -227,6 +227,10 @@ std::string model_folder::require_same_head() const {
   return head;
 }
 
+std::int64_t model_folder::vocabulary() const {
+  return options_->vocabulary;
+}
+
 built_model model_folder::build(at::ScalarType dtype, std::uint64_t seed,
                                 const decoder_choices& choices) const {
   auto fill = fresh_parameters(*options_, seed);

@@ -33,6 +33,7 @@ class model_folder {
   /// The text of config.json.
   const std::string& config() const { return config_; }
   const decoder_options& options() const { return *options_; }
+  std::int64_t vocabulary() const;  // tokens
   /// The files that the model is read from.
   std::vector<std::string> files() const;
   /// Each layer reads its weights from the files as it is made, or draws fresh
@@ -55,6 +56,11 @@ class model_folder {
   void save(const std::string& path, const parameter_list& parameters,
             const lora_options& lora, std::optional<at::ScalarType> dtype,
             std::int64_t most_bytes) const;
+  /// The adapters among these parameters as adapter_config.json and
+  /// adapter_model.safetensors, which Hugging Face's PEFT reads. The folder
+  /// appears whole or not at all, as a fresh_folder. Throws `io`.
+  void save_adapter(const std::string& path, const parameter_list& parameters,
+                    const lora_options& lora) const;
 
  private:
   parameter_list stored(const parameter_list& parameters,

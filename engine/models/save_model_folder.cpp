@@ -149,4 +149,10 @@ void model_folder::save(const std::string& path,
          printable(path), problem);
 }
 
+void model_folder::save_adapter(const std::string& path,
+                                const parameter_list& parameters,
+                                const lora_options& lora) const {
+  troupe::save_adapter(path, parameters, lora, options_->transposed, path_);
+}
+
 }  // namespace troupe

@@ -11,7 +11,7 @@
 #include "graph_models.hpp"
 #include "troupe/actors/trainer.hpp"
 #include "troupe/engine/stage/plain/plain_loop.hpp"
-#include "troupe/schedules/builtin.hpp"
+#include "troupe/plan.hpp"
 
 using namespace troupe;
 
