@@ -4,13 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "troupe/actors/trainer.hpp"
-#include "troupe/monitors/http/http_site.hpp"
+#include "troupe/monitors/http/serving.hpp"
 #include "troupe/monitors/progress.hpp"
+#include "troupe/monitors/sink.hpp"
 
 namespace troupe {
 
 class dashboard;
+class trainer;
 
 /// The monitors of a run, and where its figures go. The strings are paths of
 /// files; empty: none is written.
@@ -43,5 +44,11 @@ void require_legal(const monitoring_options& options);
 void attach_monitors(trainer& run, const monitoring_options& options,
                      const dashboard* page = nullptr,
                      const http_site_pointer& site = nullptr);
+
+/// A monitor that `make_monitor` makes of a text for a run, which must outlive
+/// it; its findings go to the sink. Throws as `make_monitor`.
+///
+///     run.attach(make_monitor("gap:interval=10", run, sink));
+monitor make_monitor(const std::string& spec, trainer& run, sink_pointer sink);
 
 }  // namespace troupe

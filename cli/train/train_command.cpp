@@ -27,6 +27,7 @@
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/plan/check/order_log.hpp"
+#include "troupe/monitors/live/replanner.hpp"
 #include "troupe/monitors/live/trainer_operations.hpp"
 #include "troupe/schedules/builtin.hpp"
 
@@ -106,7 +107,7 @@ class shown_run {
   std::unique_ptr<dashboard> page_;
   std::optional<log_listener> log_;  // of the page
   std::optional<replanner> orders_;
-  std::unique_ptr<endpoint_server> endpoint_;
+  std::unique_ptr<job_server> endpoint_;
 };
 
 /// Runs all steps, or until a signal or a monitor asks for an end.

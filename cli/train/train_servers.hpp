@@ -6,9 +6,12 @@
 #include "troupe/actors/trainer.hpp"
 #include "troupe/cli/train/train_options.hpp"
 #include "troupe/monitors/dashboard/dashboard.hpp"
-#include "troupe/monitors/http/http_site.hpp"
-#include "troupe/monitors/live/endpoint_server.hpp"
-#include "troupe/monitors/live/replanner.hpp"
+#include "troupe/monitors/http/serving.hpp"
+#include "troupe/monitors/live/job_server.hpp"
+
+namespace troupe {
+class replanner;
+}
 
 namespace troupe::cli {
 
@@ -33,9 +36,9 @@ void require_endpoint(const access_options& options);
 /// disabled, or if the default one can't be made, which is a warning. Throws
 /// `invalid_argument`, `io`, `transport`. `orders` outlives the server; null
 /// where the run keeps its order.
-std::unique_ptr<endpoint_server> open_endpoint(trainer& run,
-                                               const train_options& options,
-                                               const replanner* orders,
-                                               const http_site_pointer& site);
+std::unique_ptr<job_server> open_endpoint(trainer& run,
+                                          const train_options& options,
+                                          const replanner* orders,
+                                          const http_site_pointer& site);
 
 }  // namespace troupe::cli

@@ -20,6 +20,7 @@
 #include "troupe/engine/events/log.hpp"
 #include "troupe/monitors/dashboard/dashboard_data.hpp"
 #include "troupe/monitors/http/http_server.hpp"
+#include "troupe/monitors/http/http_site.hpp"
 
 namespace troupe {
 

@@ -8,7 +8,7 @@
 
 #include "troupe/engine/events/monitor.hpp"
 #include "troupe/monitors/dashboard/dashboard_subject.hpp"
-#include "troupe/monitors/http/http_site.hpp"
+#include "troupe/monitors/http/serving.hpp"
 #include "troupe/monitors/sink.hpp"
 
 namespace troupe {
