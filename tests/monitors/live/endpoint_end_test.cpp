@@ -87,7 +87,7 @@ struct waiting_endpoint {
     return std::async(std::launch::async, [this] { server->close(); });
   }
 
-  const http_site_pointer site = std::make_shared<http_site>();
+  const http_site_pointer site = make_site();
   faked_job job;
   temporary_folder folder;
   std::atomic<bool> asked = false, may_answer = false;
