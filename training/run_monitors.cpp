@@ -99,9 +99,6 @@ void attach_monitors(trainer& run, const monitoring_options& options,
     run.attach(make_monitor(spec, context));
   if (!options.sinks.empty())
     attach_to_steps(run, step_metrics_monitor(context.sink));
-  if (page)
-    for (const auto& part : page->monitors())
-      run.attach(part);
 }
 
 monitor make_monitor(const std::string& spec, trainer& run, sink_pointer sink) {

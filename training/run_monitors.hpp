@@ -30,17 +30,17 @@ struct monitoring_options {
 /// made; opens none.
 void require_legal(const monitoring_options& options);
 
-/// Attaches what the options name to the run, and the monitors of a page that
-/// was made by `subject_of`; null: there is no page. It outlives the steps.
+/// Attaches what the options name to the run:
 ///
 ///     attach_monitors(run, {.monitors = {"overflow"},
 ///                           .sinks = {"csv:a.csv"}});
 ///
 /// In a job all processes may call it: the one that leads attaches, as its
 /// monitors see all ranks, and the others do nothing. Alerts go to the sinks
-/// and the page, and to the log unless a sink prints them. Without sinks and
-/// page, the largest values of a gap monitor are printed. A Prometheus sink
-/// without an address is served by the site. Throws as `require_legal`.
+/// and the page, if there is one, and to the log unless a sink prints them.
+/// Without sinks and page, the largest values of a gap monitor are printed. A
+/// Prometheus sink without an address is served by the site. Throws as
+/// `require_legal`.
 void attach_monitors(trainer& run, const monitoring_options& options,
                      const dashboard* page = nullptr,
                      const http_site_pointer& site = nullptr);

@@ -35,17 +35,18 @@ http_site_pointer make_site(const access_options& options) {
   return troupe::make_site(tokens_of(options));
 }
 
-std::unique_ptr<dashboard> open_dashboard(const trainer& run,
+std::unique_ptr<dashboard> open_dashboard(trainer& run,
                                           const train_options& options,
                                           const http_site_pointer& site) {
   if (options.access.dashboard.empty())
     return nullptr;
   auto page = std::make_unique<dashboard>(
-    subject_of(run, options.steps),
+    run,
     dashboard_options{.address = options.access.dashboard,
                       .token = read_token(options.access.dashboard_token_file),
                       .site = site,
-                      .save = options.access.dashboard_save});
+                      .save = options.access.dashboard_save,
+                      .steps = options.steps});
   spdlog::info("dashboard: {}", page->url());
   return page;
 }

@@ -24,7 +24,7 @@ void require_dashboard(const access_options& options);
 
 /// Serves the page for --dashboard, and logs its address; null without the
 /// flag. The run must outlive it. Throws `invalid_argument` and `io`.
-std::unique_ptr<dashboard> open_dashboard(const trainer& run,
+std::unique_ptr<dashboard> open_dashboard(trainer& run,
                                           const train_options& options,
                                           const http_site_pointer& site);
 

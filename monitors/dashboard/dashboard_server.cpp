@@ -1,4 +1,4 @@
-#include "troupe/monitors/dashboard/dashboard.hpp"
+#include "troupe/monitors/dashboard/dashboard_server.hpp"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "troupe/actors/step/run_health.hpp"
-#include "troupe/actors/trainer.hpp"
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/json.hpp"
@@ -68,7 +67,7 @@ std::string page_with(const nlohmann::json& state) {
 
 }  // namespace
 
-class dashboard::impl {
+class dashboard_server::impl {
  public:
   impl(dashboard_subject subject, const dashboard_options& options)
     : statistics_every_(subject.statistics_every),
@@ -111,27 +110,11 @@ class dashboard::impl {
   http_server server_;
 };
 
-dashboard::dashboard(dashboard_subject subject,
-                     const dashboard_options& options)
+dashboard_server::dashboard_server(dashboard_subject subject,
+                                   const dashboard_options& options)
   : impl_(std::make_unique<impl>(std::move(subject), options)) {}
 
-dashboard::dashboard(trainer& run, const dashboard_options& options,
-                     std::int64_t steps)
-  : dashboard(subject_of(run, steps), options) {
-  for (const auto& part : monitors())
-    run.attach(part);
-}
-
-dashboard_subject subject_of(const trainer& run, std::int64_t steps) {
-  dashboard_subject subject;
-  subject.plan = run.shared_plan();
-  subject.data_parallel = run.options().data_parallel;
-  subject.steps = steps;
-  subject.health = [&run] { return run.health(); };
-  return subject;
-}
-
-std::vector<http_resource> dashboard::impl::resources() {
+std::vector<http_resource> dashboard_server::impl::resources() {
   const auto answers = at_once(
     [this](const http_request& request) { return answer(request.path); });
   std::vector<http_resource> all;
@@ -140,9 +123,9 @@ std::vector<http_resource> dashboard::impl::resources() {
   return all;
 }
 
-dashboard::~dashboard() = default;
+dashboard_server::~dashboard_server() = default;
 
-dashboard::impl::~impl() {
+dashboard_server::impl::~impl() {
   data_->end();
   save();
   const auto until = clock::now() + patience;
@@ -155,7 +138,7 @@ dashboard::impl::~impl() {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
 }
 
-void dashboard::impl::save() const {
+void dashboard_server::impl::save() const {
   if (save_.empty())
     return;
   try {
@@ -165,13 +148,13 @@ void dashboard::impl::save() const {
   }
 }
 
-bool dashboard::impl::all_know_the_end() const {
+bool dashboard_server::impl::all_know_the_end() const {
   return std::ranges::all_of(pages_, [now = clock::now()](const auto& each) {
     return each.second.knows_the_end || now - each.second.asked > page_is_open;
   });
 }
 
-void dashboard::impl::note(const std::string& page, bool is_over) {
+void dashboard_server::impl::note(const std::string& page, bool is_over) {
   const std::scoped_lock lock(mutex_);
   if (pages_.size() >= most_pages && !pages_.contains(page))
     pages_.erase(std::ranges::min_element(
@@ -179,7 +162,7 @@ void dashboard::impl::note(const std::string& page, bool is_over) {
   pages_[page] = {clock::now(), is_over};
 }
 
-http_response dashboard::impl::answer(const std::string& path) {
+http_response dashboard_server::impl::answer(const std::string& path) {
   if (path == "/")
     return page_response(dashboard_page());
   const auto request = state_request_in(path);
@@ -191,7 +174,7 @@ http_response dashboard::impl::answer(const std::string& path) {
   return json_response(state);
 }
 
-std::vector<monitor> dashboard::impl::monitors() const {
+std::vector<monitor> dashboard_server::impl::monitors() const {
   monitor steps;
   steps.name = "dashboard";
   steps.wants.ops = true;
@@ -207,26 +190,26 @@ std::vector<monitor> dashboard::impl::monitors() const {
   return {std::move(steps), std::move(tensors)};
 }
 
-std::vector<monitor> dashboard::monitors() const {
+std::vector<monitor> dashboard_server::monitors() const {
   return impl_->monitors();
 }
 
-sink_pointer dashboard::sink() const {
+sink_pointer dashboard_server::sink() const {
   const auto add = [data = impl_->data()](const auto& what) {
     data->add(what);
   };
   return callback_sink(add, add);
 }
 
-void dashboard::add_warning(const char* kind, const std::string& text) {
+void dashboard_server::add_warning(const char* kind, const std::string& text) {
   impl_->data()->add_warning(kind, text);
 }
 
-std::string dashboard::url() const {
+std::string dashboard_server::url() const {
   return fmt::format("http://{}/", impl_->server().address());
 }
 
-std::size_t dashboard::connections() const {
+std::size_t dashboard_server::connections() const {
   return impl_->server().connections();
 }
 

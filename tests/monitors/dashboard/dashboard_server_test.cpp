@@ -1,8 +1,9 @@
-#include "troupe/monitors/dashboard/dashboard.hpp"
+#include "troupe/monitors/dashboard/dashboard_server.hpp"
 
 #include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "../../files.hpp"
@@ -21,7 +22,7 @@ namespace {
 
 constexpr auto ok = "HTTP/1.1 200 OK\r\n";
 
-std::string address_of(const dashboard& shown) {
+std::string address_of(const dashboard_server& shown) {
   const auto url = shown.url();
   return url.substr(7, url.size() - 8);
 }
@@ -34,11 +35,11 @@ json state_of(const std::string& at, const std::string& path = "/state") {
 
 TEST_CASE("a run is served as a page and its state") {
   trainer run(model_g(), options_g(2, 2));
-  dashboard shown({.plan = run.shared_plan(),
-                   .steps = 10,
-                   .statistics_every = 5,
-                   .health = [&] { return run.health(); }},
-                  {});
+  dashboard_server shown({.plan = run.shared_plan(),
+                          .steps = 10,
+                          .statistics_every = 5,
+                          .health = [&] { return run.health(); }},
+                         {});
   for (const auto& part : shown.monitors())
     run.attach(part);
   const auto at = address_of(shown);
@@ -59,7 +60,7 @@ TEST_CASE("a run is served as a page and its state") {
 }
 
 TEST_CASE("the page may run only what it brought along") {
-  const dashboard shown(
+  const dashboard_server shown(
     {.plan = trainer(model_g(), options_g(2, 2)).shared_plan()}, {});
   const auto at = address_of(shown);
   const auto page = get(at, "/");
@@ -79,7 +80,7 @@ TEST_CASE("the page may run only what it brought along") {
 }
 
 TEST_CASE("without the token nothing is answered but a refusal") {
-  const dashboard shown(
+  const dashboard_server shown(
     {.plan = trainer(model_g(), options_g(2, 2)).shared_plan()},
     {.address = "0.0.0.0:0", .token = "sesame"});
   const auto at = address_of(shown);
@@ -98,12 +99,14 @@ TEST_CASE("without the token nothing is answered but a refusal") {
 
 TEST_CASE("addresses that others reach need a token") {
   const auto plan = trainer(model_g(), options_g(2, 2)).shared_plan();
-  CHECK_THROWS_AS(dashboard({.plan = plan}, {.address = "0.0.0.0:0"}), error);
-  CHECK_THROWS_AS(dashboard({.plan = plan}, {.address = "nonsense"}), error);
+  CHECK_THROWS_AS(dashboard_server({.plan = plan}, {.address = "0.0.0.0:0"}),
+                  error);
+  CHECK_THROWS_AS(dashboard_server({.plan = plan}, {.address = "nonsense"}),
+                  error);
 }
 
 TEST_CASE("other monitors' alerts and metrics are shown") {
-  const dashboard shown(
+  const dashboard_server shown(
     {.plan = trainer(model_g(), options_g(2, 2)).shared_plan()}, {});
   const auto sink = shown.sink();
   sink->write(alert{{}, "stability", "a spike"});
@@ -115,8 +118,8 @@ TEST_CASE("other monitors' alerts and metrics are shown") {
 
 TEST_CASE("each of several open pages learns that the run is over") {
   const auto plan = trainer(model_g(), options_g(2, 2)).shared_plan();
-  auto shown = std::make_unique<dashboard>(dashboard_subject{.plan = plan},
-                                           dashboard_options{});
+  auto shown = std::make_unique<dashboard_server>(
+    dashboard_subject{.plan = plan}, dashboard_options{});
   const auto at = address_of(*shown);
   CHECK(state_of(at, "/state/0/a")["over"] == false);
   CHECK(state_of(at, "/state/0/b")["over"] == false);
@@ -135,8 +138,9 @@ TEST_CASE("a page is saved with the state that it shows") {
   const temporary_folder folder;
   const auto path = folder / "run.html";
   {
-    dashboard shown({.plan = trainer(model_g(), options_g(2, 2)).shared_plan()},
-                    {.save = path});
+    dashboard_server shown(
+      {.plan = trainer(model_g(), options_g(2, 2)).shared_plan()},
+      {.save = path});
     shown.add_warning("warning", "beware of </script>");
   }
   const auto page = content(path);
@@ -153,8 +157,8 @@ TEST_CASE("a page is saved with the state that it shows") {
 
 TEST_CASE("an open page learns that the run is over") {
   const auto plan = trainer(model_g(), options_g(2, 2)).shared_plan();
-  auto shown = std::make_unique<dashboard>(dashboard_subject{.plan = plan},
-                                           dashboard_options{});
+  auto shown = std::make_unique<dashboard_server>(
+    dashboard_subject{.plan = plan}, dashboard_options{});
   const auto at = address_of(*shown);
   CHECK(state_of(at)["over"] == false);
   std::thread end([&] { shown.reset(); });
