@@ -9,6 +9,7 @@
 #include <span>
 
 #include "troupe/base/json_object.hpp"
+#include "troupe/base/names.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/checkpoint/safetensors_header.hpp"
 #include "troupe/engine/checkpoint/sha256.hpp"
@@ -164,6 +165,10 @@ std::optional<state_name_parts> split_state_name(std::string_view name) {
     return std::nullopt;
   return state_name_parts{std::string{name.substr(0, end)},
                           std::string{name.substr(end + 1)}};
+}
+
+std::string new_run_name() {
+  return random_digits(4);
 }
 
 }  // namespace troupe

@@ -7,8 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "troupe/base/names.hpp"
-
 namespace troupe {
 
 /// Where a run stands between two steps.
@@ -79,8 +77,6 @@ inline bool is_state_name(std::string_view name) {
 }
 
 /// A text for `manifest::run`: 32 random hexadecimal digits.
-inline std::string new_run_name() {
-  return random_digits(4);
-}
+std::string new_run_name();
 
 }  // namespace troupe
