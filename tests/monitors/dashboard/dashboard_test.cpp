@@ -14,9 +14,9 @@ TEST_CASE("a trainer is shown, with what other monitors report") {
   dashboard page(run, {.steps = 4, .statistics_every = 2});
   for (const auto& step : run.train(source_g(2), 2))
     CHECK(step.updated);
-  run.finish_monitors();
   page.sink()->write(alert{{.step = 2}, "stability", "a spike"});
   page.add_warning("warning", "be warned");
+  run.finish_monitors();
   const auto url = page.url();
   const auto state = nlohmann::json::parse(
     body_of(get(url.substr(7, url.size() - 8), "/state")));
