@@ -14,6 +14,7 @@
 #include "troupe/lab/api.hpp"
 #include "troupe/lab/job.hpp"
 #include "troupe/monitors/http/http_server.hpp"
+#include "troupe/monitors/http/http_site.hpp"
 
 namespace troupe::cli {
 
@@ -40,10 +41,10 @@ void run(std::int32_t port) {
   const signal_watch signals;
   const auto site = std::make_shared<http_site>();
   const auto served = site->add(resources());
-  const http_server server({.address = fmt::format("127.0.0.1:{}", port),
-                            .connections = 16,
-                            .body_bytes = lab::most_request_bytes},
-                           site);
+  const http_server server(
+    {.address = fmt::format("127.0.0.1:{}", port),
+     .limits = {.connections = 16, .body_bytes = lab::most_request_bytes}},
+    site);
   print_now(fmt::format("lab: http://{}/\n", server.address()));
   std::promise<void> never;
   never.get_future().wait();  // a signal ends the process

@@ -76,7 +76,7 @@ troupe_component(dashboard DIRECTORY monitors/dashboard
   DEPENDS troupe::actors troupe::monitors troupe::http
     nlohmann_json::nlohmann_json PCH actors)
 troupe_page(dashboard FOLDER monitors/dashboard/page TITLE troupe
-  HEADER troupe/monitors/dashboard/dashboard.hpp FUNCTION troupe::dashboard_page
+  HEADER troupe/monitors/dashboard/dashboard_server.hpp FUNCTION troupe::dashboard_page
   PARTS body.html style.css draw.js curves.js timeline.js heat_map.js actors.js
     page.js)
 

@@ -4,24 +4,30 @@
 #include <memory>
 #include <string>
 
-#include "troupe/actors/trainer.hpp"
-#include "troupe/training/checkpoint_saver.hpp"
-#include "troupe/training/resume.hpp"
+#include "troupe/engine/checkpoint/manifest.hpp"
 
 namespace troupe {
+
+class trainer;
+class trainer_saver;
 
 /// How a run is saved, and what it goes on from.
 struct checkpoint_options {
   std::string folder{};    // empty: nothing is saved
   std::int64_t every = 0;  // steps between checkpoints; 0: at the end alone
-  kept_checkpoints kept{};
-  std::string resume{};    // as resume_options::from: "auto", a path or empty
+  /// How many of the last checkpoints are kept, at least 1; if none of them is
+  /// finite, also the last one that is.
+  std::int32_t keep_last = 2;
+  /// Those of steps that this divides are kept, too; 0: none.
+  std::int64_t keep_every = 0;
+  /// A checkpoint, or a folder of which the last intact, finite one is meant;
+  /// "auto": `folder`, which may be empty. Empty: none, and `folder` has to be
+  /// empty.
+  std::string resume{};
   std::int64_t steps = 0;  // of the whole run, for messages; 0: unknown
   /// Added to what the trainer itself records: the model (texts_of_folder), and
   /// the settings of the data, which a resumed run compares with its own.
   manifest about{};
-  checkpoint_words words{};
-  saver_timeouts timeouts{};
 };
 
 /// Checkpoints of a trainer, written in the background. One thread uses it,
@@ -35,9 +41,14 @@ struct checkpoint_options {
 class run_checkpoints {
  public:
   /// Keeps the folder for this job, and lets the run go on from the checkpoint
-  /// that `resume` means. Throws as `lock_checkpoints`, `resume` and
-  /// `trainer::restore` do.
+  /// that `resume` means. Throws `io` if another job has the folder, or it
+  /// can't be used; `invalid_argument`, and `invalid_checkpoint` (another model
+  /// or optimizer, too), as `trainer::restore` does.
   run_checkpoints(trainer& run, const checkpoint_options& options);
+  /// Waits for what is being written, for a limited time.
+  ~run_checkpoints();
+  run_checkpoints(const run_checkpoints&) = delete;
+  run_checkpoints& operator=(const run_checkpoints&) = delete;
 
   /// Steps that are left of so many in all.
   std::int64_t steps_left(std::int64_t steps) const;
@@ -51,13 +62,8 @@ class run_checkpoints {
   /// "step 40 is saved in run/step-00000040", once that is done.
   std::string summary() const;
 
-  checkpoint_saver& saver() { return saver_; }
-  const checkpoint_saver& saver() const { return saver_; }
-
  private:
-  trainer& run_;
-  std::unique_ptr<folder_lock> lock_;
-  checkpoint_saver saver_;
+  std::unique_ptr<trainer_saver> saver_;
 };
 
 /// Saves the run as it is between two steps as a checkpoint in a folder, beside

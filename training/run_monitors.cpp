@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "troupe/actors/trainer.hpp"
 #include "troupe/monitors/dashboard/dashboard.hpp"
 #include "troupe/monitors/live/trainer_operations.hpp"
 #include "troupe/monitors/metrics.hpp"
@@ -98,9 +99,10 @@ void attach_monitors(trainer& run, const monitoring_options& options,
     run.attach(make_monitor(spec, context));
   if (!options.sinks.empty())
     attach_to_steps(run, step_metrics_monitor(context.sink));
-  if (page)
-    for (const auto& part : page->monitors())
-      run.attach(part);
+}
+
+monitor make_monitor(const std::string& spec, trainer& run, sink_pointer sink) {
+  return make_monitor(spec, context_of(run, std::move(sink)));
 }
 
 }  // namespace troupe

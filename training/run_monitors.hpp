@@ -4,13 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "troupe/actors/trainer.hpp"
-#include "troupe/monitors/http/http_site.hpp"
+#include "troupe/monitors/http/serving.hpp"
 #include "troupe/monitors/progress.hpp"
+#include "troupe/monitors/sink.hpp"
 
 namespace troupe {
 
 class dashboard;
+class trainer;
 
 /// The monitors of a run, and where its figures go. The strings are paths of
 /// files; empty: none is written.
@@ -29,19 +30,25 @@ struct monitoring_options {
 /// made; opens none.
 void require_legal(const monitoring_options& options);
 
-/// Attaches what the options name to the run, and the monitors of a page that
-/// was made by `subject_of`; null: there is no page. It outlives the steps.
+/// Attaches what the options name to the run:
 ///
 ///     attach_monitors(run, {.monitors = {"overflow"},
 ///                           .sinks = {"csv:a.csv"}});
 ///
 /// In a job all processes may call it: the one that leads attaches, as its
 /// monitors see all ranks, and the others do nothing. Alerts go to the sinks
-/// and the page, and to the log unless a sink prints them. Without sinks and
-/// page, the largest values of a gap monitor are printed. A Prometheus sink
-/// without an address is served by the site. Throws as `require_legal`.
+/// and the page, if there is one, and to the log unless a sink prints them.
+/// Without sinks and page, the largest values of a gap monitor are printed. A
+/// Prometheus sink without an address is served by the site. Throws as
+/// `require_legal`.
 void attach_monitors(trainer& run, const monitoring_options& options,
                      const dashboard* page = nullptr,
                      const http_site_pointer& site = nullptr);
+
+/// A monitor that `make_monitor` makes of a text for a run, which must outlive
+/// it; its findings go to the sink. Throws as `make_monitor`.
+///
+///     run.attach(make_monitor("gap:interval=10", run, sink));
+monitor make_monitor(const std::string& spec, trainer& run, sink_pointer sink);
 
 }  // namespace troupe

@@ -11,6 +11,7 @@
 #include <system_error>
 #include <thread>
 
+#include "troupe/actors/trainer.hpp"
 #include "troupe/base/fail.hpp"
 #include "troupe/base/owned_descriptor.hpp"
 #include "troupe/engine/device/thrown.hpp"

@@ -1,12 +1,10 @@
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <string>
-
-#include "troupe/actors/trainer.hpp"
 
 namespace troupe {
+
+class trainer;
 
 /// Lets SIGINT and SIGTERM end a run after the step that runs, while it lives:
 ///

@@ -50,7 +50,7 @@ std::string lines_of(const event& what, std::int64_t steps) {
       if constexpr (requires { held.text(); })
         return held.text();
       else if constexpr (std::is_same_v<Event, step_event>)
-        return progress_line(held, steps, nullptr) + "\n";
+        return progress_line(held, steps) + "\n";
       else
         return {};
     },

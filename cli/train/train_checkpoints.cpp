@@ -35,20 +35,6 @@ saving_options saving(const train_options& options, saver_timeouts timeouts) {
   return {o.folder, o.every, o.kept, std::move(timeouts)};
 }
 
-troupe::checkpoint_options checkpoints_of(const train_options& options,
-                                          const train_setup& setup,
-                                          saver_timeouts timeouts) {
-  const auto& o = options.checkpoints;
-  return {.folder = o.folder,
-          .every = o.every,
-          .kept = o.kept,
-          .resume = o.resume,
-          .steps = options.steps,
-          .about = about_run(options, setup),
-          .words = words_of(options),
-          .timeouts = std::move(timeouts)};
-}
-
 std::string summary_of(const train_options& options,
                        const checkpoint_saver& saver, std::int64_t step) {
   return options.checkpoints.folder.empty()

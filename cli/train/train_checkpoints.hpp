@@ -2,7 +2,7 @@
 
 #include "troupe/cli/train/train_options.hpp"
 #include "troupe/cli/train/train_setup.hpp"
-#include "troupe/training/checkpoints.hpp"
+#include "troupe/training/trainer_saver.hpp"
 
 namespace troupe::cli {
 
@@ -13,10 +13,6 @@ manifest about_run(const train_options& options, const train_setup& setup);
 resume_options resuming(const train_options& options);
 saving_options saving(const train_options& options,
                       saver_timeouts timeouts = {});
-/// All of it, for a trainer.
-troupe::checkpoint_options checkpoints_of(const train_options& options,
-                                          const train_setup& setup,
-                                          saver_timeouts timeouts);
 
 /// A sentence that says what is saved of a run that ended with this step.
 std::string summary_of(const train_options& options,

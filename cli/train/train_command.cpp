@@ -27,6 +27,7 @@
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/plan/check/order_log.hpp"
+#include "troupe/monitors/live/replanner.hpp"
 #include "troupe/monitors/live/trainer_operations.hpp"
 #include "troupe/schedules/builtin.hpp"
 
@@ -47,7 +48,7 @@ a checkpoint, and the run goes on.)";
 
 void run_steps(trainer& run, const train_options& options,
                const train_setup& setup, loss_watch& losses,
-               run_checkpoints& saved) {
+               trainer_saver& saved) {
   const auto done = run.progress().step;
   const auto left = saved.steps_left(options.steps);
   // Sharded parameters are gathered for it, by all processes or none.
@@ -106,13 +107,13 @@ class shown_run {
   std::unique_ptr<dashboard> page_;
   std::optional<log_listener> log_;  // of the page
   std::optional<replanner> orders_;
-  std::unique_ptr<endpoint_server> endpoint_;
+  std::unique_ptr<job_server> endpoint_;
 };
 
 /// Runs all steps, or until a signal or a monitor asks for an end.
 void run_to_end(trainer& run, const train_options& options,
                 const train_setup& setup, signal_watch& signals,
-                loss_watch& losses, run_checkpoints& saved) {
+                loss_watch& losses, trainer_saver& saved) {
   const auto limit =
     std::chrono::duration<double>(step_time_after_signal(options)).count();
   signals.on_end([&run, limit](const signal_request& request) {
@@ -155,7 +156,7 @@ void require_replay(const trainer& run, const train_options& options,
 /// success.
 void save_and_finish(trainer& run, const train_options& options,
                      const train_setup& setup, const signal_watch& signals,
-                     const loss_watch& losses, run_checkpoints& saved) {
+                     const loss_watch& losses, trainer_saver& saved) {
   saved.after_step(true);
   // Saves the trained parameters first: a failing picture must not lose them.
   save_all(options.output.save_parameters, run, setup);
@@ -186,11 +187,11 @@ void train_pipeline(const train_options& options, const train_setup& setup,
   signals.require_none("the start; nothing is saved");
   require_replay(run, options, setup);
   const auto last_silence = milliseconds_of(options.checkpoints.grace * 5 / 6);
-  run_checkpoints saved(
-    run, checkpoints_of(options, setup,
-                        {.last_silence = last_silence, .is_stopping = [&] {
-                           return signals.exit_code() != 0;
-                         }}));
+  trainer_saver saved(
+    run,
+    saving(options, {.last_silence = last_silence,
+                     .is_stopping = [&] { return signals.exit_code() != 0; }}),
+    resuming(options), about_run(options, setup));
   const bool shows = leads_job(setup.trainer.job);
   if (const auto parameter = run.not_finite(); shows)
     warn_unless_finite(parameter);

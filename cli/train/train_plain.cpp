@@ -193,7 +193,7 @@ std::function<void(const step_event&)> teller_of(const train_options& options,
     log = metrics_monitor(options.monitoring.metrics, resumed);
   return
     [log = std::move(log), to = progress_to(options)](const step_event& step) {
-      print_progress(to, step, nullptr);
+      print_progress(to, step);
       if (log.see)
         log.see(step);
     };

@@ -8,8 +8,10 @@
 #include "troupe/cli/live/live_options.hpp"
 #include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/address/own_folder.hpp"
+#include "troupe/engine/transport/own_sockets.hpp"
 #include "troupe/monitors/http/endpoint_trust.hpp"
 #include "troupe/monitors/http/http_address.hpp"
+#include "troupe/monitors/live/attach_folder.hpp"
 #include "troupe/monitors/live/trainer_operations.hpp"
 
 namespace troupe::cli {
@@ -30,36 +32,36 @@ void require_dashboard(const access_options& options) {
 }
 
 http_site_pointer make_site(const access_options& options) {
-  return std::make_shared<http_site>(tokens_of(options));
+  return troupe::make_site(tokens_of(options));
 }
 
-std::unique_ptr<dashboard> open_dashboard(const trainer& run,
+std::unique_ptr<dashboard> open_dashboard(trainer& run,
                                           const train_options& options,
                                           const http_site_pointer& site) {
   if (options.access.dashboard.empty())
     return nullptr;
   auto page = std::make_unique<dashboard>(
-    subject_of(run, options.steps),
+    run,
     dashboard_options{.address = options.access.dashboard,
                       .token = read_token(options.access.dashboard_token_file),
                       .site = site,
-                      .save = options.access.dashboard_save});
+                      .save = options.access.dashboard_save,
+                      .steps = options.steps});
   spdlog::info("dashboard: {}", page->url());
   return page;
 }
 
 namespace {
 
-std::unique_ptr<endpoint_server> serve(trainer& run, const std::string& address,
-                                       const train_options& options,
-                                       const replanner* orders,
-                                       const http_site_pointer& site) {
-  auto server = std::make_unique<endpoint_server>(
-    run, run_endpoint_options{.address = address,
-                              .attach_folder = options.access.attach_folder,
-                              .site = site,
-                              .steps = options.steps,
-                              .orders = orders});
+std::unique_ptr<job_server> serve(trainer& run, const std::string& address,
+                                  const train_options& options,
+                                  const replanner* orders,
+                                  const http_site_pointer& site) {
+  auto server = std::make_unique<job_server>(
+    address,
+    job_server_options{.operations = operations_of(run, options.steps, orders),
+                       .attach_folder = options.access.attach_folder,
+                       .site = site});
   const auto& file = options.access.endpoint_token_file.empty()
                        ? options.access.endpoint_control_token_file
                        : options.access.endpoint_token_file;
@@ -86,10 +88,10 @@ void require_endpoint(const access_options& options) {
          options.endpoint, folder.string());
 }
 
-std::unique_ptr<endpoint_server> open_endpoint(trainer& run,
-                                               const train_options& options,
-                                               const replanner* orders,
-                                               const http_site_pointer& site) {
+std::unique_ptr<job_server> open_endpoint(trainer& run,
+                                          const train_options& options,
+                                          const replanner* orders,
+                                          const http_site_pointer& site) {
   if (options.access.endpoint == "none")
     return nullptr;
   if (!options.access.endpoint.empty())
@@ -97,7 +99,7 @@ std::unique_ptr<endpoint_server> open_endpoint(trainer& run,
   try {
     if (const auto own = find_own_folder(); !own.trouble.empty())
       spdlog::warn("the endpoint is in {}, as {}", own.path, own.trouble);
-    return serve(run, {}, options, orders, site);
+    return serve(run, own_endpoint(), options, orders, site);
   } catch (const error& reason) {
     spdlog::warn("clients cannot attach to this run: {}", reason.what());
     return nullptr;

@@ -6,9 +6,12 @@
 #include "troupe/actors/trainer.hpp"
 #include "troupe/cli/train/train_options.hpp"
 #include "troupe/monitors/dashboard/dashboard.hpp"
-#include "troupe/monitors/http/http_site.hpp"
-#include "troupe/monitors/live/endpoint_server.hpp"
-#include "troupe/monitors/live/replanner.hpp"
+#include "troupe/monitors/http/serving.hpp"
+#include "troupe/monitors/live/job_server.hpp"
+
+namespace troupe {
+class replanner;
+}
 
 namespace troupe::cli {
 
@@ -21,7 +24,7 @@ void require_dashboard(const access_options& options);
 
 /// Serves the page for --dashboard, and logs its address; null without the
 /// flag. The run must outlive it. Throws `invalid_argument` and `io`.
-std::unique_ptr<dashboard> open_dashboard(const trainer& run,
+std::unique_ptr<dashboard> open_dashboard(trainer& run,
                                           const train_options& options,
                                           const http_site_pointer& site);
 
@@ -33,9 +36,9 @@ void require_endpoint(const access_options& options);
 /// disabled, or if the default one can't be made, which is a warning. Throws
 /// `invalid_argument`, `io`, `transport`. `orders` outlives the server; null
 /// where the run keeps its order.
-std::unique_ptr<endpoint_server> open_endpoint(trainer& run,
-                                               const train_options& options,
-                                               const replanner* orders,
-                                               const http_site_pointer& site);
+std::unique_ptr<job_server> open_endpoint(trainer& run,
+                                          const train_options& options,
+                                          const replanner* orders,
+                                          const http_site_pointer& site);
 
 }  // namespace troupe::cli

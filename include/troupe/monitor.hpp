@@ -6,7 +6,6 @@
 #include "troupe/monitors/dashboard/dashboard.hpp"
 #include "troupe/monitors/live/attachment.hpp"
 #include "troupe/monitors/live/endpoint_server.hpp"
-#include "troupe/monitors/live/trainer_operations.hpp"
 #include "troupe/monitors/progress.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"
 #include "troupe/monitors/spec/monitor_spec.hpp"

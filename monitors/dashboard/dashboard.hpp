@@ -1,26 +1,22 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
-#include <vector>
 
-#include "troupe/engine/events/monitor.hpp"
-#include "troupe/monitors/dashboard/dashboard_subject.hpp"
-#include "troupe/monitors/http/http_site.hpp"
+#include "troupe/monitors/http/serving.hpp"
 #include "troupe/monitors/sink.hpp"
 
 namespace troupe {
 
+class dashboard_server;
 class trainer;
 
-/// What a page shows of a trainer, which must outlive it. `steps`: of the whole
-/// run; 0: unknown.
-dashboard_subject subject_of(const trainer& run, std::int64_t steps = 0);
-
 struct dashboard_options {
-  std::string address = "127.0.0.1:0";  // see http_options
+  /// `HOST:PORT`, a number or `localhost`, `[::1]:80` for IPv6; port 0: one
+  /// that is free.
+  std::string address = "127.0.0.1:0";
   /// If not empty, asked for; a browser takes it as a password, of any user.
   std::string token{};
   /// The site that the page is added to, which other servers may share; null: a
@@ -29,6 +25,8 @@ struct dashboard_options {
   /// If not empty, a file for the page as it is when the run ends: HTML that
   /// shows it without the run.
   std::string save{};
+  std::int64_t steps = 0;              // of the whole run; 0: unknown
+  std::int64_t statistics_every = 10;  // steps between heat maps
 };
 
 /// Serves a run as a page: `/` is the page, which asks
@@ -36,45 +34,33 @@ struct dashboard_options {
 /// that tells open pages apart (`/state`: for all). It has a thread of its own,
 /// and no request delays a monitor, let alone a step.
 ///
-///     dashboard shown(subject_of(run), {});
-///     for (const auto& part : shown.monitors())
-///       run.attach(part);
-///
-/// or `dashboard shown(run)`, which does both.
-///
-/// Is to be destroyed before what `subject.health` reaches; monitors and sink
-/// may outlive it. Throws `invalid_argument` (address) and `io` (can't listen).
+///     dashboard page(run);
 class dashboard {
  public:
-  dashboard(dashboard_subject subject, const dashboard_options& options);
-  /// The same with its monitors attached. The run must outlive it.
-  explicit dashboard(trainer& run, const dashboard_options& options = {},
-                     std::int64_t steps = 0);
+  /// Attaches monitors to the run, which must outlive the page: one for steps,
+  /// ops and warnings; one, in every n-th step only, for statistics of
+  /// activations and their gradients. Throws `invalid_argument` (address) and
+  /// `io` (can't listen).
+  explicit dashboard(trainer& run, const dashboard_options& options = {});
   /// Saves the page, if wanted; an error is logged. Lets all open pages learn
   /// that the run is over, for 3 s at most.
   ~dashboard();
   dashboard(const dashboard&) = delete;
   dashboard& operator=(const dashboard&) = delete;
 
-  /// Its data sources: one monitor for steps, ops and warnings; one, in every
-  /// n-th step only, for statistics of activations and their gradients.
-  std::vector<monitor> monitors() const;
-  /// Where alerts and metrics of other monitors may be written to.
+  /// Shows alerts and metrics of other monitors, which may outlive the page;
+  /// attach_monitors adds it to its own sinks.
   sink_pointer sink() const;
   /// Shows a warning or an error ("error") of the program among the alerts; any
   /// thread.
   void add_warning(const char* kind, const std::string& text);
+
   std::string url() const;  // http://127.0.0.1:43211/
   /// Open ones; any thread.
   std::size_t connections() const;
 
  private:
-  class impl;
-  std::unique_ptr<impl> impl_;
+  std::unique_ptr<dashboard_server> server_;
 };
-
-/// The page, made at build time of the files in `page/`: HTML with its style
-/// and script inside. `@nonce@` stands where a response's nonce belongs.
-std::string_view dashboard_page();
 
 }  // namespace troupe

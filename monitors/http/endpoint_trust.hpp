@@ -7,9 +7,9 @@
 #include "troupe/base/fail.hpp"
 #include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/stream/authenticate.hpp"
-#include "troupe/engine/transport/trust/access.hpp"
 #include "troupe/engine/transport/trust/tls_context.hpp"
 #include "troupe/engine/transport/trust/trust.hpp"
+#include "troupe/monitors/http/access.hpp"
 
 namespace troupe {
 
@@ -31,7 +31,7 @@ inline trust trust_of_job(const endpoint& address,
   if (address.is_unix)
     return {};
   std::vector<std::string> all;
-  for (auto& [right, token] : tokens.all())
+  for (auto& [right, token] : tokens_in_use(tokens))
     all.push_back(std::move(token));
   return {tls_context::of_tokens(all)};
 }

@@ -63,12 +63,12 @@ access_right client_right(const http_headers& request,
                           const access_tokens& tokens) {
   const std::string credentials = request[http::field::authorization];
   const auto token = credentials_of(credentials, "Bearer");
-  const auto by_token = tokens.right_of(token).value_or(access_right::none);
+  const auto by_token = right_of(tokens, token).value_or(access_right::none);
   switch (entrance.place) {
     case http_place::unix_socket:
       return tokens.empty() ? access_right::control : by_token;
     case http_place::tls:
-      return tokens.all().at(entrance.proven_token).first;
+      return tokens_in_use(tokens).at(entrance.proven_token).first;
     case http_place::loopback:
       if (by_token != access_right::none)
         return by_token;

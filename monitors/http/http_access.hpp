@@ -9,7 +9,7 @@
 #include <string>
 #include <variant>
 
-#include "troupe/engine/transport/trust/access.hpp"
+#include "troupe/monitors/http/access.hpp"
 #include "troupe/monitors/http/http_exchange.hpp"
 #include "troupe/monitors/http/http_site.hpp"
 

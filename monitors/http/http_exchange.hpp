@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "troupe/engine/transport/trust/access.hpp"
+#include "troupe/monitors/http/access.hpp"
 
 namespace troupe {
 

@@ -78,16 +78,16 @@ std::unique_ptr<listener> listen(const http_options& options) {
   }
 }
 
-void require_useful(const http_options& options) {
-  if (options.connections < 1 || options.header_bytes < 1
-      || options.queue_bytes < 1
-      || !(options.request_seconds > 0 && options.stalled_seconds > 0))
+void require_useful(const http_limits& limits) {
+  if (limits.connections < 1 || limits.header_bytes < 1
+      || limits.queue_bytes < 1
+      || !(limits.request_seconds > 0 && limits.stalled_seconds > 0))
     fail(error_code::invalid_argument,
          "a server of {} connections, {} bytes of a request, {} bytes that "
          "wait for a stream, and {} and {} seconds to wait for a client could "
          "serve nobody; use more than 0 of each",
-         options.connections, options.header_bytes, options.queue_bytes,
-         options.request_seconds, options.stalled_seconds);
+         limits.connections, limits.header_bytes, limits.queue_bytes,
+         limits.request_seconds, limits.stalled_seconds);
 }
 
 }  // namespace
@@ -193,7 +193,7 @@ class http_server::impl {
   /// returns whether there is room for one more.
   bool make_room() {
     const auto all = sessions(stage::waits);
-    if (all.size() < host_.options.connections)
+    if (all.size() < host_.options.limits.connections)
       return true;
     const auto oldest = *std::ranges::min_element(all, {}, &http_session::now);
     if (oldest->now() > stage::takes_answer
@@ -220,7 +220,7 @@ class http_server::impl {
 };
 
 http_server::http_server(const http_options& options, http_site_pointer site) {
-  require_useful(options);
+  require_useful(options.limits);
   impl_ = std::make_unique<impl>(options, std::move(site));
 }
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "troupe/monitors/http/http_site.hpp"
+#include "troupe/monitors/http/serving.hpp"
 
 namespace troupe {
 
@@ -19,16 +19,7 @@ struct http_options {
   /// Lets browsers ask a person for this token, and send it with everything:
   /// it may also come as the password of `Authorization: Basic`, of any user.
   bool for_browsers = false;
-  /// The most that do not stream. Beyond, one is dropped: the oldest whose
-  /// answer is out, else that has not sent its request yet, else that has been
-  /// taking its answer for more than a second; otherwise further ones wait for
-  /// their turn. Streams are bounded by those who serve them.
-  std::size_t connections = 64;
-  std::size_t header_bytes = 8192;                 // of a request
-  std::size_t body_bytes = std::size_t{64} << 10;  // of a request
-  std::size_t queue_bytes = std::size_t{4} << 20;  // that wait for a stream
-  double request_seconds = 5;   // for a whole request to arrive
-  double stalled_seconds = 30;  // a client may take nothing for so long
+  http_limits limits{};
 };
 
 /// Serves a site over HTTP/1.1, one request a connection, on a thread of its

@@ -97,7 +97,7 @@ http_session::http_session(const asio::any_io_executor& on, int socket,
     stream_(on, stream_over(socket, host.trusted, link_side::server)),
     wake_(on),
     watchdog_(on),
-    end_by_(deadline(host.options.request_seconds).when()) {}
+    end_by_(deadline(host.options.limits.request_seconds).when()) {}
 
 void http_session::start() {
   run(&http_session::live);
@@ -146,8 +146,9 @@ asio::awaitable<void> http_session::live() {
 asio::awaitable<void> http_session::serve() {
   require_own_user(stream_.bytes());
   parser received;
-  received.body_limit(host_.options.body_bytes);
-  received.header_limit(static_cast<std::uint32_t>(host_.options.header_bytes));
+  received.body_limit(host_.options.limits.body_bytes);
+  received.header_limit(
+    static_cast<std::uint32_t>(host_.options.limits.header_bytes));
   auto refused = co_await receive(received);
   now_ = stage::waits;
   end_by(clock::time_point::max());
@@ -161,14 +162,14 @@ asio::awaitable<void> http_session::serve() {
 asio::awaitable<std::optional<http_response>> http_session::receive(
   parser& into) {
   const auto problem = co_await read_request(into);
-  auto refused = refused_bytes(problem, host_.options.body_bytes);
+  auto refused = refused_bytes(problem, host_.options.limits.body_bytes);
   if (problem && !refused)
     fail(error_code::transport, "the connection has ended");
   co_return refused;
 }
 
 asio::awaitable<beast::error_code> http_session::read_request(parser& into) {
-  beast::flat_buffer buffer(host_.options.header_bytes + chunk_bytes);
+  beast::flat_buffer buffer(host_.options.limits.header_bytes + chunk_bytes);
   bool sent_continue = false;
   for (;;) {
     if (const auto problem = co_await read_more(buffer, !into.got_some()))
@@ -222,7 +223,7 @@ asio::awaitable<http_response> http_session::answer_to(parser& received) {
     co_return std::move(*refused);
   exchange_ =
     std::make_shared<http_exchange>(std::move(std::get<http_request>(checked)),
-                                    host_.options.queue_bytes, waker());
+                                    host_.options.limits.queue_bytes, waker());
   host_.site->answer(exchange_);
   for (;;) {
     if (auto answer = exchange_->take_answer())
@@ -300,7 +301,7 @@ asio::awaitable<void> http_session::linger() {
 
 asio::awaitable<void> http_session::write(std::string_view bytes) {
   while (!bytes.empty()) {
-    write_by_ = deadline(host_.options.stalled_seconds).when();
+    write_by_ = deadline(host_.options.limits.stalled_seconds).when();
     watchdog_.cancel();
     const auto sent = co_await stream_.write_some(bytes);
     if (sent == 0)

@@ -8,7 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "troupe/monitors/http/access.hpp"
 #include "troupe/monitors/http/http_exchange.hpp"
+#include "troupe/monitors/http/serving.hpp"
 
 namespace troupe {
 
@@ -72,8 +74,6 @@ class http_site {
   const access_tokens tokens_;
   const std::shared_ptr<state> state_ = std::make_shared<state>();
 };
-using http_site_pointer = std::shared_ptr<http_site>;
-
 /// Decodes `a=1&b=%20`, with `+` for a space. Throws `refused_request` for what
 /// is no query, and for a name that comes twice.
 std::vector<std::pair<std::string, std::string>> parse_query(

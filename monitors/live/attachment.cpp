@@ -1,8 +1,13 @@
 #include "troupe/monitors/live/attachment.hpp"
 
 #include "troupe/base/fail.hpp"
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <utility>
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/monitors/live/event_json.hpp"
+#include "troupe/monitors/live/live_client.hpp"
 
 namespace troupe {
 
@@ -19,19 +24,40 @@ monitor without_handles(monitor watcher) {
 
 }  // namespace
 
-attachment::attachment(const std::string& endpoint, monitor watcher,
+class attachment::impl {
+ public:
+  impl(const std::string& endpoint, monitor watcher, const std::string& token);
+  ~impl();
+
+  bool ended() const { return ended_; }
+  std::string trouble() const;
+
+ private:
+  void run();
+  bool take(const live_message& message);
+  void note(const std::string& what);
+
+  const monitor watcher_;
+  live_client client_;
+  std::atomic<bool> ended_{false};
+  mutable std::mutex mutex_;
+  std::string trouble_;
+  std::thread thread_;  // the last: it uses the others
+};
+
+attachment::impl::impl(const std::string& endpoint, monitor watcher,
                        const std::string& token)
   : watcher_(without_handles(std::move(watcher))), client_(endpoint, token) {
   client_.watch(watcher_.wants);
   thread_ = std::thread([this] { run(); });
 }
 
-attachment::~attachment() {
+attachment::impl::~impl() {
   client_.interrupt();
   thread_.join();
 }
 
-void attachment::run() {
+void attachment::impl::run() {
   try {
     client_.stream([this](const live_message& one) { return take(one); });
   } catch (const error& reason) {
@@ -50,21 +76,35 @@ void attachment::run() {
 }
 
 /// False: the job has ended the stream.
-bool attachment::take(const live_message& message) {
+bool attachment::impl::take(const live_message& message) {
   if (message.type == "event")
     watcher_.see(event_of(message.content));
   return message.type != "ended";
 }
 
-void attachment::note(const std::string& what) {
+void attachment::impl::note(const std::string& what) {
   const std::scoped_lock lock(mutex_);
   if (trouble_.empty())
     trouble_ = what;
 }
 
-std::string attachment::trouble() const {
+std::string attachment::impl::trouble() const {
   const std::scoped_lock lock(mutex_);
   return trouble_;
+}
+
+attachment::attachment(const std::string& endpoint, monitor watcher,
+                       const std::string& token)
+  : impl_(std::make_unique<impl>(endpoint, std::move(watcher), token)) {}
+
+attachment::~attachment() = default;
+
+bool attachment::ended() const {
+  return impl_->ended();
+}
+
+std::string attachment::trouble() const {
+  return impl_->trouble();
 }
 
 }  // namespace troupe

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "troupe/engine/events/monitor.hpp"
-#include "troupe/engine/transport/trust/access.hpp"
+#include "troupe/monitors/http/access.hpp"
 #include "troupe/monitors/sink.hpp"
 
 namespace troupe {

@@ -8,6 +8,7 @@
 
 #include "troupe/engine/events/log.hpp"
 #include "troupe/monitors/http/http_server.hpp"
+#include "troupe/monitors/http/http_site.hpp"
 
 namespace troupe {
 

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <string>
 
-#include "troupe/monitors/http/http_site.hpp"
+#include "troupe/monitors/http/serving.hpp"
 #include "troupe/monitors/sink.hpp"
 
 namespace troupe {

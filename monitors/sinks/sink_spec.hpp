@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "troupe/monitors/http/http_site.hpp"
+#include "troupe/monitors/http/serving.hpp"
 #include "troupe/monitors/sink.hpp"
 
 namespace troupe {

@@ -6,10 +6,11 @@
 #include <vector>
 
 #include "troupe/engine/events/monitor.hpp"
-#include "troupe/engine/plan/plan.hpp"
 #include "troupe/monitors/sink.hpp"
 
 namespace troupe {
+
+struct plan;
 
 /// Facts of the watched run that a monitor may need.
 struct monitor_context {

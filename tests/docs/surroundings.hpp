@@ -10,8 +10,6 @@
 
 #include "troupe/job.hpp"
 #include "troupe/monitor.hpp"
-#include "troupe/monitors/http/http_server.hpp"
-#include "troupe/monitors/tensors/gap.hpp"
 #include "troupe/plan.hpp"
 #include "troupe/train.hpp"
 

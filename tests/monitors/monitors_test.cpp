@@ -96,21 +96,20 @@ TEST_CASE("the progress line reads as promised") {
   skipped.loss_scale = 65536;
   skipped.learning_rate = 0.0099999;
   skipped.metrics = {{"accuracy", 0.5, 1}};
-  CHECK_THAT(progress_line(skipped, 2, nullptr),
+  CHECK_THAT(progress_line(skipped, 2),
              ContainsSubstring("accuracy 0.5 grad_norm")
                && ContainsSubstring("lr 0.01 ")
                && ContainsSubstring("loss_scale 6.55e4 (update skipped)")
                && !ContainsSubstring("bubble"));
   auto validation = summary(7);
   validation.source.phase = phase::validation;
-  CHECK(progress_line(validation, 9, nullptr)
-        == "validation at step 7 loss 2.5000");
+  CHECK(progress_line(validation, 9) == "validation at step 7 loss 2.5000");
   auto generated = summary(7);
   generated.source.phase = phase::inference;
   generated.losses.clear();
   generated.tokens = 64;
   CHECK_THAT(
-    progress_line(generated, 9, nullptr),
+    progress_line(generated, 9),
     Catch::Matchers::StartsWith("inference at step 7 tokens 64 tok/s "));
 }
 

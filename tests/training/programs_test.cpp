@@ -21,6 +21,7 @@
 #include "troupe/actors/trainer.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/input_file.hpp"
+#include "troupe/engine/checkpoint/checkpoint_folder.hpp"
 #include "troupe/engine/events/monitor.hpp"
 #include "troupe/engine/stage/as_layer.hpp"
 #include "troupe/engine/stage/random.hpp"
@@ -193,7 +194,7 @@ TEST_CASE("a run that is saved by one call goes on by another, bit for bit") {
 TEST_CASE("checkpoints are saved as a program asks, and resumed") {
   const temporary_folder at;
   const checkpoint_options options{
-    .folder = at / "run", .every = 2, .kept = {.last = 2}, .resume = "auto"};
+    .folder = at / "run", .every = 2, .keep_last = 2, .resume = "auto"};
   {
     auto run = small_run();
     run_checkpoints saved(run, options);

@@ -6,7 +6,7 @@
 #include "../attacked_run.hpp"
 #include "../http/http_client.hpp"
 #include "troupe/engine/device/memory.hpp"
-#include "troupe/monitors/dashboard/dashboard.hpp"
+#include "troupe/monitors/dashboard/dashboard_server.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -30,7 +30,7 @@ struct shown_run : attacked_run {
     return url.substr(7, url.size() - 8);
   }
 
-  dashboard shown;
+  dashboard_server shown;
 };
 
 std::string bad_request(std::mt19937& random) {

@@ -1,4 +1,4 @@
-#include "troupe/monitors/dashboard/dashboard.hpp"
+#include "troupe/monitors/dashboard/dashboard_server.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

@@ -9,6 +9,7 @@
 #include "../../inherited_sockets.hpp"
 #include "http_client.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/monitors/http/http_site.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -85,7 +86,8 @@ TEST_CASE("programs that are started inherit no socket of the server") {
 
 TEST_CASE("what is no HTTP, or too large, is refused") {
   const served server(
-    {.header_bytes = 1000, .body_bytes = 0, .request_seconds = 0.5});
+    {.limits = {
+       .header_bytes = 1000, .body_bytes = 0, .request_seconds = 0.5}});
   const std::string tls("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11);
   const auto check = [&](const std::string& request, const char* status) {
     CAPTURE(request);
@@ -108,7 +110,8 @@ TEST_CASE("what is no HTTP, or too large, is refused") {
 }
 
 TEST_CASE("nothing that is sent stops it") {
-  const served server({.request_seconds = 0.5, .stalled_seconds = 0.5});
+  const served server(
+    {.limits = {.request_seconds = 0.5, .stalled_seconds = 0.5}});
   std::mt19937 random(1);
   const std::string valid = "GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n";
   for (int i = 0; i < 300; ++i) {
@@ -123,7 +126,8 @@ TEST_CASE("nothing that is sent stops it") {
 }
 
 TEST_CASE("a request that doesn't end is given up, and delays nobody") {
-  const served server({.request_seconds = 0.5, .stalled_seconds = 0.5});
+  const served server(
+    {.limits = {.request_seconds = 0.5, .stalled_seconds = 0.5}});
   http_client silent(server.address()), half(server.address()),
     dripping(server.address());
   half.send("GET / HTTP/1.1\r\nHost: lo");
@@ -139,7 +143,8 @@ TEST_CASE("a request that doesn't end is given up, and delays nobody") {
 }
 
 TEST_CASE("a reader that doesn't read is given up, and delays nobody") {
-  const served server({.request_seconds = 0.5, .stalled_seconds = 0.5});
+  const served server(
+    {.limits = {.request_seconds = 0.5, .stalled_seconds = 0.5}});
   http_client slow(server.address(), 4096);
   slow.send("GET /much HTTP/1.1\r\n\r\n");
   REQUIRE(slow.can_read(10s));
@@ -149,12 +154,12 @@ TEST_CASE("a reader that doesn't read is given up, and delays nobody") {
 }
 
 TEST_CASE("a large response arrives whole") {
-  const served server({.request_seconds = 60});
+  const served server({.limits = {.request_seconds = 60}});
   CHECK(body_of(get(server.address(), "/much")).size() == much);
 }
 
 TEST_CASE("who only connects makes room for who asks") {
-  const served server({.connections = 4, .request_seconds = 60});
+  const served server({.limits = {.connections = 4, .request_seconds = 60}});
   std::vector<std::unique_ptr<http_client>> silent;
   for (int i = 0; i < 200; ++i)
     silent.push_back(std::make_unique<http_client>(server.address()));
@@ -164,7 +169,7 @@ TEST_CASE("who only connects makes room for who asks") {
 }
 
 TEST_CASE("connections beyond the limit wait for their turn") {
-  const served server({.connections = 2, .request_seconds = 60});
+  const served server({.limits = {.connections = 2, .request_seconds = 60}});
   auto first = std::make_unique<http_client>(server.address(), 4096);
   http_client second(server.address(), 4096);
   for (auto* busy : {first.get(), &second}) {
@@ -218,11 +223,11 @@ TEST_CASE("without a token, no page of the web gets in through a browser") {
 TEST_CASE("addresses that it can't or may not listen at are errors") {
   CHECK_THROWS_AS(served({.address = "0.0.0.0:0"}), error);
   CHECK_THROWS_AS(served({.address = "somewhere"}), error);
-  CHECK_THROWS_AS(served({.connections = 0}), error);
-  CHECK_THROWS_AS(served({.header_bytes = 0}), error);
-  CHECK_THROWS_AS(served({.queue_bytes = 0}), error);
-  CHECK_THROWS_AS(served({.request_seconds = -1}), error);
-  CHECK_THROWS_AS(served({.stalled_seconds = 0}), error);
+  CHECK_THROWS_AS(served({.limits = {.connections = 0}}), error);
+  CHECK_THROWS_AS(served({.limits = {.header_bytes = 0}}), error);
+  CHECK_THROWS_AS(served({.limits = {.queue_bytes = 0}}), error);
+  CHECK_THROWS_AS(served({.limits = {.request_seconds = -1}}), error);
+  CHECK_THROWS_AS(served({.limits = {.stalled_seconds = 0}}), error);
   const served first;
   try {
     const served second({.address = first.address()});
@@ -235,7 +240,8 @@ TEST_CASE("addresses that it can't or may not listen at are errors") {
 }
 
 TEST_CASE("it ends at once, whoever is connected") {
-  auto server = std::make_unique<served>(http_options{.request_seconds = 60});
+  auto server =
+    std::make_unique<served>(http_options{.limits = {.request_seconds = 60}});
   const auto at = server->address();
   http_client idle(at), slow(at, 4096);
   slow.send("GET /much HTTP/1.1\r\n\r\n");
@@ -263,7 +269,7 @@ constexpr auto of_json = "Content-Type: application/json\r\n";
 }  // namespace
 
 TEST_CASE("a POST of JSON has a response, if one is wanted") {
-  const served server({.body_bytes = 100000}, true);
+  const served server({.limits = {.body_bytes = 100000}}, true);
   CHECK_THAT(post(server, "{1}", of_json),
              StartsWith(ok) && EndsWith("\r\n\r\n/a got {1}"));
   for (const auto* type :
@@ -283,7 +289,7 @@ TEST_CASE("a POST of JSON has a response, if one is wanted") {
 }
 
 TEST_CASE("a POST that a foreign page could send is refused") {
-  const served server({.body_bytes = 100000}, true);
+  const served server({.limits = {.body_bytes = 100000}}, true);
   for (const auto* type : {"", "Content-Type: text/plain\r\n",
                            "Content-Type: application/json; a=b\r\n"})
     CHECK_THAT(post(server, "{}", type), StartsWith("HTTP/1.1 415"));
@@ -298,7 +304,7 @@ TEST_CASE("a POST that a foreign page could send is refused") {
 }
 
 TEST_CASE("a body that is too large is refused") {
-  const served server({.body_bytes = 100000}, true);
+  const served server({.limits = {.body_bytes = 100000}}, true);
   CHECK_THAT(post(server, std::string(100001, 'x'), of_json),
              StartsWith("HTTP/1.1 413")
                && ContainsSubstring("send at most 100000 bytes"));
@@ -306,7 +312,8 @@ TEST_CASE("a body that is too large is refused") {
 
 TEST_CASE("announced bodies are refused at once, and keep no place") {
   const served server(
-    {.connections = 4, .body_bytes = 100000, .request_seconds = 60}, true);
+    {.limits = {.connections = 4, .body_bytes = 100000, .request_seconds = 60}},
+    true);
   const auto announced = fmt::format(
     "POST /a HTTP/1.1\r\nHost: {}\r\n{}Content-Length: "
     "100000000\r\n\r\n",
@@ -323,7 +330,7 @@ TEST_CASE("announced bodies are refused at once, and keep no place") {
 }
 
 TEST_CASE("clients that don't take their answers make room for others") {
-  const served server({.connections = 4, .request_seconds = 60});
+  const served server({.limits = {.connections = 4, .request_seconds = 60}});
   std::vector<std::unique_ptr<http_client>> slow;
   for (int i = 0; i < 4; ++i) {
     slow.push_back(std::make_unique<http_client>(server.address(), 4096));

@@ -40,7 +40,7 @@ std::string bearer(const std::string& token) {
 }  // namespace
 
 TEST_CASE("a body may come in chunks, within the limit") {
-  const mixed_site at({.body_bytes = 100});
+  const mixed_site at({.limits = {.body_bytes = 100}});
   const auto post = [&](const std::string& chunks) {
     return say_to(at,
                   "POST /open HTTP/1.1\r\nContent-Type: application/json\r\n"
@@ -211,7 +211,7 @@ TEST_CASE("who has left a stream is noticed") {
 }
 
 TEST_CASE("the queue of a stream is bounded, and a stalled reader sent away") {
-  mixed_site at({.queue_bytes = 10'000, .stalled_seconds = 0.2});
+  mixed_site at({.limits = {.queue_bytes = 10'000, .stalled_seconds = 0.2}});
   http_client client(at.where(), 4096);
   client.send("GET /stream HTTP/1.1\r\n\r\n");
   const auto stream = at.stream();
@@ -228,7 +228,7 @@ TEST_CASE("the queue of a stream is bounded, and a stalled reader sent away") {
 }
 
 TEST_CASE("streams keep no place of those who ask") {
-  mixed_site at({.connections = 2});
+  mixed_site at({.limits = {.connections = 2}});
   std::vector<std::unique_ptr<http_client>> watching;
   for (std::size_t i = 0; i < 10; ++i) {
     watching.push_back(std::make_unique<http_client>(at.where()));

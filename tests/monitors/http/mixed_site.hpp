@@ -11,6 +11,7 @@
 #include "http_client.hpp"
 #include "troupe/monitors/http/http_caller.hpp"
 #include "troupe/monitors/http/http_server.hpp"
+#include "troupe/monitors/http/http_site.hpp"
 
 namespace troupe::testing {
 

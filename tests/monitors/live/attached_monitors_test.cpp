@@ -22,20 +22,20 @@ namespace {
 template <class Thrown>
 struct throwing_endpoint {
   explicit throwing_endpoint(const std::string& reason) {
-    endpoint_options options;
+    job_server_options options;
     options.operations = job.operations();
     options.operations.make = [reason](const wanted_monitor&) {
       monitor made;
       made.see = [reason](const event&) { throw Thrown(reason); };
       return made;
     };
-    server = std::make_unique<endpoint_server>("unix:" + (folder / "s"),
-                                               std::move(options));
+    server = std::make_unique<job_server>("unix:" + (folder / "s"),
+                                          std::move(options));
   }
 
   faked_job job;
   temporary_folder folder;
-  std::unique_ptr<endpoint_server> server;
+  std::unique_ptr<job_server> server;
 };
 
 }  // namespace
@@ -71,14 +71,14 @@ TEST_CASE("monitors detach while orders are searched") {
   std::atomic<int> searching = 0;
   std::promise<void> may_end;
   const auto end = may_end.get_future().share();
-  endpoint_options options;
+  job_server_options options;
   options.operations = job.operations();
   options.operations.replan = [&](const nlohmann::json&) {
     ++searching;
     end.wait();
     return nlohmann::json::object();
   };
-  endpoint_server server("unix:" + (folder / "s"), std::move(options));
+  job_server server("unix:" + (folder / "s"), std::move(options));
   std::vector<std::jthread> searchers;
   for (int i = 0; i < 5; ++i)
     searchers.emplace_back([&] {
@@ -112,7 +112,7 @@ namespace {
 /// An endpoint whose monitors do not end before they may.
 struct slow_endpoint {
   slow_endpoint() {
-    endpoint_options options;
+    job_server_options options;
     options.operations = job.operations();
     options.operations.make = [this](const wanted_monitor&) {
       monitor made;
@@ -123,8 +123,8 @@ struct slow_endpoint {
       };
       return made;
     };
-    server = std::make_unique<endpoint_server>("unix:" + (folder / "s"),
-                                               std::move(options));
+    server = std::make_unique<job_server>("unix:" + (folder / "s"),
+                                          std::move(options));
   }
   ~slow_endpoint() { may_end = true; }
 
@@ -137,7 +137,7 @@ struct slow_endpoint {
   const temporary_folder folder;
   std::atomic<int> ending = 0;
   std::atomic<bool> may_end = false;
-  std::unique_ptr<endpoint_server> server;
+  std::unique_ptr<job_server> server;
 };
 
 }  // namespace

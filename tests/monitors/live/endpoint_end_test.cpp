@@ -9,6 +9,7 @@
 
 #include "../../says.hpp"
 #include "faked_job.hpp"
+#include "troupe/monitors/http/http_server.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -68,7 +69,7 @@ namespace {
 /// An endpoint that answers how it is once it may.
 struct waiting_endpoint {
   waiting_endpoint() {
-    endpoint_options options;
+    job_server_options options;
     options.site = site;
     options.operations = job.operations();
     options.operations.info = [this] {
@@ -77,8 +78,8 @@ struct waiting_endpoint {
         std::this_thread::yield();
       return nlohmann::json{{"schedule", "faked"}};
     };
-    server = std::make_unique<endpoint_server>("unix:" + (folder / "s"),
-                                               std::move(options));
+    server = std::make_unique<job_server>("unix:" + (folder / "s"),
+                                          std::move(options));
   }
   ~waiting_endpoint() { may_answer = true; }
 
@@ -86,11 +87,11 @@ struct waiting_endpoint {
     return std::async(std::launch::async, [this] { server->close(); });
   }
 
-  const http_site_pointer site = std::make_shared<http_site>();
+  const http_site_pointer site = make_site();
   faked_job job;
   temporary_folder folder;
   std::atomic<bool> asked = false, may_answer = false;
-  std::unique_ptr<endpoint_server> server;
+  std::unique_ptr<job_server> server;
 };
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include "../http/http_client.hpp"
 #include "troupe/base/deadline.hpp"
 #include "troupe/base/fail.hpp"
-#include "troupe/monitors/live/endpoint_server.hpp"
+#include "troupe/monitors/live/job_server.hpp"
 #include "troupe/monitors/live/live_client.hpp"
 
 namespace troupe::testing {
@@ -103,11 +103,11 @@ inline event step_number(std::int64_t number) {
 
 /// A faked job, served at a socket in a folder of its own.
 struct served_job {
-  explicit served_job(endpoint_options options = {})
+  explicit served_job(job_server_options options = {})
     : server("unix:" + (folder / "socket"),
              with_operations(std::move(options))) {}
 
-  endpoint_options with_operations(endpoint_options options) {
+  job_server_options with_operations(job_server_options options) {
     options.operations = job.operations();
     return options;
   }
@@ -115,7 +115,7 @@ struct served_job {
 
   temporary_folder folder;
   faked_job job;
-  endpoint_server server;
+  job_server server;
 };
 
 /// Bytes to an endpoint, from somebody who knows no protocol.

@@ -26,15 +26,15 @@ monitor make_any(const wanted_monitor& wanted) {
 struct served_run : attacked_run {
   served_run() : server("unix:" + (folder / "socket"), options(run)) {}
 
-  static endpoint_options options(trainer& run) {
-    endpoint_options made;
+  static job_server_options options(trainer& run) {
+    job_server_options made;
     made.operations = operations_of(run);
     made.operations.make = make_any;
     return made;
   }
 
   temporary_folder folder;
-  endpoint_server server;
+  job_server server;
 };
 
 std::string random_bytes(std::mt19937& random, std::size_t most) {
@@ -194,7 +194,7 @@ TEST_CASE("a monitor of this process that throws ends alone") {
 TEST_CASE("stop_training of a monitor attached by spec stops the run") {
   temporary_folder folder;
   attacked_run at;
-  endpoint_options options;
+  job_server_options options;
   options.operations = operations_of(at.run);
   options.operations.make = [](const wanted_monitor&) {
     monitor made;
@@ -202,7 +202,7 @@ TEST_CASE("stop_training of a monitor attached by spec stops the run") {
     made.see = [](const event&) { throw stop_training("a bad tensor"); };
     return made;
   };
-  endpoint_server server("unix:" + (folder / "s"), std::move(options));
+  job_server server("unix:" + (folder / "s"), std::move(options));
   live_client client(server.where());
   client.attach("any");
   std::string reason;

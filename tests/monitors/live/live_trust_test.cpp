@@ -27,16 +27,16 @@ const std::string secret = "a-secret-of-some-length";
 TEST_CASE("tcp needs a token, and clients need to know it") {
   faked_job job;
   const auto options = [&](const std::string& token) {
-    endpoint_options made;
+    job_server_options made;
     made.operations = job.operations();
     made.tokens.watch = token;
     return made;
   };
-  CHECK_THROWS_MATCHES(endpoint_server("tcp:127.0.0.1:0", options("")), error,
+  CHECK_THROWS_MATCHES(job_server("tcp:127.0.0.1:0", options("")), error,
                        says("needs a token"));
-  CHECK_THROWS_MATCHES(endpoint_server("tcp:127.0.0.1:0", options("short")),
-                       error, says("at least 16 characters"));
-  const endpoint_server server("tcp:127.0.0.1:0", options(secret));
+  CHECK_THROWS_MATCHES(job_server("tcp:127.0.0.1:0", options("short")), error,
+                       says("at least 16 characters"));
+  const job_server server("tcp:127.0.0.1:0", options(secret));
   CHECK_THROWS_MATCHES(live_client(server.where()), error,
                        says("needs a token"));
   CHECK_THROWS_MATCHES(
@@ -48,7 +48,7 @@ TEST_CASE("tcp needs a token, and clients need to know it") {
 }
 
 TEST_CASE("a unix socket may have a token, too") {
-  const served_job at(endpoint_options{.tokens = {.watch = secret}});
+  const served_job at(job_server_options{.tokens = {.watch = secret}});
   CHECK(live_client(at.where(), secret).health().is_object());
   for (const auto& wrong : {std::string{}, secret + "?"})
     CHECK_THROWS_MATCHES(
@@ -119,10 +119,10 @@ class eavesdropper {
 
 TEST_CASE("over tcp neither the token nor anything else travels in the clear") {
   faked_job job;
-  endpoint_options options;
+  job_server_options options;
   options.operations = job.operations();
   options.tokens.watch = secret;
-  const endpoint_server server("tcp:127.0.0.1:0", std::move(options));
+  const job_server server("tcp:127.0.0.1:0", std::move(options));
   eavesdropper between(server.where());
   {
     CHECK(live_client(between.where(), secret).health()["schedule"] == "faked");
@@ -158,7 +158,7 @@ TEST_CASE("who answers with no health is not waited for") {
 
 TEST_CASE("an endpoint that could serve nobody is refused") {
   const auto refused = [](auto change) {
-    endpoint_options options;
+    job_server_options options;
     change(options);
     CHECK_THROWS_MATCHES(served_job(options), error, says("serve nobody"));
   };

@@ -37,7 +37,7 @@ monitor make_real(const wanted_monitor& wanted) {
 struct guarded_job {
   explicit guarded_job(const std::string& attach_folder = {},
                        decltype(job_operations::make) make = make_real) {
-    endpoint_options options;
+    job_server_options options;
     options.tokens = tokens;
     options.attach_folder = attach_folder;
     options.operations = job.operations();
@@ -46,14 +46,14 @@ struct guarded_job {
       return nlohmann::json{{"taken", true}};
     };
     server =
-      std::make_unique<endpoint_server>("tcp:127.0.0.1:0", std::move(options));
+      std::make_unique<job_server>("tcp:127.0.0.1:0", std::move(options));
   }
   live_client client(const std::string& token) const {
     return live_client(server->where(), token);
   }
 
   faked_job job;
-  std::unique_ptr<endpoint_server> server;
+  std::unique_ptr<job_server> server;
 };
 
 void check_denied(live_client& client, const std::string& method,
@@ -145,14 +145,14 @@ TEST_CASE("requests to replan wait in a bounded number") {
   std::atomic<bool> may_end = false;
   faked_job job;
   const temporary_folder folder;
-  endpoint_options options;
+  job_server_options options;
   options.operations = job.operations();
   options.operations.replan = [&](const nlohmann::json&) {
     while (!may_end)
       std::this_thread::yield();
     return nlohmann::json::object();
   };
-  endpoint_server server("unix:" + (folder / "s"), std::move(options));
+  job_server server("unix:" + (folder / "s"), std::move(options));
   std::vector<std::unique_ptr<stranger>> asking;
   for (int i = 0; i < 8; ++i) {
     asking.push_back(std::make_unique<stranger>(server.where()));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "troupe/base/error.hpp"
+#include "troupe/monitors/http/serving.hpp"
 
 namespace troupe {
 
@@ -31,18 +32,13 @@ class missing_right : public error {
 void require_right(access_right own, access_right needed,
                    std::string_view purpose);
 
-/// The tokens by which a job's clients show their rights; an empty one is not
-/// in use.
-struct access_tokens {
-  std::string watch{}, control{};
-
-  bool empty() const { return watch.empty() && control.empty(); }
-  /// The tokens that are in use.
-  std::vector<std::pair<access_right, std::string>> all() const;
-  /// The right of a client with this token; none for an unknown token. Takes
-  /// equal time for all tokens of one length.
-  std::optional<access_right> right_of(const std::string& token) const;
-};
+/// The tokens that are in use.
+std::vector<std::pair<access_right, std::string>> tokens_in_use(
+  const access_tokens& tokens);
+/// The right of a client with this token; none for an unknown token. Takes
+/// equal time for all tokens of one length.
+std::optional<access_right> right_of(const access_tokens& tokens,
+                                     const std::string& token);
 
 /// Throws `invalid_argument` if a token is short, or both are the same.
 void require_legal(const access_tokens& tokens);

@@ -1,4 +1,4 @@
-#include "troupe/engine/transport/trust/access.hpp"
+#include "troupe/monitors/http/access.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -27,14 +27,14 @@ TEST_CASE("control includes watching, and not the other way round") {
 }
 
 TEST_CASE("a token gives its own right, and no other text does") {
-  CHECK(two_tokens.right_of(two_tokens.watch) == access_right::watch);
-  CHECK(two_tokens.right_of(two_tokens.control) == access_right::control);
+  CHECK(right_of(two_tokens, two_tokens.watch) == access_right::watch);
+  CHECK(right_of(two_tokens, two_tokens.control) == access_right::control);
   for (const std::string text :
        {"", "a-token-to-watch-witi", "a-token-to-watch-wit"})
-    CHECK_FALSE(two_tokens.right_of(text));
+    CHECK_FALSE(right_of(two_tokens, text));
   const access_tokens one{.control = two_tokens.control};
-  CHECK_FALSE(one.right_of(""));
-  CHECK(one.all().size() == 1);
+  CHECK_FALSE(right_of(one, ""));
+  CHECK(tokens_in_use(one).size() == 1);
   CHECK(access_tokens{}.empty());
 }
 

@@ -1,4 +1,4 @@
-#include "troupe/engine/transport/trust/access.hpp"
+#include "troupe/monitors/http/access.hpp"
 
 #include "troupe/base/fail.hpp"
 #include "troupe/engine/transport/trust/secret_file.hpp"
@@ -18,26 +18,27 @@ void require_right(access_right own, access_right needed,
         purpose));
 }
 
-std::vector<std::pair<access_right, std::string>> access_tokens::all() const {
-  std::vector<std::pair<access_right, std::string>> tokens;
-  if (!watch.empty())
-    tokens.emplace_back(access_right::watch, watch);
-  if (!control.empty())
-    tokens.emplace_back(access_right::control, control);
-  return tokens;
+std::vector<std::pair<access_right, std::string>> tokens_in_use(
+  const access_tokens& tokens) {
+  std::vector<std::pair<access_right, std::string>> used;
+  if (!tokens.watch.empty())
+    used.emplace_back(access_right::watch, tokens.watch);
+  if (!tokens.control.empty())
+    used.emplace_back(access_right::control, tokens.control);
+  return used;
 }
 
-std::optional<access_right> access_tokens::right_of(
-  const std::string& token) const {
+std::optional<access_right> right_of(const access_tokens& tokens,
+                                     const std::string& token) {
   std::optional<access_right> match;
-  for (const auto& [right, other] : all())
+  for (const auto& [right, other] : tokens_in_use(tokens))
     if (same_secret(token, other))
       match = right;
   return match;
 }
 
 void require_legal(const access_tokens& tokens) {
-  for (const auto& [right, token] : tokens.all())
+  for (const auto& [right, token] : tokens_in_use(tokens))
     if (token.size() < shortest_token)
       fail(error_code::invalid_argument,
            "a token of the endpoint has {} characters; use at least {} "
