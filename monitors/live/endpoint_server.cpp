@@ -1,7 +1,7 @@
 #include "troupe/monitors/live/endpoint_server.hpp"
 
 #include "troupe/actors/trainer.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/transport/own_sockets.hpp"
 #include "troupe/monitors/live/job_server.hpp"
 #include "troupe/monitors/live/replanner.hpp"
