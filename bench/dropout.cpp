@@ -21,7 +21,7 @@ using namespace troupe;
 
 namespace {
 
-/// Nanoseconds an element of both passes.
+/// Nanoseconds per element of both passes.
 double time_of(const std::function<at::Tensor(const at::Tensor&)>& drop,
                const at::Tensor& values) {
   const auto x = values.detach().requires_grad_(true);

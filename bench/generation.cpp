@@ -1,6 +1,6 @@
-// Tokens a second: a GPT of d_model 256 with untrained parameters, greedily,
-// one thread a rank. Each row is the median of several runs, in turns. Prints a
-// Markdown table.
+// Tokens per second of a GPT with d_model 256 and untrained parameters, decoded
+// greedily with one thread per rank. Each row is the median of several runs;
+// the rows' runs alternate. Prints a Markdown table.
 //   generation [--prompts N] [--tokens N] [--runs N]
 
 #include <fmt/format.h>
@@ -31,15 +31,15 @@ struct settings {
 
 std::vector<generation_request> requests_of(std::size_t prompts,
                                             std::int64_t tokens) {
-  std::vector<generation_request> made;
+  std::vector<generation_request> requests;
   for (std::size_t i = 0; i < prompts; ++i) {
-    auto& each = made.emplace_back();
+    auto& each = requests.emplace_back();
     for (std::int64_t k = 0; k < 16; ++k)
       each.ids.push_back((static_cast<std::int64_t>(i) * 37 + k * 11) % 256);
     each.tokens = tokens;
     each.sampling.temperature = 0;
   }
-  return made;
+  return requests;
 }
 
 struct row {

@@ -55,17 +55,17 @@ def update_of(a, place, words, rows):
     return {name: (begin[name] - masters[name]) / RATE for name in begin}
 
 
-def compared(found, right):
+def compared(actual, right):
     import numpy
 
     def joined(of):
         return numpy.concatenate([of[name].ravel() for name in sorted(right)]).astype("f8")
 
-    mine, theirs = joined(found), joined(right)
+    mine, theirs = joined(actual), joined(right)
     size = numpy.linalg.norm(theirs)
     weights = [name for name in right if right[name].ndim == 2]
     there = numpy.concatenate([right[name].ravel() != 0 for name in weights])
-    lost = numpy.concatenate([found[name].ravel() == 0 for name in weights]) & there
+    lost = numpy.concatenate([actual[name].ravel() == 0 for name in weights]) & there
     return (f"{numpy.linalg.norm(mine) / size:.3f}",
             f"{100 * numpy.linalg.norm(mine - theirs) / size:.2f} %",
             f"{100 * lost.sum() / there.sum():.2f} %")

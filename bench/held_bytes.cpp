@@ -1,7 +1,7 @@
-// The most bytes of activations and gradients that a step holds, beside what
-// the simulator says, for every schedule that trains, as it is and with all
-// activations offloaded that stay for three ops. Two ranks, whose stages
-// make tensors of given sizes and wait for as long as their ops cost. A
+// The most bytes of activations and gradients that a step holds, compared with
+// the simulator, for every schedule that trains, as it is and with all
+// activations offloaded that stay for three ops. Two ranks, whose stages make
+// tensors of fixed sizes and wait for as long as their ops cost. Prints a
 // Markdown table.
 //   held_bytes [--steps N] [--ms X]
 
@@ -29,12 +29,13 @@ using namespace troupe;
 namespace {
 
 constexpr std::int64_t unit = 1 << 16;
-/// What a forward keeps, beyond its input, an I defers, and messages hold.
-constexpr std::int64_t kept = 6 * unit, deferred = 4 * unit,
+/// What a forward keeps besides its input, what an I defers, and the sizes of
+/// messages.
+constexpr std::int64_t kept_bytes = 6 * unit, deferred = 4 * unit,
                        activation = 2 * unit, gradient = 3 * unit;
 
-/// In units of time; odd figures, and other ones of each stage, so that no two
-/// ops end at once.
+/// In units of time: odd figures that differ between stages, so that no two ops
+/// end at once.
 op_costs costs() {
   std::string text;
   for (int stage = 0; stage < 4; ++stage)
@@ -44,27 +45,27 @@ op_costs costs() {
   return parse_costs(text);
 }
 
-/// Bytes of the tensors that are alive, over all threads.
+/// The bytes of living tensors, over all threads.
 class counted_bytes {
  public:
   static at::Tensor make(std::int64_t bytes) {
     auto* const memory = new std::vector<char>(static_cast<std::size_t>(bytes));
-    const auto now = held() += bytes;
+    const auto now = current() += bytes;
     auto most = peak().load();
     while (most < now && !peak().compare_exchange_weak(most, now)) {
     }
     return at::from_blob(
       memory->data(), {bytes},
       [memory, bytes](void*) {
-        held() -= bytes;
+        current() -= bytes;
         delete memory;
       },
       at::kByte);
   }
-  static std::int64_t take_peak() { return peak().exchange(held()); }
+  static std::int64_t take_peak() { return peak().exchange(current()); }
 
  private:
-  static std::atomic<std::int64_t>& held() {
+  static std::atomic<std::int64_t>& current() {
     static std::atomic<std::int64_t> bytes{0};
     return bytes;
   }
@@ -74,22 +75,22 @@ class counted_bytes {
   }
 };
 
-struct held_state final : stage_state {
-  explicit held_state(std::int64_t bytes, at::Tensor also = {})
+struct counted_state final : stage_state {
+  explicit counted_state(std::int64_t bytes, at::Tensor also = {})
     : own(counted_bytes::make(bytes)), input(std::move(also)) {}
   at::Tensor own, input;
   bool had_input = input.defined();
 
-  /// The host's memory does not count.
+  /// Host memory does not count.
   void offload(rank_device*) override { own = input = at::Tensor{}; }
   void reload(rank_device*) override {
-    own = counted_bytes::make(kept);
+    own = counted_bytes::make(kept_bytes);
     if (had_input)
       input = counted_bytes::make(activation);
   }
 };
 
-/// Keeps what a forward has read, as a stage does.
+/// Keeps the forward's inputs, as a stage does.
 class sized_stage final : public idle_stage {
  public:
   sized_stage(std::int32_t stage, bool last, double ms)
@@ -97,26 +98,26 @@ class sized_stage final : public idle_stage {
 
   op_outputs forward(microbatch_key, tensor_lists inputs,
                      const microbatch_data&, stage_states) override {
-    op_outputs made;
+    op_outputs outputs;
     const auto read =
       inputs.empty() || inputs[0].empty() ? at::Tensor{} : inputs[0][0];
-    made.states.context = std::make_shared<held_state>(kept, read);
+    outputs.states.context = std::make_shared<counted_state>(kept_bytes, read);
     if (!last_)
-      made.tensors = {{counted_bytes::make(activation)}};
+      outputs.tensors = {{counted_bytes::make(activation)}};
     inputs.clear();
     take_time(plan_op_kind::forward);
-    return made;
+    return outputs;
   }
   op_outputs backward(op_kind kind, microbatch_key, tensor_lists,
                       stage_states states) override {
-    op_outputs made;
+    op_outputs outputs;
     if (kind != op_kind::weight_backward && stage_ != 0)
-      made.tensors = {{counted_bytes::make(gradient)}};
+      outputs.tensors = {{counted_bytes::make(gradient)}};
     take_time(to_plan_kind(kind));
     states = {};
     if (kind == op_kind::input_backward)
-      made.states.deferred = std::make_shared<held_state>(deferred);
-    return made;
+      outputs.states.deferred = std::make_shared<counted_state>(deferred);
+    return outputs;
   }
 
  private:
@@ -142,7 +143,8 @@ pipeline pipeline_of(const plan& of, double ms) {
   return pipeline(options_of(of, std::move(stages)));
 }
 
-/// The middle of the steps' peaks: a step that the machine delays holds others.
+/// The median of the steps' peaks: a step that the machine delays has another
+/// one.
 double measured(const std::shared_ptr<const plan>& of, int steps, double ms) {
   auto run = pipeline_of(*of, ms);
   std::vector<double> peaks;
@@ -158,13 +160,13 @@ double measured(const std::shared_ptr<const plan>& of, int steps, double ms) {
 
 double on_paper(const plan& of) {
   value_sizes sizes;
-  // A forward that reads a message keeps it.
-  sizes.usual = {.kept = kept + activation,
+  // A forward whose input is a message keeps it.
+  sizes.usual = {.kept = kept_bytes + activation,
                  .deferred = deferred,
                  .activation = activation,
                  .gradient = gradient};
   sizes.of_stage[0] = sizes.usual;
-  sizes.of_stage[0].kept = kept;
+  sizes.of_stage[0].kept = kept_bytes;
   return joint_peak_bytes(of, simulate(of, costs()), sizes);
 }
 

@@ -29,7 +29,7 @@ class idle_stage : public stage_compute, public stage_parameters {
   tensor_list none_;
 };
 
-/// One replica that runs a plan's ops by such stages, in the order of
+/// One replica that runs a plan's ops with such stages, in the order of
 /// `placement::instances`.
 inline pipeline_options options_of(const plan& of, std::vector<stage> stages) {
   pipeline_options options;
@@ -39,8 +39,8 @@ inline pipeline_options options_of(const plan& of, std::vector<stage> stages) {
   return options;
 }
 
-/// Two ranks with 8 microbatches; two stages per rank and two slices where the
-/// schedule takes them.
+/// Two ranks with 8 microbatches, and two stages per rank and two slices if the
+/// schedule supports them.
 inline schedule on_two_ranks(const builtin_schedule& row) {
   return make_schedule(
     row.name, {.ranks = 2,

@@ -16,7 +16,7 @@
 
 namespace troupe {
 
-/// Takes no core while it waits, but for the last moment.
+/// Waits without using a core, except for the last moment.
 inline void wait_for(std::chrono::nanoseconds time) {
   using steady = std::chrono::steady_clock;
   const auto until = steady::now() + time;
@@ -25,7 +25,7 @@ inline void wait_for(std::chrono::nanoseconds time) {
   }
 }
 
-/// The value with that share of the others below it; 0 of none.
+/// The quantile of the values at that share; 0 without values.
 inline double quantile(std::vector<double> values, double share) {
   if (values.empty())
     return 0;
@@ -38,11 +38,11 @@ inline double median(std::vector<double> values) {
   return quantile(std::move(values), 0.5);
 }
 
-/// The first GPU, as a trainer's devices; none unless it is wanted. Call it
-/// before any other use of LibTorch. Throws `error` (device), which says what
-/// is missing.
-inline std::vector<std::shared_ptr<accelerator>> one_gpu(bool wanted) {
-  if (!wanted)
+/// The first GPU, as a trainer's devices; none unless enabled. To be called
+/// before any other use of LibTorch. Throws `error` (device) that says what is
+/// missing.
+inline std::vector<std::shared_ptr<accelerator>> one_gpu(bool enabled) {
+  if (!enabled)
     return {};
   const auto& found = load_accelerators();
   if (!found)
@@ -50,7 +50,7 @@ inline std::vector<std::shared_ptr<accelerator>> one_gpu(bool wanted) {
   return {found.library->open(0)};
 }
 
-/// Runs a benchmark's main; returns 1, with a sentence, if it can't run.
+/// Runs a benchmark's main; returns 1, with a message, if it can't run.
 template <class Work>
 int run_benchmark(const Work& work) {
   try {

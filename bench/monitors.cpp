@@ -59,8 +59,8 @@ source_pointer random_text(const sizes& use) {
 }
 
 /// Counts the events that a monitor sees.
-monitor counted(monitor made, tally& target) {
-  made.see = [see = std::move(made.see), &target](const event& what) {
+monitor counted(monitor original, tally& target) {
+  original.see = [see = std::move(original.see), &target](const event& what) {
     if (const auto* op = std::get_if<tensors_event>(&what))
       for (const auto& record : op->tensors) {
         ++target.tensors;
@@ -68,7 +68,7 @@ monitor counted(monitor made, tally& target) {
       }
     see(what);
   };
-  return made;
+  return original;
 }
 
 struct empty_module : torch::nn::Module {
@@ -166,15 +166,17 @@ void measure_modes(const sizes& use) {
     run.step(text);
   for (int round = 0; round < use.rounds; ++round) {
     auto modes = modes_for(use);
-    // Each mode follows each other one in turn: conditions may change within a
-    // round.
+    // Each mode follows each other one equally often, as conditions may change
+    // within a round.
     std::ranges::rotate(modes, modes.begin() + round % std::ssize(modes));
-    for (auto& [name, made] : modes) {
+    for (auto& [name, monitor_of_mode] : modes) {
       auto& tally = tallies[name];
       const auto id =
-        made ? run.attach(counted(std::move(*made), tally)) : std::int64_t{0};
+        monitor_of_mode
+          ? run.attach(counted(std::move(*monitor_of_mode), tally))
+          : std::int64_t{0};
       run_block(run, text, use.block, tally);
-      if (made)
+      if (monitor_of_mode)
         run.detach(id);
     }
   }

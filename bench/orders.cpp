@@ -1,10 +1,10 @@
-// Strict order beside ready_first on two ranks whose ops vary: what a run
-// takes, and what the simulator says for the same costs. Stages wait for so
-// long as their ops cost, so that a rank is a device of its own. A Markdown
-// table.
+// Strict order compared with ready_first on two ranks whose ops vary: measured
+// times, and the simulator's for the same costs. Stages wait for as long as
+// their ops cost, so each rank behaves like a device of its own. Prints a
+// Markdown table.
 //   orders [--steps N] [--seeds N] [--ms X] [--jitter SIGMA] [--slow FACTOR]
 //          [--catalogue]
-// With --catalogue every schedule in strict order, measured and on paper.
+// With --catalogue: every schedule in strict order, measured and simulated.
 
 #include <fmt/format.h>
 
@@ -25,7 +25,7 @@ using namespace troupe;
 
 namespace {
 
-/// By kind, microbatch and slice: how long an op of a stage takes.
+/// How long an op of a stage takes, by kind, microbatch and slice.
 using op_times = std::map<std::tuple<plan_op_kind, std::int32_t, std::int16_t>,
                           std::chrono::nanoseconds>;
 
@@ -64,15 +64,15 @@ std::vector<stage> stages_of(const plan& of, const op_costs& costs,
       times[of.placement.index_of(instance_of(op))]
            [{op.kind, op.microbatch, op.slice}] = std::chrono::nanoseconds(
              static_cast<std::int64_t>(costs.cost_of(i, op) * how.ms * 1e6));
-  std::vector<stage> made;
+  std::vector<stage> stages;
   for (auto& each : times) {
     const auto work = std::make_shared<waiting_stage>(std::move(each));
-    made.push_back({work, work});
+    stages.push_back({work, work});
   }
-  return made;
+  return stages;
 }
 
-/// The shortest step of a run, in ms: others were disturbed by the machine.
+/// The shortest step of a run, in ms: the machine disturbs the others.
 double measured(const std::shared_ptr<const plan>& of, const op_costs& costs,
                 lane_order order, const settings& how) {
   auto options = options_of(*of, stages_of(*of, costs, how));
@@ -90,13 +90,13 @@ double measured(const std::shared_ptr<const plan>& of, const op_costs& costs,
 }
 
 void compare(const char* name, std::int32_t stages_per_rank,
-             const settings& given) {
+             const settings& options) {
   double paper[2] = {}, real[2] = {};
   const auto of = std::make_shared<const plan>(compile(make_schedule(
     name,
     {.ranks = 2, .stages_per_rank = stages_per_rank, .microbatches = 8})));
-  for (std::uint64_t seed = 1; seed <= given.seeds; ++seed) {
-    auto how = given;
+  for (std::uint64_t seed = 1; seed <= options.seeds; ++seed) {
+    auto how = options;
     how.how.seed = seed;
     const auto costs = disturbed({}, *of, how.how);
     for (const auto order : {lane_order::strict, lane_order::ready_first}) {
@@ -108,12 +108,12 @@ void compare(const char* name, std::int32_t stages_per_rank,
   fmt::print(
     "| {} | {} | {:.1f} | {:.1f} | {:.3f} x | {:.1f} | {:.1f} | "
     "{:.3f} x |\n",
-    name, given.how.of_rank[1], paper[0], paper[1], paper[0] / paper[1],
+    name, options.how.of_rank[1], paper[0], paper[1], paper[0] / paper[1],
     real[0], real[1], real[0] / real[1]);
   std::fflush(stdout);
 }
 
-/// Every schedule that trains, at ops of equal costs.
+/// Compares every schedule that trains, with equal costs of all ops.
 void predict(const settings& how) {
   fmt::print(
     "| schedule | measured ms | on paper ms | measured / paper |\n"

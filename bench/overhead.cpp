@@ -89,7 +89,7 @@ struct gaps {
   std::vector<double> device;  // from the launch to the work
 };
 
-/// When the host began an op: on a CPU it runs the op itself.
+/// When the host began an op; on a CPU it runs the op itself.
 std::int64_t host_begin(const op_record& op) {
   return op.host_begin > 0 ? op.host_begin : op.begin;
 }
@@ -176,15 +176,15 @@ json measure(const settings& use) {
   trainer run(layers_of(use.ranks * use.stages_per_rank), options);
   const auto source = one_row();
   std::vector<double> times;
-  gaps seen;
+  gaps measured;
   for (int i = 0; i < use.steps + use.warmup; ++i) {
     const auto begin = now_ns();
     const auto report = run.step(source);
     if (i < use.warmup)
       continue;
     times.push_back(seconds_since(begin) * 1e6);
-    add_gaps(run.plan(), report, seen);
-    add_device_gaps(run.plan(), report, seen);
+    add_gaps(run.plan(), report, measured);
+    add_device_gaps(run.plan(), report, measured);
   }
   const auto actions =
     2.0 * use.stages_per_rank * use.microbatches;  // per rank
@@ -196,9 +196,9 @@ json measure(const settings& use) {
     {"us_per_action", quantile(times, 0.5) / actions},
     {"floor_us_per_action", floor},
     {"overhead_us_per_action", quantile(times, 0.5) / actions - floor},
-    {"within_rank_us", spread(seen.within)},
-    {"across_ranks_us", spread(seen.across)},
-    {"device_us", spread(seen.device)}};
+    {"within_rank_us", spread(measured.within)},
+    {"across_ranks_us", spread(measured.across)},
+    {"device_us", spread(measured.device)}};
 }
 
 void print_table(settings use) {
@@ -209,12 +209,12 @@ void print_table(settings use) {
        {std::pair{"1f1b", 1}, std::pair{"interleaved_1f1b", 2}}) {
     use.schedule = schedule;
     use.stages_per_rank = stages;
-    const auto seen = measure(use);
+    const auto result = measure(use);
     fmt::print("| {}, V = {} |", schedule, stages);
     for (const auto* where : {"within_rank_us", "across_ranks_us"})
       for (const auto* quantile : {"p50", "p90", "p99"})
-        fmt::print(" {:.2f} |", seen[where][quantile].get<double>());
-    fmt::print(" {:.2f} |\n", seen["overhead_us_per_action"].get<double>());
+        fmt::print(" {:.2f} |", result[where][quantile].get<double>());
+    fmt::print(" {:.2f} |\n", result["overhead_us_per_action"].get<double>());
   }
 }
 

@@ -21,8 +21,8 @@ namespace {
 
 using steps = std::array<double, 3>;
 
-// Of this process, as the machine may be busy; all that is measured runs on one
-// thread.
+// CPU time of this process, as the machine may be busy; everything measured
+// runs on one thread.
 double seconds() {
   return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
 }
@@ -31,12 +31,12 @@ steps measure(const troupe::schedule& lanes) {
   const auto begin = seconds();
   const auto plan = troupe::compile(lanes);
   const auto compiled = seconds();
-  const auto found =
+  const auto verdict =
     troupe::verify(plan, {.kind = troupe::transport_kind::credited});
   const auto verified = seconds();
   const auto times = troupe::simulate(plan);
   const auto simulated = seconds();
-  if (!found.progress || times.makespan <= 0)
+  if (!verdict.progress || times.makespan <= 0)
     std::abort();
   return {compiled - begin, verified - compiled, simulated - verified};
 }

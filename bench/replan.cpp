@@ -1,7 +1,7 @@
-// A rank becomes slow in the midst of a run: how long steps take before, after
-// it, once the run has found another order by itself, and with the best order
-// known from the start. Layers wait for as long as their ops cost, so that a
-// rank is a device of its own. A Markdown table.
+// A rank becomes slow in the middle of a run: how long steps take before and
+// after that, once the run has found another order by itself, and with the best
+// order from the start. Layers wait for as long as their ops cost, so each rank
+// behaves like a device of its own. Prints a Markdown table.
 //   replan [--ranks P] [--microbatches M] [--ms X] [--slow FACTOR]
 //          [--schedules 1f1b,gpipe]
 
@@ -109,7 +109,7 @@ trainer_options options_of(const settings& how, schedule lanes, bool slow,
   return options;
 }
 
-/// The shortest of some steps, in ms: others were disturbed by the machine.
+/// The shortest of some steps, in ms: the machine disturbs the others.
 double shortest(trainer& run, int steps) {
   const auto source = make_source([](std::int64_t) {
     microbatch_data data;
@@ -149,16 +149,16 @@ void compare(const std::string& name, const settings& how) {
   shortest(run, search_steps - 3);
   const auto replanned = shortest(run, last_steps);
 
-  const auto found = search({.placement = lanes.placement,
-                             .microbatches = how.microbatches,
-                             .costs = costs_of(how),
-                             .barrier = true});
-  trainer best(layers, options_of(how, found.found, true, 1));
-  const auto known = shortest(best, last_steps);
+  const auto search_result = search({.placement = lanes.placement,
+                                     .microbatches = how.microbatches,
+                                     .costs = costs_of(how),
+                                     .barrier = true});
+  trainer best(layers, options_of(how, search_result.found, true, 1));
+  const auto best_step = shortest(best, last_steps);
   fmt::print(
     "| {} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {:.1f} | {:.3f} |\n",
-    name, before, slow, replanned, known, found.makespan, found.lower_bound,
-    replanned / known);
+    name, before, slow, replanned, best_step, search_result.makespan,
+    search_result.lower_bound, replanned / best_step);
   std::fflush(stdout);
 }
 

@@ -17,15 +17,15 @@ WARMUP = 1  # steps
 
 def parser(doc, text=True, pairs=0):
     """With the flags that most have; `pairs`: the default, of those that alternate."""
-    made = argparse.ArgumentParser(description=doc,
-                                   formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--troupe", type=os.path.abspath,
-                      default=os.path.join(HERE, "../build/release/bin/troupe"))
+    parser = argparse.ArgumentParser(description=doc,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--troupe", type=os.path.abspath,
+                        default=os.path.join(HERE, "../build/release/bin/troupe"))
     if text:
-        made.add_argument("--text", required=True, type=os.path.abspath)
+        parser.add_argument("--text", required=True, type=os.path.abspath)
     if pairs:
-        made.add_argument("--pairs", type=int, default=pairs)
-    return made
+        parser.add_argument("--pairs", type=int, default=pairs)
+    return parser
 
 
 def flags(shape):
@@ -47,8 +47,8 @@ def run(command, cwd=None):
 
 def report(command, cwd=None):
     """The JSON that a program prints: all of its output, or its last line."""
-    said = run(command, cwd)
-    return json.loads(said if said.startswith(("{\n", "[\n")) else said.splitlines()[-1])
+    output = run(command, cwd)
+    return json.loads(output if output.startswith(("{\n", "[\n")) else output.splitlines()[-1])
 
 
 def peer(script, *words):

@@ -21,15 +21,15 @@ def main():
     for name, costs in (("even", COSTS), ("heavy", HEAVY)):
         for limit in (None, 17, 14, 12, 10):
             began = time.monotonic()
-            found = report([a.troupe, "search", "--ranks", 8, "--stages-per-rank", 2,
-                            "--microbatches", 32, "--costs", costs,
-                            "--sizes", "kept=1,activation=0.1", "--json",
-                            *(["--memory-limit", limit] if limit else [])])
+            result = report([a.troupe, "search", "--ranks", 8, "--stages-per-rank", 2,
+                             "--microbatches", 32, "--costs", costs,
+                             "--sizes", "kept=1,activation=0.1", "--json",
+                             *(["--memory-limit", limit] if limit else [])])
             took = time.monotonic() - began
-            period, known = found["period"], found["known_period"]
-            row(name, limit or "none", f"{found['known']} {known:.4g}", f"{period:.4g}",
-                f"{100 * (1 - period / known):.1f} %",
-                f"{100 * (period / found['lower_bound'] - 1):.1f} %", f"{took:.1f}")
+            period, builtin = result["period"], result["known_period"]
+            row(name, limit or "none", f"{result['known']} {builtin:.4g}", f"{period:.4g}",
+                f"{100 * (1 - period / builtin):.1f} %",
+                f"{100 * (period / result['lower_bound'] - 1):.1f} %", f"{took:.1f}")
 
 
 main()

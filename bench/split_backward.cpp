@@ -1,6 +1,6 @@
-// What a split backward costs beside a full one: a stage of GPT blocks between
-// two others, its F, B, I and W in turn within one run, split by the layers and
-// by the graph.
+// The cost of a split backward compared with a full one: a stage of GPT blocks
+// between two other stages runs its F, B, I and W alternately in one run, split
+// by the layers and by the graph.
 //   split_backward [--d-model N,...] [--blocks N] [--tokens N] [--rounds N]
 // Prints a Markdown table: times of the median round in ms.
 
@@ -51,22 +51,22 @@ class measured_stage {
   }
 
   void round() {
-    stage_states left;
+    stage_states states;
     timed("f",
-          [&] { left = compute_->forward({}, {{input_}}, {}, {}).states; });
+          [&] { states = compute_->forward({}, {{input_}}, {}, {}).states; });
     if (!splits_)
       return timed("b", [&] {
         compute_->backward(op_kind::backward, {}, {{gradient_}},
-                           std::move(left));
+                           std::move(states));
       });
     timed("i", [&] {
-      left = compute_
-               ->backward(op_kind::input_backward, {}, {{gradient_}},
-                          std::move(left))
-               .states;
+      states = compute_
+                 ->backward(op_kind::input_backward, {}, {{gradient_}},
+                            std::move(states))
+                 .states;
     });
     timed("w", [&] {
-      compute_->backward(op_kind::weight_backward, {}, {}, std::move(left));
+      compute_->backward(op_kind::weight_backward, {}, {}, std::move(states));
     });
   }
 

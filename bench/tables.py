@@ -55,7 +55,7 @@ TABLES = {
 }
 
 
-def said(*command):
+def output_of(*command):
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.strip()
 
 
@@ -75,8 +75,8 @@ def machine():
 
 
 def commit():
-    changed = said("git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs")
-    return said("git", "rev-parse", "--short", "HEAD") + ("+" if changed else "")
+    changed = output_of("git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs")
+    return output_of("git", "rev-parse", "--short", "HEAD") + ("+" if changed else "")
 
 
 def run(command, text):

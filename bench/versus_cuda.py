@@ -44,25 +44,25 @@ def last_line(text):
 
 def missing(a):
     """What this can't run without, a sentence each."""
-    found = []
+    problems = []
     if importlib.util.find_spec("torch") is None:
-        found.append("PyTorch for Python is missing: pip install torch==2.11.0 numpy")
+        problems.append("PyTorch for Python is missing: pip install torch==2.11.0 numpy")
     elif a.on_gpu:
         asked = "import torch, sys; sys.exit(0 if torch.cuda.is_available() else 3)"
         if call([sys.executable, "-c", asked]).returncode != 0:
-            found.append("PyTorch sees no GPU here (torch.cuda.is_available() is false)")
+            problems.append("PyTorch sees no GPU here (torch.cuda.is_available() is false)")
     for name in ("troupe", "bench/monitors", "bench/overhead"):
         if not os.path.exists(os.path.join(a.build, "bin", name)):
-            found.append(f"{name} is not in {a.build}/bin: run scripts/build release")
+            problems.append(f"{name} is not in {a.build}/bin: run scripts/build release")
     if not os.path.exists(a.text):
-        found.append(f"--text {a.text}: there is no such file")
+        problems.append(f"--text {a.text}: there is no such file")
     if os.path.exists(a.troupe):
         tried = call(
             [a.troupe, "train", "--text", __file__, "--device", a.device, "--dry-run"]
         )
         if tried.returncode != 0:
-            found.append(last_line(tried.stderr))
-    return found
+            problems.append(last_line(tried.stderr))
+    return problems
 
 
 def pytorch(a):
@@ -74,8 +74,8 @@ def troupe(a, name):
     words = ["--text", a.text, *flags(a.shape), "--device", a.device, "--autocast", "bf16",
              "--steps", a.steps + a.warmup]
     if name == "plain":
-        said = run([a.troupe, "train", *words, "--validation-fraction", 0, "--plain"])
-        return plain_rate(said, a.warmup)
+        output = run([a.troupe, "train", *words, "--validation-fraction", 0, "--plain"])
+        return plain_rate(output, a.warmup)
     schedule, ranks, *graphs = name.split()
     steps = train(a, *words, "--schedule", schedule, "--ranks", ranks.removeprefix("P="),
                   *(["--cuda-graphs"] if graphs else []), "--endpoint", "none")

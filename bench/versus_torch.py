@@ -42,18 +42,18 @@ def of_peer(a, case):
 def of_troupe(a, shape, schedule, steps, *more):
     words = ["--text", a.text, *flags(shape), "--steps", steps + WARMUP]
     if schedule == "plain":
-        said = run([a.troupe, "train", *words, "--validation-fraction", 0,
-                    "--plain", "--threads", 2])
+        output = run([a.troupe, "train", *words, "--validation-fraction", 0,
+                      "--plain", "--threads", 2])
         tokens = shape["microbatches"] * shape["microbatch_size"] * shape["seq"]
-        return dict(step=tokens / plain_rate(said))  # nothing else is logged
+        return dict(step=tokens / plain_rate(output))  # nothing else is logged
     link = ["--link", a.link] if a.processes > 1 else []
     lines = train(a, *words, "--schedule", schedule, *more, *link, processes=a.processes)
-    kept, steps = lines[WARMUP:], step_times(lines)
+    measured, steps = lines[WARMUP:], step_times(lines)
     return {
         "step": statistics.median(steps),
-        "memory": kept[-1]["peak_memory_bytes"] / 2**20,
-        "paper": statistics.median(s["lane_seconds"] / s["plan_seconds"] for s in kept),
-        "step_paper": statistics.median(w / s["plan_seconds"] for w, s in zip(steps, kept)),
+        "memory": measured[-1]["peak_memory_bytes"] / 2**20,
+        "paper": statistics.median(s["lane_seconds"] / s["plan_seconds"] for s in measured),
+        "step_paper": statistics.median(w / s["plan_seconds"] for w, s in zip(steps, measured)),
     }
 
 

@@ -23,29 +23,29 @@ struct settings {
   bool json = false;
 };
 
-void print_json(const settings& given) {
+void print_json(const settings& flags) {
   auto files = nlohmann::ordered_json::array(
     {"authority.pem", "member.pem", "member.key"});
-  if (given.options.keep_authority_key)
+  if (flags.options.keep_authority_key)
     files.push_back("authority.key");
-  const nlohmann::ordered_json report{{"folder", printable(given.folder)},
+  const nlohmann::ordered_json report{{"folder", printable(flags.folder)},
                                       {"files", files},
-                                      {"days", given.options.days}};
+                                      {"days", flags.options.days}};
   fmt::print("{}\n", report.dump(2));
 }
 
-void run(const settings& given) {
-  const auto& folder = given.folder;
-  make_certificates(folder, given.options);
-  if (given.json)
-    return print_json(given);
+void run(const settings& flags) {
+  const auto& folder = flags.folder;
+  make_certificates(folder, flags.options);
+  if (flags.json)
+    return print_json(flags);
   fmt::print(
     "{0}: authority.pem, member.pem and member.key, valid for {1} days\nCopy "
     "the folder with these three files to every machine of the job, its mode "
     "700 and that of member.key 600 (scp -rp does so). Any process "
     "with member.key can join the job.\n",
-    folder, given.options.days);
-  if (given.options.keep_authority_key)
+    folder, flags.options.days);
+  if (flags.options.keep_authority_key)
     fmt::print(
       "Keep {0}/authority.key on this machine only: it creates further members "
       "with `troupe certificates OTHER --authority {0}`.\n",
@@ -55,26 +55,26 @@ void run(const settings& given) {
 }  // namespace
 
 void add_certificates_command(CLI::App* command) {
-  const auto given = std::make_shared<settings>();
+  const auto flags = std::make_shared<settings>();
   add_value(
-    *command, "folder DIR", given->folder,
+    *command, "folder DIR", flags->folder,
     "output folder; created if missing, existing files are never overwritten")
     ->required();
-  add_value(*command, "--days N", given->options.days,
+  add_value(*command, "--days N", flags->options.days,
             "validity of the certificates, in days", whole_number(1, 3650))
     ->capture_default_str();
-  command->add_flag("--keep-authority-key", given->options.keep_authority_key,
+  command->add_flag("--keep-authority-key", flags->options.keep_authority_key,
                     "also write authority.key, which is needed to create more "
                     "member certificates");
-  add_value(*command, "--authority DIR", given->options.authority,
+  add_value(*command, "--authority DIR", flags->options.authority,
             "create another member certificate, signed by the authority in "
             "this folder");
-  command->add_flag("--json", given->json,
+  command->add_flag("--json", flags->json,
                     "print folder, files and days as JSON");
   command->footer("Example:\n  troupe certificates job-certificates --days 30");
-  command->callback([given] {
+  command->callback([flags] {
     drop_closed_output();
-    run(*given);
+    run(*flags);
   });
 }
 

@@ -7,9 +7,9 @@
 
 namespace troupe::cli {
 
-// The commands of `troupe-runtime` (cli/plan/commands.hpp says what they are
-// for): each declares its flags and, when it is parsed, runs. They throw
-// `troupe::error`.
+// The commands of `troupe-runtime`; cli/plan/commands.hpp says what each is
+// for. Each function declares a command's flags; the command runs when it is
+// parsed. Commands throw `troupe::error`.
 void add_train_command(CLI::App* command);
 void add_generate_command(CLI::App* command);
 void add_attach_command(CLI::App* command);

@@ -28,42 +28,42 @@ std::string type_name(const toml::node& value) {
   return name.str();
 }
 
-/// A flag's kind, from CLI11's type name of its variable.
+/// The kinds of flags, by CLI11's name of the type of their variables.
 bool is_flag(const CLI::Option& option) {
   return option.get_items_expected_max() == 0;
 }
-bool takes(const CLI::Option& option, std::string_view type) {
+bool has_type(const CLI::Option& option, std::string_view type) {
   return option.get_type_name().starts_with(type);
 }
-bool takes_whole(const CLI::Option& option) {
-  return takes(option, "INT") || takes(option, "UINT");
+bool takes_whole_number(const CLI::Option& option) {
+  return has_type(option, "INT") || has_type(option, "UINT");
 }
-/// The help names what the flag takes, such as N, STEP, or SIZE for a number
-/// with a unit: not whether that is a number or text.
-bool takes_named(const CLI::Option& option) {
-  return takes(option, "UINT:SIZE")
-         || !(is_flag(option) || takes_whole(option) || takes(option, "FLOAT")
-              || takes(option, "TEXT"));
+/// Flags whose help names their value, such as N, STEP, or SIZE for a number
+/// with a unit: whether it is a number or text is unknown.
+bool takes_named_value(const CLI::Option& option) {
+  return has_type(option, "UINT:SIZE")
+         || !(is_flag(option) || takes_whole_number(option)
+              || has_type(option, "FLOAT") || has_type(option, "TEXT"));
 }
 
 bool fits(const CLI::Option& option, const toml::node& value) {
-  return is_flag(option)          ? value.is_boolean()
-         : takes_named(option)    ? value.is_string() || value.is_number()
-         : takes_whole(option)    ? value.is_integer()
-         : takes(option, "FLOAT") ? value.is_number()
-                                  : value.is_string();
+  return is_flag(option)              ? value.is_boolean()
+         : takes_named_value(option)  ? value.is_string() || value.is_number()
+         : takes_whole_number(option) ? value.is_integer()
+         : has_type(option, "FLOAT")  ? value.is_number()
+                                      : value.is_string();
 }
 
 std::string_view expected(const CLI::Option& option) {
   const auto is_list = option.get_items_expected_max() > 1;
-  return is_flag(option)          ? "true or false"
-         : takes_named(option)    ? is_list
-                                      ? "a string, a number or a list of them"
-                                      : "a string or a number"
-         : takes_whole(option)    ? "a whole number"
-         : takes(option, "FLOAT") ? "a number"
-         : is_list                ? "a string or a list of strings"
-                                  : "a string";
+  return is_flag(option) ? "true or false"
+         : takes_named_value(option)
+           ? is_list ? "a string, a number or a list of them"
+                     : "a string or a number"
+         : takes_whole_number(option) ? "a whole number"
+         : has_type(option, "FLOAT")  ? "a number"
+         : is_list                    ? "a string or a list of strings"
+                                      : "a string";
 }
 
 std::string toml_text(const toml::node& value) {
@@ -87,7 +87,7 @@ std::string complaint(CLI::Option& option, std::string text) {
   }
 }
 
-/// The value as spelled on the command line.
+/// The value as written on the command line.
 std::string checked_text(const std::string& path, const std::string& key,
                          const toml::node& value, CLI::Option& option) {
   if (!fits(option, value))
@@ -100,7 +100,7 @@ std::string checked_text(const std::string& path, const std::string& key,
   return text;
 }
 
-std::vector<std::string> known_keys(const CLI::App& command) {
+std::vector<std::string> allowed_keys(const CLI::App& command) {
   std::vector<std::string> keys;
   for (const auto* option : command.get_options())
     for (const auto& name : option->get_lnames())
@@ -109,13 +109,13 @@ std::vector<std::string> known_keys(const CLI::App& command) {
   return keys;
 }
 
-void require_known(const std::string& path, const toml::key& key,
-                   const std::vector<std::string>& known) {
-  if (std::ranges::find(known, key.str()) == known.end())
+void require_allowed(const std::string& path, const toml::key& key,
+                     const std::vector<std::string>& names) {
+  if (std::ranges::find(names, key.str()) == names.end())
     fail(error_code::invalid_argument,
          "{}: unknown key '{}'; the keys are the long flags: {}",
          where(path, key.source()), printable(key.str()),
-         fmt::join(known, ", "));
+         fmt::join(names, ", "));
 }
 
 std::string text_of(const std::string& path) {
@@ -140,7 +140,8 @@ toml::table parse(const std::string& path) {
   }
 }
 
-bool gives(const std::vector<std::string>& arguments, const std::string& flag) {
+bool sets_flag(const std::vector<std::string>& arguments,
+               const std::string& flag) {
   return std::ranges::any_of(arguments, [&](const std::string& argument) {
     return argument == flag || argument.starts_with(flag + "=");
   });
@@ -148,18 +149,18 @@ bool gives(const std::vector<std::string>& arguments, const std::string& flag) {
 
 /// Whether the command line sets the flag, or one that excludes it, so that the
 /// file's value is unused.
-bool displaces(const std::vector<std::string>& arguments,
+bool overrides(const std::vector<std::string>& arguments,
                const CLI::Option& option) {
-  return gives(arguments, option.get_name())
-         || std::ranges::any_of(option.get_excludes(),
-                                [&](const CLI::Option* other) {
-                                  return gives(arguments, other->get_name());
-                                });
+  return sets_flag(arguments, option.get_name())
+         || std::ranges::any_of(
+           option.get_excludes(), [&](const CLI::Option* other) {
+             return sets_flag(arguments, other->get_name());
+           });
 }
 
 /// An empty value can't follow '='; one with a leading dash must.
-void give(std::vector<std::string>& arguments, const std::string& flag,
-          const std::string& value) {
+void append_flag(std::vector<std::string>& arguments, const std::string& flag,
+                 const std::string& value) {
   if (value.empty())
     arguments.insert(arguments.end(), {flag, value});
   else
@@ -169,23 +170,23 @@ void give(std::vector<std::string>& arguments, const std::string& flag,
 std::vector<std::string> flags_of(const std::string& path,
                                   const std::vector<std::string>& arguments,
                                   CLI::App& command) {
-  const auto known = known_keys(command);
+  const auto names = allowed_keys(command);
   std::vector<std::string> flags;
   const auto table = parse(path);
   for (const auto& [name, value] : table) {
-    require_known(path, name, known);
+    require_allowed(path, name, names);
     const std::string key{name.str()};
     const auto flag = "--" + key;
     auto& option = *command.get_option(flag);
-    if (displaces(arguments, option))
+    if (overrides(arguments, option))
       continue;
     const auto* list = value.as_array();
     if (list != nullptr && option.get_items_expected_max() > 1)
       for (const auto& item : *list)
-        give(flags, flag, checked_text(path, key, item, option));
+        append_flag(flags, flag, checked_text(path, key, item, option));
     else if (const auto text = checked_text(path, key, value, option);
              !is_flag(option) || value.value_or(false))
-      give(flags, flag, text);
+      append_flag(flags, flag, text);
   }
   return flags;
 }
@@ -195,14 +196,14 @@ std::string toml_value(const CLI::Option& option,
   std::vector<std::string> parts;
   for (const auto& value : values) {
     std::ostringstream quoted;
-    const auto is_text = takes_named(option)
+    const auto is_text = takes_named_value(option)
                            ? !parse_number<std::int64_t>(value)
-                           : takes(option, "TEXT");
+                           : has_type(option, "TEXT");
     const auto number =
-      takes(option, "FLOAT") ? parse_number<double>(value) : std::nullopt;
+      has_type(option, "FLOAT") ? parse_number<double>(value) : std::nullopt;
     if (is_text)
       quoted << toml::value<std::string>(value);
-    else if (number)  // as printed once it was read
+    else if (number)  // as it would be printed
       quoted << fmt::format("{}", *number);
     else
       quoted << value;
@@ -217,17 +218,17 @@ bool is_description(const std::string& text) {
   return text.starts_with('(') && text.ends_with(')');
 }
 
-/// Empty if the flag was not given and has no default to show.
+/// Empty if the flag is unset and has no default to show.
 std::string value_text(const CLI::Option& option) {
   if (option.count() > 0)
     return toml_value(option, option.reduced_results());
   if (is_flag(option))
     return "false";
-  const auto given = option.get_default_str();
-  if (option.get_items_expected_max() > 1 || given.empty()
-      || is_description(given))
+  const auto text = option.get_default_str();
+  if (option.get_items_expected_max() > 1 || text.empty()
+      || is_description(text))
     return {};
-  return toml_value(option, {given});
+  return toml_value(option, {text});
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ namespace troupe::cli {
 
 namespace {
 
-http_handler answers_json() {
+http_handler json_handler() {
   return at_once([](const http_request& request) -> http_response {
     auto reply = lab::answer(request.path, request.body);
     return {reply.status, "application/json", std::move(reply.body)};
@@ -32,9 +32,9 @@ std::vector<http_resource> resources() {
   return {{"GET", "/", anybody, at_once([](const http_request&) {
              return page_response(lab::page());
            })},
-          {"GET", "/api/schedules", anybody, answers_json()},
-          {"POST", "/api/draw", anybody, answers_json()},
-          {"POST", "/api/export", anybody, answers_json()}};
+          {"GET", "/api/schedules", anybody, json_handler()},
+          {"POST", "/api/draw", anybody, json_handler()},
+          {"POST", "/api/export", anybody, json_handler()}};
 }
 
 void run(std::int32_t port) {

@@ -62,7 +62,7 @@ class signal_queue {
     waiting_.pop_front();
     return first;
   }
-  /// Waits until the launcher has killed all processes, for at most a second.
+  /// Waits until the launcher has killed all processes, at most a second.
   void kill_all() {
     std::unique_lock lock(mutex_);
     waiting_.push_back({.kills = true});
@@ -75,11 +75,11 @@ class signal_queue {
   std::mutex mutex_;
   std::condition_variable handled_;
   std::deque<launcher_signal> waiting_;
-  bool is_handled_ = true;  // all that was put
+  bool is_handled_ = true;  // the launcher has taken all signals
 };
 
-/// Whether the stream's reader has left room.
-bool takes_line(bool is_error) {
+/// Whether a write to the stream would not block.
+bool stream_is_ready(bool is_error) {
   pollfd each{is_error ? STDERR_FILENO : STDOUT_FILENO, POLLOUT, 0};
   return ::poll(&each, 1, 0) != 0;
 }
@@ -90,15 +90,14 @@ local_launch launch_of(const CLI::App& app, const launch_settings& settings) {
   launch.processes = settings.processes;
   launch.last_grace = milliseconds_of(settings.grace);
   launch.environment = {fmt::format("{}={}", grace_variable, settings.grace)};
-  // Once a reader is given up after a signal, no line is printed.
-  launch.output = [given_up = false](std::int32_t process,
-                                     std::string_view line,
-                                     bool is_error) mutable {
-    if (!given_up)
-      given_up = !print_all(is_error ? stderr : stdout,
-                            fmt::format("[{}] {}\n", process, line));
+  // Nothing more is printed once a stalled reader was given up, after a signal.
+  launch.output = [muted = false](std::int32_t process, std::string_view line,
+                                  bool is_error) mutable {
+    if (!muted)
+      muted = !print_all(is_error ? stderr : stdout,
+                         fmt::format("[{}] {}\n", process, line));
   };
-  launch.takes_output = takes_line;
+  launch.takes_output = stream_is_ready;
   const auto& first = settings.command.front();
   const auto commands = app.get_subcommands(
     [&](const CLI::App* each) { return each->get_name() == first; });
@@ -149,7 +148,8 @@ std::string failure_text(const launch_outcome& outcome) {
 void launch(const CLI::App& app, const launch_settings& settings) {
   drop_closed_output();
   auto what = launch_of(app, settings);
-  // Before the processes do, so that all find the same.
+  // Checked before the processes start, so that all of them find the same
+  // folder.
   if (const auto own = find_own_folder(); !own.trouble.empty())
     spdlog::warn("sockets are in {}, as {}", own.path, own.trouble);
   signal_watch signals(watched_signals::with_suspend);
@@ -164,7 +164,7 @@ void launch(const CLI::App& app, const launch_settings& settings) {
                   "gives more time",
                   fmt::join(outcome.overdue, ", "), settings.grace),
       code);
-  if (signals.exit_code() != 0)  // the processes have said what they saved
+  if (signals.exit_code() != 0)  // the processes have reported what they saved
     throw process_end({}, code);
   if (outcome.exit_code != 0)
     throw process_end(failure_text(outcome), outcome.exit_code);

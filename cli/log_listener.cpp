@@ -34,7 +34,7 @@ class listening_sink final : public spdlog::sinks::base_sink<std::mutex> {
   log_listener::function hear_;
 };
 
-listening_sink& the_sink() {
+listening_sink& log_sink() {
   static const auto sink = std::make_shared<listening_sink>();
   return *sink;
 }
@@ -42,17 +42,17 @@ listening_sink& the_sink() {
 }  // namespace
 
 void add_listening_sink() {
-  // Not owned: it lives as long as the process.
+  // A pointer without ownership: the sink lives as long as the process.
   spdlog::default_logger()->sinks().push_back(
-    std::shared_ptr<listening_sink>(std::shared_ptr<void>(), &the_sink()));
+    std::shared_ptr<listening_sink>(std::shared_ptr<void>(), &log_sink()));
 }
 
 log_listener::log_listener(function hear) {
-  the_sink().set(std::move(hear));
+  log_sink().set(std::move(hear));
 }
 
 log_listener::~log_listener() {
-  the_sink().set({});
+  log_sink().set({});
 }
 
 }  // namespace troupe::cli

@@ -1,4 +1,5 @@
-// `troupe-runtime`: the commands that need LibTorch. `troupe` executes it.
+// `troupe-runtime`: the commands that need LibTorch. `troupe` executes it for
+// them.
 #include <spdlog/sinks/stdout_color_sinks.h>
 
 #include <CLI/CLI.hpp>
@@ -52,7 +53,7 @@ constexpr std::array adders{
   std::pair{std::string_view{"lab"}, &add_lab_command},
 };
 
-/// Null: there is no such command.
+/// Null without such a command.
 constexpr command_adder adder_of(std::string_view name) {
   for (const auto& [command, add] : adders)
     if (command == name)
@@ -76,8 +77,8 @@ int run(const argument_list& arguments) {
   return run_command(*app, expanded(arguments, *app));
 }
 
-/// Handles errors that have an exit code or a text of their own.
-int run_told(const std::function<int()>& work) {
+/// Reports errors that have an exit code or a text of their own.
+int report_process_end(const std::function<int()>& work) {
   try {
     return work();
   } catch (const process_end& reason) {
@@ -94,7 +95,7 @@ int run_told(const std::function<int()>& work) {
 }
 
 int report_all_errors(const std::function<int()>& work) {
-  return report_errors([&] { return run_told(work); });
+  return report_errors([&] { return report_process_end(work); });
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ bool has_option(const model_entry& entry, const std::string& name) {
          != entry.options.end();
 }
 
-/// "Model: gpt, u_net".
+/// The heading of an option's flag, such as "Model: gpt, u_net".
 std::string group_of(const std::string& option) {
   std::string group;
   for (const auto& entry : registered_models())
@@ -53,20 +53,20 @@ void add_flag(CLI::App& app, const model_option& option, option_value& value) {
     value);
 }
 
-/// Empty for a folder, where these are models too.
-std::string why_no_model(const std::string& given,
+/// Why a name denotes no model; empty for a folder if folders are allowed.
+std::string why_no_model(const std::string& name,
                          const std::vector<std::string>& names, bool folders) {
   model_flags chosen;
-  chosen.name = given;
+  chosen.name = name;
   std::error_code trouble;
-  if (folders && std::filesystem::is_regular_file(given, trouble))
+  if (folders && std::filesystem::is_regular_file(name, trouble))
     return fmt::format("{} is a file; give the folder with the config.json",
-                       printable(given));
+                       printable(name));
   if (folders && chosen.is_folder())
     return {};
   return fmt::format(
     "there is no model{} called {}; the models are {}{}",
-    folders ? ", and no folder with a config.json," : "", printable(given),
+    folders ? ", and no folder with a config.json," : "", printable(name),
     fmt::join(names, ", "),
     folders ? "" : "; a model folder is a --checkpoint itself");
 }
@@ -88,10 +88,10 @@ void add_model_flags(CLI::App& app, model_flags& flags, bool folders) {
       "or a folder of Hugging Face's transformers: config.json and weights";
   add_value(app, folders ? "--model NAME|DIR" : "--model NAME", flags.name,
             help)
-    ->check([names, folders](const std::string& given) {
-      return std::ranges::count(names, given) > 0
+    ->check([names, folders](const std::string& name) {
+      return std::ranges::count(names, name) > 0
                ? std::string{}
-               : why_no_model(given, names, folders);
+               : why_no_model(name, names, folders);
     });
   for (const auto& entry : registered_models())
     for (const auto& option : entry.options)
@@ -127,20 +127,20 @@ built_model build_model(const model_flags& flags,
     choices.lora.seed = data.seed;
     choices.length = data.length;
     const model_folder folder(flags.name, flags.use());
-    auto made = folder.build(dtype, data.seed, choices);
+    auto built = folder.build(dtype, data.seed, choices);
     folder.require_each_module(choices.lora);
-    return made;
+    return built;
   }
-  const auto* given = flags.from_scratch                 ? "from-scratch"
-                      : flags.choices.lora.rank > 0      ? "lora-rank"
-                      : flags.choices.documents          ? "document-end"
-                      : flags.choices.loss_positions > 0 ? "loss-positions"
-                                                         : nullptr;
-  if (given)
+  const auto* flag = flags.from_scratch                 ? "from-scratch"
+                     : flags.choices.lora.rank > 0      ? "lora-rank"
+                     : flags.choices.documents          ? "document-end"
+                     : flags.choices.loss_positions > 0 ? "loss-positions"
+                                                        : nullptr;
+  if (flag)
     fail(error_code::invalid_argument,
          "--{} is for a --model that is a folder of Hugging Face's "
          "transformers, and {} is not",
-         given, flags.name);
+         flag, flags.name);
   return find_model(flags.name).build(flags.values, data);
 }
 

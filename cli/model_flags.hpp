@@ -18,25 +18,25 @@ struct model_flags {
   std::string name = "gpt";  // or the path of a model_folder
   option_values values;      // of the options of all models
   bool from_scratch = false;
-  decoder_choices choices;  // but for the adapters' seed
+  decoder_choices choices;  // without the adapters' seed
   std::string initial;
 
-  /// Whether the name is that of a folder, and not of a registered model.
+  /// Whether the name is a folder's instead of a registered model's.
   bool is_folder() const;
-  /// How that folder is used.
+  /// How the run uses that folder.
   folder_use use() const;
 };
 
 /// Declares --model, and a flag for each option of the registered models,
-/// grouped by the models that have it. `folders`: those of transformers are
-/// models, too.
+/// grouped by the models that have it. `folders`: whether folders of
+/// transformers' models are allowed.
 void add_model_flags(CLI::App& app, model_flags& flags, bool folders = true);
 
 /// The long names of the flags that the chosen model does not have.
 std::vector<std::string> flags_of_other_models(const model_flags& flags);
 
-/// The chosen model; `dtype`: of the parameters of one from a folder, which
-/// are read in it. Throws as the registry's entries and `model_folder` do.
+/// Builds the chosen model. `dtype`: that of the parameters of a model folder.
+/// Throws as the registry's entries and `model_folder` do.
 built_model build_model(const model_flags& flags,
                         const text_batch_options& data, at::ScalarType dtype);
 

@@ -6,7 +6,7 @@
 
 namespace troupe::cli {
 
-signal_action signal_policy::on(const received_signal& signal) {
+signal_action signal_policy::action_for(const received_signal& signal) {
   switch (signal.number) {
     case SIGUSR1:
       return noticed_ || first_ ? signal_action::ignore : signal_action::save;
@@ -14,11 +14,11 @@ signal_action signal_policy::on(const received_signal& signal) {
       return std::exchange(noticed_, true) || first_ ? signal_action::ignore
                                                      : signal_action::end;
     default:
-      return on_end(signal);
+      return action_for_end(signal);
   }
 }
 
-signal_action signal_policy::on_end(const received_signal& signal) {
+signal_action signal_policy::action_for_end(const received_signal& signal) {
   const bool forwards =
     senders_.insert(signal.sender).second && signal.from_ancestor;
   if (!first_) {

@@ -40,7 +40,7 @@ const char* name_of(int signal) {
   }
 }
 
-/// 0 if there is no such process.
+/// 0 without such a process.
 pid_t parent_of(pid_t process) {
   try {
     const auto stat = read_file(fmt::format("/proc/{}/stat", process));
@@ -62,7 +62,7 @@ bool is_ancestor(pid_t process) {
   return false;
 }
 
-received_signal received(const siginfo_t& info) {
+received_signal to_received_signal(const siginfo_t& info) {
   const bool by_process = info.si_code == SI_USER || info.si_code == SI_TKILL
                           || info.si_code == SI_QUEUE;
   const auto sender = by_process ? info.si_pid : 0;
@@ -70,32 +70,32 @@ received_signal received(const siginfo_t& info) {
           clock::now()};
 }
 
-bool takes_text() {
+bool stderr_is_ready() {
   pollfd errors{STDERR_FILENO, POLLOUT, 0};
   return ::poll(&errors, 1, 0) > 0;
 }
 
-/// Never blocks; a line that a stalled reader can't take waits in a thread.
+/// Never blocks: a line for a stalled reader waits in another thread.
 void print_line(const std::string& line) {
   if (line.empty())
     return;
   const auto print = [line] {
     std::fprintf(stderr, "troupe: %s\n", line.c_str());
   };
-  if (takes_text())
+  if (stderr_is_ready())
     return print();
   try {
     std::thread(print).detach();
-  } catch (const std::system_error&) {  // no thread: no line
+  } catch (const std::system_error&) {  // without a thread the line is dropped
   }
 }
 
-sigset_t watched(watched_signals which) {
+sigset_t signal_set(watched_signals which) {
   sigset_t set;
   ::sigemptyset(&set);
   ::sigaddset(&set, SIGINT);
   ::sigaddset(&set, SIGTERM);
-  // If an ignored signal were blocked, it would still be waited for.
+  // sigwaitinfo would also receive a blocked signal that is ignored.
   struct sigaction hangup {};
   if (::sigaction(SIGHUP, nullptr, &hangup) == 0
       && hangup.sa_handler != SIG_IGN)
@@ -112,17 +112,17 @@ sigset_t watched(watched_signals which) {
 }  // namespace
 
 struct signal_watch::state {
-  explicit state(watched_signals which) : set(watched(which)) {}
+  explicit state(watched_signals which) : set(signal_set(which)) {}
 
   const sigset_t set;
-  std::mutex mutex;  // of what follows
+  std::mutex mutex;  // guards what follows
   bool over = false;
-  bool save_waits = false;  // for its handler
+  bool save_waits = false;  // until `save` is set
   handler end, save;
   std::function<void()> suspend, before_end_now;
   std::optional<clock::time_point> hurried;
   std::atomic<int> code{0};
-  signal_policy policy;  // of the thread
+  signal_policy policy;  // used by the thread alone
 
   void run() {
     for (;;) {
@@ -135,14 +135,14 @@ struct signal_watch::state {
       if (info.si_signo == SIGTSTP)
         suspend();
       else
-        handle(received(info));
+        handle(to_received_signal(info));
     }
   }
 
   void handle(const received_signal& signal) {
     signal_request request{signal.number, name_of(signal.number),
                            signal.number != SIGUSR2};
-    switch (policy.on(signal)) {
+    switch (policy.action_for(signal)) {
       case signal_action::ignore:
         return;
       case signal_action::save:
@@ -153,7 +153,7 @@ struct signal_watch::state {
       case signal_action::end_now:
         if (before_end_now)
           before_end_now();
-        if (takes_text())
+        if (stderr_is_ready())
           print_line("a second signal: ended at once");
         ::_exit(128 + signal.number);
     }
@@ -214,7 +214,7 @@ void signal_watch::on_end_now(std::function<void()> before) {
   state_->before_end_now = std::move(before);
 }
 
-void signal_watch::finish_first() {
+void signal_watch::defer_signals() {
   on_end([](const signal_request& request) {
     return fmt::format("{}; finishing first; a second signal ends it at once",
                        request.name);
@@ -246,7 +246,7 @@ void signal_watch::require_none(const char* during) const {
 
 void signal_watch::end_process(const std::string& text) const {
   end_soon(exit_code());
-  if (!text.empty())  // before whatever may take longer
+  if (!text.empty())  // printed before anything that may take longer
     std::fputs(plain_text(fmt::format("troupe: {}\n", text)).c_str(), stderr);
   throw process_end({}, exit_code());
 }

@@ -13,8 +13,8 @@
 
 namespace troupe::cli {
 
-/// Ends the process with an exit code: stopped by a signal, or by another
-/// process. Without a text the reason has been printed.
+/// Thrown to end the process with an exit code, when a signal or another
+/// process stopped it. Without a text, the reason has been printed already.
 class process_end : public std::runtime_error {
  public:
   process_end(const std::string& what, int code)
@@ -25,7 +25,7 @@ class process_end : public std::runtime_error {
   int code_;
 };
 
-/// Ends this process with that code after a while, in any case: a running op
+/// Ends this process with that code after a while in any case: a running op
 /// can't be interrupted, and its result is no longer needed.
 inline void end_soon(
   int code, std::chrono::milliseconds patience = std::chrono::seconds(2)) {
@@ -35,18 +35,21 @@ inline void end_soon(
   }).detach();
 }
 
-/// Seconds from a signal to the end of a process, as Kubernetes grants them.
+/// Default seconds from a signal to the end of a process, as granted by
+/// Kubernetes.
 inline constexpr double usual_grace = 30;
-/// By which `troupe launch` tells its processes the time that it grants them.
+/// The environment variable by which `troupe launch` tells its processes the
+/// time that it grants them.
 inline constexpr auto grace_variable = "TROUPE_GRACE";
-/// Seconds that `troupe launch` grants; none: it has not started this process.
+/// The seconds that `troupe launch` grants; none if it has not started this
+/// process.
 std::optional<double> granted_grace();
 
-/// A signal that asks for something, as `signal_policy` decides.
+/// A signal that requests an action, by `signal_policy`.
 struct signal_request {
   int number = 0;
   const char* name = "";
-  /// False: SIGUSR2, which sets no time limit.
+  /// False for SIGUSR2, which sets no time limit.
   bool hurries = true;
 };
 
@@ -58,12 +61,12 @@ enum class watched_signals : std::uint8_t {
 
 /// Receives the signals of this process on a thread of its own, and calls the
 /// handlers there, one at a time. Handlers must not block. A repeated signal
-/// ends the process at once, even if it runs as PID 1, for which the system has
-/// no default actions. Make it before any other thread, so that all inherit the
-/// blocked signals.
+/// ends the process at once, even one with PID 1, for which the system has no
+/// default actions. To be made before any other thread, so that all threads
+/// inherit the blocked signals.
 class signal_watch {
  public:
-  /// Returns a line to print, or nothing.
+  /// Returns a line to print, or an empty string.
   using handler = std::function<std::string(const signal_request& request)>;
 
   explicit signal_watch(watched_signals which = watched_signals::ends);
@@ -72,28 +75,31 @@ class signal_watch {
   /// Unblocks the signals in the calling thread.
   ~signal_watch();
 
-  /// For requests to end; an empty one prints the signal's name and ends the
-  /// process.
+  /// Sets the handler of requests to end; an empty one prints the signal's name
+  /// and ends the process.
   void on_end(handler end);
-  /// For requests to save (SIGUSR1). One that came earlier is handled now.
+  /// Sets the handler of requests to save (SIGUSR1), and calls it for an
+  /// earlier request.
   void on_save(handler save);
-  /// For SIGTSTP.
+  /// Sets the handler of SIGTSTP.
   void on_suspend(std::function<void()> suspend);
-  /// Runs before a repeated signal ends the process.
+  /// Sets a function to call before a repeated signal ends the process.
   void on_end_now(std::function<void()> before);
-  /// Signals no longer end the run: they are printed and remembered while files
-  /// are written.
-  void finish_first();
-  /// 0, or 128 + the last signal that asked for an end.
+  /// From now on signals no longer end the run: they are printed and remembered
+  /// while files are written.
+  void defer_signals();
+  /// 0, or 128 + the number of the last signal that requested an end.
   int exit_code() const;
   /// Describes that signal; empty without one.
   std::string name() const;
-  /// Time since a signal that asked for an end without delay, if there was one.
+  /// The time since a signal that requested an end with a time limit, if there
+  /// was one.
   std::optional<std::chrono::milliseconds> since_end() const;
-  /// Throws `interrupted`, naming the activity, if there was a signal.
+  /// Throws `interrupted`, naming the activity, if a signal has requested an
+  /// end.
   void require_none(const char* during) const;
-  /// Prints the text, and throws the end of the process by the received signal;
-  /// the process ends soon in any case, as a reader of its output may be stuck.
+  /// Prints the text, and throws `process_end` for the received signal. The
+  /// process ends soon in any case, even if the reader of its output is stuck.
   [[noreturn]] void end_process(const std::string& text) const;
 
  private:

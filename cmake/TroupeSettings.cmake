@@ -26,8 +26,8 @@ target_compile_options(troupe_flags INTERFACE
 if(TROUPE_UNITY)
   include(TroupeUnity)
   cmake_language(DEFER CALL troupe_unite_targets)
-  # The first warns of a source because it is included; the others are wrong of
-  # strings that are moved, in gcc 12, where more is inlined.
+  # The first one warns of a source because it is included. The others are false
+  # positives of gcc 12 about moved strings, where more is inlined.
   target_compile_options(troupe_flags INTERFACE
     $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-restrict>)
 endif()

@@ -27,8 +27,8 @@ if(TROUPE_TESTS)
 ")
 endif()
 
-# What -O2 turns on, and g++ 13 and later want to be the same in a precompiled
-# header and where it is used; else they warn and don't use it.
+# Flags that -O2 turns on. From version 13 on, g++ warns and ignores a precompiled
+# header unless they are the same where it is used.
 set(troupe_flags_of_o2)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU
     AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13
@@ -86,7 +86,7 @@ function(troupe_package_tests)
   endforeach()
 endfunction()
 
-# How uses_trainer ends: its exit code, and what it has said.
+# The ends of uses_trainer: its exit code and output.
 function(troupe_package_exit name mode code says)
   add_test(NAME "package: ${name}" COMMAND sh -c
     "USES_TRAINER=${mode} ${PROJECT_BINARY_DIR}/uses_trainer/uses_trainer 2>&1; echo code $?")

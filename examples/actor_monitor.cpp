@@ -4,16 +4,13 @@
 #include <fmt/format.h>
 
 #include "troupe/actors/monitoring/actor_monitor.hpp"
-#include "troupe/actors/trainer.hpp"
-#include "troupe/engine/models/gpt.hpp"
-#include "troupe/engine/stage/random.hpp"
-#include "troupe/schedules/builtin.hpp"
+#include "troupe/train.hpp"
 
 using namespace troupe;
 
 caf::behavior loss_printer(caf::event_based_actor*) {
-  return {[](const monitor_event& seen) {
-    if (const auto* step = std::get_if<step_event>(seen.what.get()))
+  return {[](const monitor_event& message) {
+    if (const auto* step = std::get_if<step_event>(message.what.get()))
       fmt::print("step {} loss {:.4f}\n", step->source.step,
                  step->losses[0].value);
   }};
@@ -34,8 +31,8 @@ int main() {
   trainer run(gpt({.width = 32, .layers = 2, .heads = 2, .length = 16}),
               options);
   run.attach(actor_monitor("losses", printer, {.steps = true}));
-  for (const auto& step : run.train(text, 5))
-    static_cast<void>(step);
+  for ([[maybe_unused]] const auto& step : run.train(text, 5)) {
+  }
   run.finish_monitors();
   caf::anon_send_exit(printer, caf::exit_reason::user_shutdown);
 }

@@ -22,8 +22,8 @@ monitor largest_magnitudes() {
     .tensors = tensor_kind::activation | tensor_kind::activation_gradient,
     .names = "blocks.*.mlp",
     .every = 5};
-  printer.see = [largest](const event& seen) {
-    if (const auto* op = std::get_if<tensors_event>(&seen))
+  printer.see = [largest](const event& what) {
+    if (const auto* op = std::get_if<tensors_event>(&what))
       for (const auto& record : op->tensors) {
         auto& value = (*largest)[record.owner->name + ' ' + part_text(record)];
         value = std::max(value, record.statistics.max_abs);

@@ -17,11 +17,8 @@
 #include <memory>
 #include <string>
 
-#include "troupe/actors/trainer.hpp"
-#include "troupe/base/error.hpp"
 #include "troupe/engine/models/layers/layers.hpp"
-#include "troupe/engine/stage/stage_module.hpp"
-#include "troupe/schedules/builtin.hpp"
+#include "troupe/train.hpp"
 
 using namespace troupe;
 
@@ -36,7 +33,7 @@ at::Generator seeded(std::uint64_t seed) {
 }
 
 /// Float images [rows, 1, side, side] and their classes, int64 [rows]. They
-/// depend on the index alone, not on what else was drawn before.
+/// depend on the index alone, not on earlier calls.
 microbatch_data draw_images(std::int64_t index, std::int64_t rows) {
   auto generator = seeded(1000 + static_cast<std::uint64_t>(index));
   const auto draw = [&](double least, double most) {
@@ -117,7 +114,7 @@ struct encoder_block final : stage_module {
   linear_pointer down = register_module("down", linear(4 * width, width));
 };
 
-/// The mean over the patches, and logits [rows, classes] of it.
+/// Logits [rows, classes] of the mean over the patches.
 struct classifier final : stage_module {
   explicit classifier(std::uint64_t seed) { logits->fill(0.1, seeded(seed)); }
   tensor_list forward(const tensor_list& inputs) override {
@@ -127,8 +124,8 @@ struct classifier final : stage_module {
   linear_pointer logits = register_module("logits", linear(width, classes));
 };
 
-/// Each layer has its own seed, so `make` returns the same parameters each
-/// time.
+/// Each layer has a seed of its own, so every call of its `make` returns the
+/// same parameters.
 model vision_transformer() {
   model layers{
     {"patches", [] { return std::make_shared<patch_embedding>(1); }}};
@@ -152,9 +149,10 @@ void train(const schedule& order) {
     fmt::print("step {} loss {:.4f}\n", step.source.step, step.losses[0].value);
 
   const auto fresh = draw_images(run.position(), 500);
-  const auto right = run.infer(fresh.inputs)[0].argmax(1).eq(fresh.targets[0]);
+  const auto correct =
+    run.infer(fresh.inputs)[0].argmax(1).eq(fresh.targets[0]);
   fmt::print("accuracy {:.3f} on 500 new images\n",
-             right.sum().item<double>() / 500);
+             correct.sum().item<double>() / 500);
 }
 
 int main(int argc, char** argv) try {

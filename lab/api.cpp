@@ -109,7 +109,7 @@ class op_list {
             std::move(inputs)};
   }
 
-  // Of a message that is received.
+  // The op that sends the message if the input is a receive, else the input.
   std::uint32_t producer(std::uint32_t input) const {
     const auto& what = plan_.ops[input];
     return what.kind == plan_op_kind::receive
@@ -206,9 +206,9 @@ ordered_json schedules() {
           {"most_ranks", most_ranks}};
 }
 
-// A field of requests beside those of the job.
-std::string taken(nlohmann::json& request, const char* name,
-                  const char* usual) {
+// A field of requests in addition to those of the job.
+std::string take_field(nlohmann::json& request, const char* name,
+                       const char* usual) {
   std::string value{usual};
   json_object(request, "the request").read(name, value);
   if (request.is_object())
@@ -217,13 +217,13 @@ std::string taken(nlohmann::json& request, const char* name,
 }
 
 ordered_json drawn(nlohmann::json request) {
-  const auto theme = parse_theme(taken(request, "theme", "auto"));
+  const auto theme = parse_theme(take_field(request, "theme", "auto"));
   return draw(parse_job(request), theme);
 }
 
 ordered_json written(nlohmann::json request) {
-  const auto theme = parse_theme(taken(request, "theme", "auto"));
-  const auto format = taken(request, "format", "csv");
+  const auto theme = parse_theme(take_field(request, "theme", "auto"));
+  const auto format = take_field(request, "format", "csv");
   const auto output = export_as(parse_job(request), format, theme);
   return {{"file", output.file}, {"text", output.text}};
 }

@@ -85,7 +85,7 @@ std::string rules_code(const job& job) {
 
 std::string cpp_of(const job& job) {
   if (job.source == schedule_source::catalogue) {
-    make_lanes(job);  // refuses what the catalogue has not
+    make_lanes(job);  // refuses what the catalogue lacks
     return to_cpp_call(job.name, job.shape);
   }
   return job.source == schedule_source::rules ? rules_code(job)

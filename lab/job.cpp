@@ -257,16 +257,16 @@ std::optional<value_sizes> sizes_for(const job& job, const plan& plan) {
 }
 
 std::vector<std::string> entries_beyond(const plan& plan, const job& job) {
-  std::vector<std::string> found;
+  std::vector<std::string> unmatched;
   for (const auto& entry : job.costs.entries)
     if ((entry.stage && *entry.stage >= plan.stages())
         || (entry.link && entry.link->second >= plan.ranks()))
-      found.push_back(entry.text);
+      unmatched.push_back(entry.text);
   if (job.sizes)
     for (const auto& [stage, size] : job.sizes->of_stage)
       if (stage >= plan.stages())
-        found.push_back(fmt::format("sizes of stage {}", stage));
-  return found;
+        unmatched.push_back(fmt::format("sizes of stage {}", stage));
+  return unmatched;
 }
 
 }  // namespace troupe::lab

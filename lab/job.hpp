@@ -23,24 +23,25 @@ inline constexpr std::int64_t most_cells =
 inline constexpr std::int32_t most_ranks = 64;
 inline constexpr std::size_t most_request_bytes = std::size_t{1} << 18;
 
-/// Where a schedule comes from.
+/// The source of a schedule.
 enum class schedule_source : std::uint8_t {
   catalogue,  // by its name
   text,       // CSV, the text form, or a plan
   rules,      // generated
 };
 
-/// The names of those that requests may choose, by their values.
+/// The names by which requests choose these values.
 inline constexpr std::array<std::string_view, 6> preference_names{
   "backward",      "forward",          "deep_stage",
   "shallow_stage", "early_microbatch", "weight_backward_last"};
 
-/// What of `lane_rules` a request chooses. Durations are the job's costs.
+/// The part of `lane_rules` that a request chooses. Durations are the job's
+/// costs.
 struct rule_choice {
   std::vector<preference> prefer{preference::backward};
-  /// Most activations of rank 0; 0: unlimited.
+  /// The most activations on rank 0; 0: unlimited.
   std::int32_t in_flight = 0;
-  /// One less for each further rank, but at least 1.
+  /// One less on each further rank, but at least 1.
   bool falls_by_rank = false;
   bool split_backward = false;
   std::string placement = "looped";  // v_shaped, waves
@@ -55,29 +56,29 @@ struct job {
   schedule_shape shape{};
   op_costs costs{};
   std::optional<value_sizes> sizes{};
-  /// Costs and sizes are of all layers of a rank, and divided among its stages
-  /// and slices.
+  /// Costs and sizes apply to all layers of a rank, and are divided among its
+  /// stages and slices.
   bool costs_of_rank = false;
   double memory_limit = 0;  // bytes of a rank; 0: none
   transport_model transport{};
   std::int32_t credits = 0;  // of each channel; 0: those of the plan
 };
 
-/// A request's JSON. Throws `error` (invalid_argument) for invalid JSON, more
-/// than `most_request_bytes`, or nested by more than 16 levels.
+/// Parses a request's JSON. Throws `error` (invalid_argument) for invalid JSON,
+/// for more than `most_request_bytes`, and for nesting beyond 16 levels.
 nlohmann::json parse_request(std::string_view text);
 
 /// Reads a request. Throws `error` (invalid_argument, malformed_text) that
-/// names the field and what it may be.
+/// names the field and its valid values.
 job parse_job(const nlohmann::json& request);
 
-/// The job's schedule as lanes; a plan's too. Throws `error`: what the
-/// catalogue, the parsers and the rules refuse, and more cells than
+/// The job's schedule as lanes, also that of a plan. Throws `error` for what
+/// the catalogue, the parsers and the rules refuse, and for more cells than
 /// `most_cells`.
 schedule make_lanes(const job& job);
 
-/// The job's plan: of a plan's text as it stands. Throws `error` as
-/// `make_lanes`; deadlock if the lanes wait for each other.
+/// The job's plan; a plan's text is used unchanged. Throws `error` as
+/// `make_lanes` does, and (deadlock) if the lanes wait for each other.
 plan make_plan(const job& job);
 
 /// The costs of a plan's ops, and the sizes of its values.

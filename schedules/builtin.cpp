@@ -43,7 +43,7 @@ void check(const builtin_schedule& row, const char* what, std::int32_t value,
 constexpr std::int32_t most_ranks = 1 << 16;
 constexpr std::int32_t most_slots = 1 << 22;  // takes some seconds to plan
 
-// Of a table's rule and a further limit.
+// The rule with a lower upper limit.
 size_rule limited(size_rule rule, std::int32_t most) {
   rule.most = std::min(rule.most, most);
   if (rule.even)

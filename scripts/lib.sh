@@ -27,8 +27,8 @@ timed() {
 
 total_time() { say "done in $((SECONDS - started)) s"; }
 
-# Of the compilers $CXX, else the system's c++ and those beside it, the first one
-# that is new enough.
+# The first compiler that is new enough: $CXX if it is set, else the system's c++
+# or one of those installed beside it.
 compiler() {
   local name names=(c++ g++-{12..15} clang++-{16..19})
   if [[ -n ${CXX:-} ]]; then names=("$CXX"); fi
@@ -42,7 +42,7 @@ END
   return 1
 }
 
-# Its kind and major version: gcc 12, say; nothing without a compiler.
+# Its kind and major version, such as gcc 12; nothing without a compiler.
 compiler_version() {
   local name
   name=$(compiler) || return 0

@@ -1,8 +1,8 @@
-# Of scripts/setup, which sources this: packages of the system.
+# Packages of the system; scripts/setup sources this.
 
-# Package, or alternatives, of which the first one with a candidate that is not
-# older than the version is taken (@ if a function here gets it from elsewhere; ?
-# if it is optional); how to detect it; the variable that points CMake at another
+# A package, or alternatives, of which the first one is chosen whose candidate is
+# not older than the version (@: a function here gets it from elsewhere; ?: it is
+# optional); how to detect it; the variable that points CMake at another
 # installation.
 requirements=(
   "g++,g++-12>=12        compiler:"

@@ -1,5 +1,5 @@
-# Of scripts/setup, which sources this: libraries that are built from source, and
-# what comes from elsewhere where the system's packages are too old.
+# Libraries that are built from source, and replacements for packages of the
+# system that are too old; scripts/setup sources this.
 
 cmake_wheels=(
   cmake==$cmake_version
@@ -9,9 +9,9 @@ cmake_wheels=(
 boost_sha256=747b364a7d578babed9efa4c40446be4ba3470ac5b2c9951b0e3bde3d7bb47d6
 tomlplusplus_sha256=e6d68dbb89f11c71fc33bd1397ab1b405e83e96b959e5c18ef82871c12051c46
 
-# Of sources, by name: the package of Debian and Ubuntu, the release archive, and
-# the hash of the tar itself. The archive and the package contain the same one,
-# compressed differently.
+# For each source: the package of Debian and Ubuntu, the release archive, and the
+# hash of the tar itself, which the archive and the package contain with different
+# compression.
 declare -A source_package=([caf]=actor-framework [catch2]=catch2)
 declare -A source_version=([caf]=$caf_version [catch2]=$catch2_version)
 declare -A source_url=(

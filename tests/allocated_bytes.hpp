@@ -5,7 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-// Of tcmalloc and of the address sanitizer: null in a program without them.
+// Functions of tcmalloc and of the address sanitizer; null in a program without
+// them.
 extern "C" {
 [[gnu::weak]] int MallocExtension_GetNumericProperty(const char* name,
                                                      std::size_t* value);

@@ -1,7 +1,7 @@
-// Catch2 keeps the running assertion, messages and captured output in members
-// that nothing guards: assertions in two threads at once end a test program
-// now and then. This listener ends it always, so that such a test is found by
-// its first run: let threads throw (tests/expect.hpp), and CHECK in main.
+// Catch2 keeps the current assertion, messages and captured output in unguarded
+// members, so assertions in two threads at once crash a test program now and
+// then. This listener always aborts it, so that the first run finds such a
+// test: let threads throw (tests/expect.hpp), and CHECK in the main thread.
 
 #include <catch2/catch_test_case_info.hpp>
 #include <catch2/interfaces/catch_interfaces_reporter.hpp>

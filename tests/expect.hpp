@@ -5,8 +5,8 @@
 
 namespace troupe::testing {
 
-/// For what runs beside a test's main thread, where Catch2's macros may not be
-/// used (assertion_threads.cpp): throws what does not hold.
+/// Throws unless `holds`: for threads other than a test's main thread, where
+/// Catch2's macros must not be used (assertion_threads.cpp).
 inline void expect(bool holds, const std::string& what) {
   if (!holds)
     throw std::runtime_error("it does not hold that " + what);

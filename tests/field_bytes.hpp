@@ -9,8 +9,8 @@
 
 namespace troupe::testing {
 
-/// A message's fields in its binary form, as its description has them; of a
-/// field with fields of its own, those.
+/// A message's fields in binary form, in the order of its description; nested
+/// fields are expanded.
 class field_bytes {
  public:
   static constexpr bool reads = false;
@@ -42,12 +42,12 @@ class field_bytes {
 
 template <class Message>
 field_bytes fields_in(const Message& message) {
-  field_bytes made;
-  made("message", message);
-  return made;
+  field_bytes result;
+  result("message", message);
+  return result;
 }
 
-/// With one or two fields exchanged, doubled, left out or cut short.
+/// With one or two fields exchanged, doubled, removed or truncated.
 inline field_bytes disturbed(field_bytes fields, std::mt19937_64& random) {
   auto& all = fields.all;
   const auto any = [&] { return random() % all.size(); };

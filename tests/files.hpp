@@ -17,9 +17,9 @@ inline std::string content(const std::filesystem::path& path) {
 
 /// A file's permissions, as in chmod; 0 if there is no file.
 inline unsigned mode_of(const std::string& path) {
-  struct stat found {};
-  ::lstat(path.c_str(), &found);
-  return found.st_mode & 0777U;
+  struct stat status {};
+  ::lstat(path.c_str(), &status);
+  return status.st_mode & 0777U;
 }
 
 }  // namespace troupe::testing

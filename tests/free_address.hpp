@@ -9,7 +9,7 @@
 
 namespace troupe::testing {
 
-/// HOST:PORT on this machine's loopback that nobody listens at just now.
+/// A loopback HOST:PORT that nothing listens on at the moment.
 inline std::string free_address() {
   sockaddr_in at{};
   at.sin_family = AF_INET;
@@ -17,10 +17,10 @@ inline std::string free_address() {
   socklen_t size = sizeof(at);
   auto* address = reinterpret_cast<sockaddr*>(&at);
   const auto socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const bool found = ::bind(socket, address, size) == 0
+  const bool bound = ::bind(socket, address, size) == 0
                      && ::getsockname(socket, address, &size) == 0;
   ::close(socket);
-  return found ? "127.0.0.1:" + std::to_string(ntohs(at.sin_port)) : "";
+  return bound ? "127.0.0.1:" + std::to_string(ntohs(at.sin_port)) : "";
 }
 
 }  // namespace troupe::testing

@@ -10,7 +10,8 @@
 
 namespace troupe::testing {
 
-/// "5 17 (stop); 3 (tokens)": for messages of tests that compare.
+/// A text such as "5 17 (stop); 3 (tokens)", for messages of failed
+/// comparisons.
 inline std::string text_of(const std::vector<generated>& all) {
   std::string text;
   for (const auto& each : all)

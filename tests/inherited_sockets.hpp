@@ -5,8 +5,8 @@
 
 namespace troupe::testing {
 
-/// The number of this process's listening sockets that programs which it starts
-/// would inherit.
+/// How many of this process's listening sockets its child programs would
+/// inherit.
 inline int inherited_listeners() {
   int count = 0;
   for (int handle = 3; handle < 1024; ++handle) {

@@ -6,7 +6,7 @@
 
 namespace troupe::testing {
 
-/// No thread can be started while it lives, as its stack would not fit.
+/// During its lifetime no thread can be started, as its stack would not fit.
 class no_threads {
  public:
   no_threads() {

@@ -8,8 +8,9 @@
 
 namespace troupe::testing {
 
-/// A hook for any thread that every fourth time takes up to 300 us. It keeps
-/// its core meanwhile: on a busy machine, who gives it away gets it back late.
+/// A hook for any thread that, in every fourth call, takes up to 300 us. It
+/// spins meanwhile: on a busy machine, a thread that yields its core gets it
+/// back late.
 inline std::function<void()> random_delays(std::uint32_t seed) {
   struct source {
     std::mutex mutex;

@@ -6,7 +6,7 @@
 
 namespace troupe::testing {
 
-/// Memory of a process that is resident, this one's by default.
+/// The resident memory of a process, by default this one.
 inline std::size_t resident_kib(const std::string& process = "self") {
   std::ifstream status("/proc/" + process + "/statm");
   std::size_t all = 0, resident = 0;

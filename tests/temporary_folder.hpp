@@ -7,7 +7,7 @@
 
 namespace troupe::testing {
 
-/// A folder of the test's own, removed with all that is in it.
+/// A folder of the test, removed with its content.
 class temporary_folder {
  public:
   temporary_folder() {

@@ -4,8 +4,8 @@
 
 namespace troupe::testing {
 
-/// For which the calling thread has computed: a bound on it holds also where
-/// many programs share the processor.
+/// CPU time of the calling thread: bounds on it hold even if many programs
+/// share the processor.
 inline double thread_seconds() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

@@ -8,7 +8,7 @@
 
 namespace troupe::testing {
 
-/// A token's file, for its owner alone; returns its path.
+/// Writes a token to a file that only its owner can read; returns its path.
 inline std::string write_secret(const temporary_folder& folder,
                                 const std::string& token) {
   auto path = folder.write("token", token + "\n");

@@ -34,12 +34,12 @@ struct kind {
   std::function<double(std::size_t, int)> bare;  // seconds
 };
 
-std::vector<kind> all_kinds(const settings& given) {
+std::vector<kind> all_kinds(const settings& options) {
   const auto plain = [](int socket, link_side) {
     return socket_stream(socket);
   };
   const auto context = tls_context::of_token("token of a benchmark");
-  const auto ring = static_cast<std::size_t>(given.ring) * 1024;
+  const auto ring = static_cast<std::size_t>(options.ring) * 1024;
   const auto bare_unix = [](std::size_t bytes, int count) {
     return bare_socket(unix_sockets(), bytes, count);
   };
@@ -62,19 +62,19 @@ std::vector<kind> all_kinds(const settings& given) {
            bare_unix}};
 }
 
-void print_throughput(const kind& subject, const settings& given) {
-  const auto bytes = static_cast<std::size_t>(given.mib) << 20U;
-  const auto spin = microseconds(given.spin);
+void print_throughput(const kind& subject, const settings& options) {
+  const auto bytes = static_cast<std::size_t>(options.mib) << 20U;
+  const auto spin = microseconds(options.spin);
   std::vector<double> link, awake, bare, ratios;
   const auto rate = [&](double seconds) {
-    return given.mib * given.count / seconds;
+    return options.mib * options.count / seconds;
   };
-  for (int i = 0; i < given.rounds; ++i) {
-    bare.push_back(rate(subject.bare(bytes, given.count)));
+  for (int i = 0; i < options.rounds; ++i) {
+    bare.push_back(rate(subject.bare(bytes, options.count)));
     link.push_back(rate(over_link(subject.sockets(), subject.make, bytes,
-                                  given.count, microseconds(0))));
+                                  options.count, microseconds(0))));
     awake.push_back(rate(
-      over_link(subject.sockets(), subject.make, bytes, given.count, spin)));
+      over_link(subject.sockets(), subject.make, bytes, options.count, spin)));
     ratios.push_back(link.back() / bare.back());
   }
   fmt::print("| {} | {:.0f} | {:.0f} | {:.0f} | {:.0f} % |\n", subject.name,
@@ -83,21 +83,21 @@ void print_throughput(const kind& subject, const settings& given) {
   std::fflush(stdout);
 }
 
-/// With the receiver awake; just fallen asleep; and after both have rested.
-void print_latency(const kind& subject, const settings& given) {
-  const microseconds none(0), spin(given.spin), rest(500);
+/// With the receiver awake, after it has just fallen asleep, and after both
+/// sides have rested.
+void print_latency(const kind& subject, const settings& options) {
+  const microseconds none(0), spin(options.spin), rest(500);
   const auto trips = [&](int count, microseconds spinning, microseconds pause) {
     return round_trips(subject.sockets(), subject.make, count, spinning, pause);
   };
-  const auto rested = given.pings / 10;
+  const auto rested = options.pings / 10;
   fmt::print("| {} |", subject.name);
-  for (const auto& found :
-       {trips(given.pings, spin, none), trips(given.pings, none, none),
-        bare_round_trips(subject.sockets(), given.pings, none),
+  for (const auto& time :
+       {trips(options.pings, spin, none), trips(options.pings, none, none),
+        bare_round_trips(subject.sockets(), options.pings, none),
         trips(rested, none, rest),
         bare_round_trips(subject.sockets(), rested, rest)})
-    fmt::print(" {:.1f} | {:.1f} |", quantile(found, 0.5),
-               quantile(found, 0.99));
+    fmt::print(" {:.1f} | {:.1f} |", quantile(time, 0.5), quantile(time, 0.99));
   fmt::print("\n");
   std::fflush(stdout);
 }
@@ -105,25 +105,25 @@ void print_latency(const kind& subject, const settings& given) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  settings given;
+  settings options;
   std::string only;
   CLI::App app{"links between two processes"};
-  app.add_option("--rounds", given.rounds);
-  app.add_option("--count", given.count, "tensors a round");
-  app.add_option("--mib", given.mib);
-  app.add_option("--spin", given.spin, "us that an awake end looks again");
-  app.add_option("--ring", given.ring, "KiB of a ring in shared memory");
-  app.add_option("--pings", given.pings);
+  app.add_option("--rounds", options.rounds);
+  app.add_option("--count", options.count, "tensors a round");
+  app.add_option("--mib", options.mib);
+  app.add_option("--spin", options.spin, "us that an awake end looks again");
+  app.add_option("--ring", options.ring, "KiB of a ring in shared memory");
+  app.add_option("--pings", options.pings);
   app.add_option("--only", only, "one kind");
   CLI11_PARSE(app, argc, argv);
-  const auto kinds = all_kinds(given);
+  const auto kinds = all_kinds(options);
   fmt::print(
     "| {} MiB tensors | bare MiB/s | link MiB/s | awake | link to bare |\n"
     "|---|---|---|---|---|\n",
-    given.mib);
+    options.mib);
   for (const auto& each : kinds)
     if (only.empty() || only == each.name)
-      print_throughput(each, given);
+      print_throughput(each, options);
   fmt::print(
     "\n| 1 KiB one way, us | awake, p50 | p99 | asleep, p50 | p99 | bare "
     "socket, "
@@ -131,5 +131,5 @@ int main(int argc, char** argv) {
     "|---|---|---|---|---|---|---|---|---|---|---|\n");
   for (const auto& each : kinds)
     if (only.empty() || only == each.name)
-      print_latency(each, given);
+      print_latency(each, options);
 }

@@ -20,7 +20,7 @@ at::Tensor tensor_of(std::size_t bytes) {
   return at::zeros({static_cast<std::int64_t>(bytes)}, at::kByte);
 }
 
-/// The other process's work: answers each frame, until the goodbye.
+/// The other process's work: answers each frame until the goodbye.
 void answer_all(int socket, const make_stream& make,
                 std::chrono::microseconds spin, bool with_tensor) {
   io_loop loop({spin});

@@ -21,15 +21,16 @@ double in_two_processes(const std::array<int, 2>& sockets,
                         const std::function<double(int)>& own,
                         const std::function<void(int)>& other);
 
-/// Seconds that blocking calls take for so many bytes so many times over, into
-/// one reused buffer; both ends are new.
+/// Seconds for sending so many bytes so many times with blocking calls into one
+/// reused buffer; both ends are new.
 double bare_socket(const std::array<int, 2>& sockets, std::size_t bytes,
                    int count);
-/// Microseconds one way for 1 KiB, half of each round trip, after a pause each.
+/// Microseconds in one direction for 1 KiB, half of each round trip, with a
+/// pause before each.
 std::vector<double> bare_round_trips(const std::array<int, 2>& sockets,
                                      int count,
                                      std::chrono::microseconds pause);
-/// Like `bare_socket`, with TLS, by OpenSSL's own blocking calls.
+/// Like `bare_socket`, but with TLS, by OpenSSL's own blocking calls.
 double bare_tls(const std::array<int, 2>& sockets,
                 const std::shared_ptr<troupe::tls_context>& context,
                 std::size_t bytes, int count);
@@ -44,8 +45,9 @@ using make_stream =
 double over_link(const std::array<int, 2>& sockets, const make_stream& make,
                  std::size_t bytes, int count, std::chrono::microseconds spin);
 
-/// Microseconds one way for a tensor of 1 KiB, half of each round trip. With a
-/// pause in between both sides sleep; otherwise the next follows at once.
+/// Microseconds in one direction for a tensor of 1 KiB, half of each round
+/// trip. After a pause both sides sleep; without one the next round trip
+/// follows immediately.
 std::vector<double> round_trips(const std::array<int, 2>& sockets,
                                 const make_stream& make, int count,
                                 std::chrono::microseconds spin,

@@ -59,16 +59,16 @@ def rank_main(rank, ranks, store, a):
         losses = []
 
         def step(ids):
-            found = []
+            step_losses = []
             if rank == 0:
                 sched.step(ids[:, :-1].contiguous())
             else:
-                sched.step(target=ids[:, 1:].contiguous(), losses=found)
+                sched.step(target=ids[:, 1:].contiguous(), losses=step_losses)
             opt.step()
             opt.zero_grad(set_to_none=True)
             torch.distributed.barrier()
-            if found:
-                losses.append(statistics.mean(x.item() for x in found))
+            if step_losses:
+                losses.append(statistics.mean(x.item() for x in step_losses))
 
         times = measure.timed(step, batches)
         return result_of(times[a.warmup:], losses)

@@ -60,24 +60,24 @@ void add(totals& sum, const safetensors_entry& entry) {
   sum.parameters += entry.elements();
 }
 
-totals totals_of(const stored_checkpoint& found) {
+totals totals_of(const stored_checkpoint& checkpoint) {
   totals sum;
-  for (const auto& name : found.names())
-    add(sum, *found.find(name));
+  for (const auto& name : checkpoint.names())
+    add(sum, *checkpoint.find(name));
   return sum;
 }
 
-nlohmann::ordered_json json_of(const stored_checkpoint& found) {
-  auto about = nlohmann::ordered_json::parse(to_json(found.about()));
-  const auto sum = totals_of(found);
-  about["folder"] = printable(found.folder());
+nlohmann::ordered_json json_of(const stored_checkpoint& checkpoint) {
+  auto about = nlohmann::ordered_json::parse(to_json(checkpoint.about()));
+  const auto sum = totals_of(checkpoint);
+  about["folder"] = printable(checkpoint.folder());
   about["tensors"] = sum.tensors;
   about["parameters"] = sum.parameters;
   about["bytes"] = sum.bytes;
   return about;
 }
 
-/// Of a file's header: neither its tensors nor their sums are read.
+/// Reads the file's header alone, neither its tensors nor their checksums.
 nlohmann::ordered_json json_of(const safetensors_file& file) {
   totals sum;
   std::map<std::string, std::int64_t> dtypes;
@@ -96,9 +96,9 @@ nlohmann::ordered_json json_of(const safetensors_file& file) {
           {"metadata", metadata}};
 }
 
-void inspect_file(const file_settings& given) {
-  const auto about = json_of(safetensors_file(given.path));
-  if (given.json)
+void inspect_file(const file_settings& options) {
+  const auto about = json_of(safetensors_file(options.path));
+  if (options.json)
     return print_now(about.dump(2) + "\n");
   auto text = fmt::format("{}\n{} parameters in {} tensors; {:.1f} MiB\n",
                           about["file"].get<std::string>(),
@@ -112,19 +112,19 @@ void inspect_file(const file_settings& given) {
   print_now(text);
 }
 
-void inspect(const file_settings& given) {
-  if (is_tensor_file(given.path))
-    return inspect_file(given);
-  const stored_checkpoint found(checkpoint_in(given.path));
-  if (given.json)
-    return print_now(json_of(found).dump(2) + "\n");
-  const auto& about = found.about();
-  const auto sum = totals_of(found);
+void inspect(const file_settings& options) {
+  if (is_tensor_file(options.path))
+    return inspect_file(options);
+  const stored_checkpoint checkpoint(checkpoint_in(options.path));
+  if (options.json)
+    return print_now(json_of(checkpoint).dump(2) + "\n");
+  const auto& about = checkpoint.about();
+  const auto sum = totals_of(checkpoint);
   auto text = fmt::format(
     "{}\nrun {}, step {}, {} microbatches taken, loss scale {:.6g}\n"
     "{} parameters in {} tensors; with the optimizer's state {:.1f} MiB in {} "
     "files\n",
-    printable(found.folder()), printable(about.run), about.progress.step,
+    printable(checkpoint.folder()), printable(about.run), about.progress.step,
     about.progress.microbatches, about.progress.loss_scale, sum.parameters,
     sum.tensors, static_cast<double>(sum.bytes) / (1 << 20),
     about.files.size());
@@ -140,33 +140,36 @@ void inspect(const file_settings& given) {
   print_now(text);
 }
 
-void verify(const file_settings& given) {
-  const stored_checkpoint found(checkpoint_in(given.path));
-  found.verify();
+void verify(const file_settings& options) {
+  const stored_checkpoint checkpoint(checkpoint_in(options.path));
+  checkpoint.verify();
   print_now(fmt::format("{}: {} files match the manifest\n",
-                        printable(found.folder()), found.about().files.size()));
+                        printable(checkpoint.folder()),
+                        checkpoint.about().files.size()));
 }
 
-/// The checkpoint itself would be lost, or hold what does not belong to it.
-void require_outside(const file_settings& given) {
+/// Writing into the checkpoint's own folder would destroy it, or leave a file
+/// in it that does not belong there.
+void require_outside(const file_settings& options) {
   namespace fs = std::filesystem;
-  if (is_tensor_file(given.path))
+  if (is_tensor_file(options.path))
     return;
-  const auto own = checkpoint_in(given.path);
+  const auto own = checkpoint_in(options.path);
   std::error_code trouble;
   const auto is_own = [&](const fs::path& folder) {
     return fs::equivalent(folder, own, trouble);
   };
-  auto at = fs::weakly_canonical(fs::absolute(given.output, trouble), trouble);
+  auto at =
+    fs::weakly_canonical(fs::absolute(options.output, trouble), trouble);
   while (!is_own(at) && at.has_relative_path())
     at = at.parent_path();
   if (is_own(at))
     fail(error_code::invalid_argument,
          "-o {}: is in the folder of the checkpoint itself; write elsewhere",
-         printable(given.output));
+         printable(options.output));
 }
 
-/// With all texts that a file has, which may describe how it was quantised.
+/// All texts of a file's metadata, as they may describe how it was quantised.
 std::map<std::string, std::string> metadata_of(const std::string& path) {
   std::map<std::string, std::string> texts;
   if (is_tensor_file(path))
@@ -175,16 +178,16 @@ std::map<std::string, std::string> metadata_of(const std::string& path) {
   return texts;
 }
 
-void consolidate(const file_settings& given) {
-  require_outside(given);
-  const auto tensors = stored_tensors(given.path, given.optimizer);
+void consolidate(const file_settings& options) {
+  require_outside(options);
+  const auto tensors = stored_tensors(options.path, options.optimizer);
   const auto written =
-    write_safetensors(given.output, tensors, metadata_of(given.path));
-  print_now(fmt::format("{}: {} tensors, {} bytes\n", printable(given.output),
+    write_safetensors(options.output, tensors, metadata_of(options.path));
+  print_now(fmt::format("{}: {} tensors, {} bytes\n", printable(options.output),
                         tensors.size(), written.bytes));
 }
 
-/// Tensors in their order, in parts of about as many bytes.
+/// Splits tensors, in their order, into parts of about equal size in bytes.
 std::vector<parameter_list> parts_of(const parameter_list& tensors,
                                      std::int32_t count) {
   double total = 0;
@@ -207,7 +210,7 @@ manifest manifest_for(const std::string& path) {
   return stored_checkpoint(checkpoint_in(path)).about();
 }
 
-/// A path and those of its parents that don't exist, the innermost first.
+/// The folders of a path that don't exist, the innermost first.
 std::vector<std::filesystem::path> absent_folders(std::filesystem::path path) {
   if (!path.has_filename())
     path = path.parent_path();
@@ -248,73 +251,73 @@ void write_whole(const checkpoint_folder& to, manifest about,
   }
 }
 
-void split(const file_settings& given) {
-  require_outside(given);
-  const checkpoint_folder to(given.output);
+void split(const file_settings& options) {
+  require_outside(options);
+  const checkpoint_folder to(options.output);
   require_none(to);
-  auto about = manifest_for(given.path);
+  auto about = manifest_for(options.path);
   const auto step = about.progress.step;
-  const auto tensors = stored_tensors(given.path, true);
-  if (given.parts > std::max<std::int64_t>(1, std::ssize(tensors)))
+  const auto tensors = stored_tensors(options.path, true);
+  if (options.parts > std::max<std::int64_t>(1, std::ssize(tensors)))
     fail(error_code::invalid_argument,
          "--parts {}: there are {} tensors, each of which is in one part; use "
          "at most {}",
-         given.parts, tensors.size(), tensors.size());
-  const auto parts = parts_of(tensors, given.parts);
-  const auto absent = absent_folders(given.output);
+         options.parts, tensors.size(), tensors.size());
+  const auto parts = parts_of(tensors, options.parts);
+  const auto absent = absent_folders(options.output);
   try {
-    const folder_lock own(given.output);
+    const folder_lock own(options.output);
     if (const auto problem = to.prepare(); !problem.empty())
       spdlog::warn("a file of an earlier run remains: {}", problem);
-    require_none(to);  // once more: it may have been put back
+    require_none(to);  // again, as an interrupted replacement may be restored
     write_whole(to, std::move(about), parts);
   } catch (...) {
     remove_empty(absent);
     throw;
   }
   print_now(
-    fmt::format("{}: {} parts\n", printable(to.path_of(step)), given.parts));
+    fmt::format("{}: {} parts\n", printable(to.path_of(step)), options.parts));
 }
 
 CLI::App* add_action(CLI::App& command, const char* name, const char* summary,
-                     const std::shared_ptr<file_settings>& given,
+                     const std::shared_ptr<file_settings>& options,
                      void (*action)(const file_settings&), const char* what) {
-  auto* made = command.add_subcommand(name, summary);
-  add_value(*made, "path PATH", given->path, what)->required();
-  made->callback([given, action] { action(*given); });
-  return made;
+  auto* action_command = command.add_subcommand(name, summary);
+  add_value(*action_command, "path PATH", options->path, what)->required();
+  action_command->callback([options, action] { action(*options); });
+  return action_command;
 }
 
 }  // namespace
 
 void add_checkpoint_command(CLI::App* command) {
   command->require_subcommand(1);
-  const auto given = std::make_shared<file_settings>();
+  const auto options = std::make_shared<file_settings>();
   constexpr auto folder = "a checkpoint, or a folder of them";
   constexpr auto any = "a checkpoint, a folder of them, or a .safetensors file";
   add_action(*command, "inspect",
-             "show the contents of a checkpoint or a parameter file", given,
+             "show the contents of a checkpoint or a parameter file", options,
              inspect, any)
-    ->add_flag("--json", given->json,
+    ->add_flag("--json", options->json,
                "its manifest or metadata, and tensors, parameters, bytes");
-  add_action(*command, "verify", "verify the SHA-256 of every file", given,
+  add_action(*command, "verify", "verify the SHA-256 of every file", options,
              verify, folder);
   auto* whole = add_action(
     *command, "consolidate",
     "write all parameters to one file, for train --initial and other programs",
-    given, consolidate, any);
-  add_value(*whole, "-o,--output FILE.safetensors", given->output, "the file")
+    options, consolidate, any);
+  add_value(*whole, "-o,--output FILE.safetensors", options->output, "the file")
     ->required();
-  whole->add_flag("--optimizer", given->optimizer,
+  whole->add_flag("--optimizer", options->optimizer,
                   "include the optimizer state");
   auto* parts = add_action(*command, "split",
                            "split a checkpoint or a parameter file into "
                            "several files, for train --resume",
-                           given, split, any);
-  add_value(*parts, "-o,--output DIR", given->output,
+                           options, split, any);
+  add_value(*parts, "-o,--output DIR", options->output,
             "a folder; created if missing")
     ->required();
-  add_value(*parts, "--parts N", given->parts, "files",
+  add_value(*parts, "--parts N", options->parts, "files",
             whole_number(1, 1 << 16))
     ->required();
   command->footer(checkpoint_help);

@@ -47,16 +47,16 @@ struct generate_options {
   generate_options() { run.partition.shape = {}; }
 
   std::string checkpoint;
-  wanted_model model;
+  model_request model;
   std::vector<std::string> prompts;
   std::string prompts_file;
   std::vector<std::string> stops;
-  generation_request usual;  // but for its ids
+  generation_request usual;  // without its ids
   generation_options generation;
   bool past_text_ends = false;
   bool ids = false;
   bool json = false;
-  /// The pipeline, its devices and processes, as train has them.
+  /// the pipeline, its devices and processes, with the flags of train
   train_options run;
 };
 
@@ -131,7 +131,7 @@ void add_run_flags(CLI::App& app, generate_options& o) {
                  "cpu, cuda (ranks take all devices in turns), or cuda:0,2");
 }
 
-/// Values that the checkpoint has are not asked for.
+/// Flags for values that the checkpoint may lack.
 void add_stored_flags(CLI::App& app, generate_options& o) {
   app.option_defaults()->always_capture_default(false);
   add_model_flags(app, o.model.flags, false);
@@ -166,9 +166,9 @@ std::vector<generation_request> requests_of(const generate_options& o,
                                             const generation_options& options) {
   std::vector<generation_request> requests;
   for (const auto& text : o.prompts) {
-    auto made = o.usual;
-    made.ids = tokens.ids_of(text, "--prompt");
-    requests.push_back(std::move(made));
+    auto request = o.usual;
+    request.ids = tokens.ids_of(text, "--prompt");
+    requests.push_back(std::move(request));
   }
   if (!o.prompts_file.empty())
     for (auto& each : read_prompts(read_file(o.prompts_file), o.prompts_file,
@@ -188,13 +188,13 @@ struct generate_setup {
   trainer_options trainer;
 };
 
-/// Everything is checked before any work.
+/// Checks everything before any work.
 generate_setup make_setup(const generate_options& o) {
   generate_setup setup;
-  auto wanted = o.model;
-  wanted.dtype = o.run.numerics.dtypes.parameters.value_or(at::kFloat);
-  setup.model = open_model(o.checkpoint, wanted);
-  if (wanted.dtype != at::kFloat && !setup.model.model.folder)
+  auto model = o.model;
+  model.dtype = o.run.numerics.dtypes.parameters.value_or(at::kFloat);
+  setup.model = open_model(o.checkpoint, model);
+  if (model.dtype != at::kFloat && !setup.model.model.folder)
     fail(error_code::invalid_argument,
          "--dtype bf16 and fp16 are for a --checkpoint that is a model folder");
   const auto& data = setup.model.data;
@@ -210,7 +210,7 @@ generate_setup make_setup(const generate_options& o) {
   require_legal(setup.requests, setup.generation);
   auto run = o.run;
   run.data.batches = data;
-  run.steps = 0;  // nothing is trained
+  run.steps = 0;  // trains nothing
   run.partition.schedule = "breadth_first";
   run.partition.shape.microbatches = 1;
   setup.trainer = pipeline_of(
@@ -246,7 +246,7 @@ void run_to_end(const generate_options& o, const generate_setup& setup,
   });
   // The handler must not outlive the run.
   const std::shared_ptr<void> unset(nullptr,
-                                    [&](void*) { signals.finish_first(); });
+                                    [&](void*) { signals.defer_signals(); });
   const bool shows = leads_job(setup.trainer.job);
   std::optional<generated_output> output;
   if (shows)
@@ -260,13 +260,13 @@ void run_to_end(const generate_options& o, const generate_setup& setup,
                  });
   if (output)
     output->finish(results);
-  if (setup.trainer.job)  // none succeeds before process 0 has
+  if (setup.trainer.job)  // no process succeeds before process 0 has
     setup.trainer.job->share({frame_type::mail, {}, {}});
   signals.require_none("the output");
 }
 
-/// Equal paths may have different content, on several machines or while a run
-/// saves checkpoints.
+/// Files at equal paths may differ between machines, or while a run saves
+/// checkpoints.
 job_description contents_of(const generate_options& o,
                             const generate_setup& setup) {
   std::vector<std::string> files;
@@ -304,10 +304,10 @@ job_description contents_of(const generate_options& o,
 void generate(const CLI::App& command, generate_options& o) {
   const auto level = o.run.output.log_level;
   spdlog::set_level(
-    shows_what_all_would() ? level : std::max(level, spdlog::level::err));
+    prints_common_output() ? level : std::max(level, spdlog::level::err));
   for (const auto* option : command.get_options())
     if (option->count() > 0)
-      o.model.given.push_back(option->get_single_name());
+      o.model.explicit_flags.push_back(option->get_single_name());
   signal_watch signals;
   auto devices = open_devices(o.run.devices, false);
   prepare_compute_thread(o.run.execution.intra_op_threads);

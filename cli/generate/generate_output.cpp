@@ -15,7 +15,8 @@ namespace troupe::cli {
 
 namespace {
 
-/// Bytes at the text's end that begin a UTF-8 character and don't end it.
+/// The number of bytes at the text's end that begin a UTF-8 character but don't
+/// complete it.
 std::size_t unfinished_bytes(std::string_view text) {
   for (std::size_t back = 1; back <= std::min<std::size_t>(3, text.size());
        ++back) {
@@ -37,20 +38,20 @@ generated_output::generated_output(std::vector<generation_request> requests,
     longest_stop_(longest_stop),
     json_(json),
     began_(now_ns()),
-    made_(requests_.size()),
+    results_(requests_.size()),
     seconds_(requests_.size(), 0) {
   if (requests_.size() == 1 && !json_)
     print_now(shown(requests_[0].ids));
 }
 
-/// For a terminal, which no token is to control.
+/// Text for a terminal, which tokens must not control.
 std::string generated_output::shown(
   const std::vector<std::int64_t>& ids) const {
   return plain_text(tokens_.text_of(ids));
 }
 
 void generated_output::see(std::size_t request, const generated& so_far) {
-  made_[request] = so_far;
+  results_[request] = so_far;
   if (so_far.end)
     seconds_[request] = static_cast<double>(now_ns() - began_) * 1e-9;
   if (requests_.size() == 1 && !json_)
@@ -60,9 +61,10 @@ void generated_output::see(std::size_t request, const generated& so_far) {
 }
 
 void generated_output::stream(const generated& so_far) {
-  const auto held = so_far.end || longest_stop_ == 0 ? 0 : longest_stop_ - 1;
+  const auto withheld =
+    so_far.end || longest_stop_ == 0 ? 0 : longest_stop_ - 1;
   const auto count = so_far.ids.size();
-  const auto end = count - std::min(held, count);
+  const auto end = count - std::min(withheld, count);
   if (end > streamed_) {
     const auto first = so_far.ids.begin();
     const std::vector<std::int64_t> fresh(
@@ -71,8 +73,8 @@ void generated_output::stream(const generated& so_far) {
     unfinished_ += (tokens_.bytes ? "" : " ") + tokens_.text_of(fresh);
     streamed_ = end;
   }
-  const auto kept = so_far.end ? 0 : unfinished_bytes(unfinished_);
-  const auto ready = unfinished_.size() - kept;
+  const auto unfinished = so_far.end ? 0 : unfinished_bytes(unfinished_);
+  const auto ready = unfinished_.size() - unfinished;
   auto text = plain_text(std::string_view(unfinished_).substr(0, ready));
   unfinished_.erase(0, ready);
   if (so_far.end)
@@ -83,21 +85,22 @@ void generated_output::stream(const generated& so_far) {
 std::string generated_output::block_of(std::size_t request) const {
   const auto& prompt = requests_[request].ids;
   auto ids = prompt;
-  ids.insert(ids.end(), made_[request].ids.begin(), made_[request].ids.end());
+  ids.insert(ids.end(), results_[request].ids.begin(),
+             results_[request].ids.end());
   return fmt::format("--- prompt {}\n{}\n", request + 1, shown(ids));
 }
 
 std::string generated_output::json_of(std::size_t request) const {
-  const auto& made = made_[request];
-  const auto count = std::ssize(made.ids);
+  const auto& result = results_[request];
+  const auto count = std::ssize(result.ids);
   const auto seconds = seconds_[request];
   nlohmann::ordered_json line{{"prompt", request + 1},
                               {"prompt_tokens", requests_[request].ids.size()},
                               {"tokens", count},
-                              {"end", made.end ? to_text(*made.end) : ""},
-                              {"ids", made.ids}};
+                              {"end", result.end ? to_text(*result.end) : ""},
+                              {"ids", result.ids}};
   if (tokens_.bytes)
-    line["text"] = tokens_.text_of(made.ids);
+    line["text"] = tokens_.text_of(result.ids);
   line["seconds"] = seconds;
   line["tokens_per_second"] =
     seconds > 0 ? static_cast<double>(count) / seconds : 0.0;
@@ -105,18 +108,18 @@ std::string generated_output::json_of(std::size_t request) const {
 }
 
 void generated_output::print_ended() {
-  for (; next_ < made_.size() && made_[next_].end; ++next_)
+  for (; next_ < results_.size() && results_[next_].end; ++next_)
     print_now(json_ ? json_of(next_) : block_of(next_));
 }
 
 void generated_output::warn_of_context(std::size_t request) const {
-  const auto& made = made_[request];
-  if (made.end == generation_end::context)
+  const auto& result = results_[request];
+  if (result.end == generation_end::context)
     spdlog::warn(
       "prompt {} ends after {} tokens: the model has {} positions, including "
       "the prompt's",
-      request + 1, made.ids.size(),
-      requests_[request].ids.size() + made.ids.size() - 1);
+      request + 1, result.ids.size(),
+      requests_[request].ids.size() + result.ids.size() - 1);
 }
 
 void generated_output::finish(const std::vector<generated>& results) {
@@ -124,8 +127,8 @@ void generated_output::finish(const std::vector<generated>& results) {
   std::size_t count = 0;
   for (std::size_t i = 0; i < results.size(); ++i) {
     count += results[i].ids.size();
-    if (!made_[i].end)
-      see(i, results[i]);  // of no tokens
+    if (!results_[i].end)
+      see(i, results[i]);  // without tokens
     warn_of_context(i);
   }
   spdlog::info("{} tokens for {} prompt{} in {:.3g} s: {:.4g} tokens/s", count,

@@ -8,18 +8,18 @@
 
 namespace troupe::cli {
 
-/// Shows what is generated: of one prompt as it comes, of several in their
-/// order as each ends, or as a JSON line each. One thread.
+/// Prints generated text: a single prompt's as it comes, several prompts' in
+/// their order as each ends, or one JSON line per prompt. For one thread.
 class generated_output {
  public:
-  /// `longest_stop`: tokens that are not shown before more have come, as they
-  /// may be the begin of a stop.
+  /// `longest_stop`: the number of latest tokens to withhold, as they may begin
+  /// a stop.
   generated_output(std::vector<generation_request> requests, token_texts tokens,
                    std::size_t longest_stop, bool json);
 
-  /// As `generation_listener`. Throws `io` if it can't be printed.
+  /// Called as a `generation_listener`. Throws `io` if printing fails.
   void see(std::size_t request, const generated& so_far);
-  /// Prints what is left, and a line about all on standard error.
+  /// Prints the rest, and a summary line on standard error.
   void finish(const std::vector<generated>& results);
 
  private:
@@ -35,11 +35,11 @@ class generated_output {
   std::size_t longest_stop_;
   bool json_;
   std::int64_t began_;  // host ns
-  std::vector<generated> made_;
-  std::vector<double> seconds_;  // to each one's end
-  std::size_t next_ = 0;         // to be shown
+  std::vector<generated> results_;
+  std::vector<double> seconds_;  // until the end of each
+  std::size_t next_ = 0;         // the next prompt to print
   std::size_t streamed_ = 0;     // tokens
-  std::string unfinished_;       // bytes of a character that goes on
+  std::string unfinished_;       // the begun bytes of a character
 };
 
 }  // namespace troupe::cli

@@ -67,7 +67,7 @@ void print_metrics(const metrics_record& record) {
                each.value);
 }
 
-void print_found(const live_message& message) {
+void print_finding(const live_message& message) {
   if (message.type == "alert") {
     const auto found = alert_of(message.content);
     fmt::print("{}", plain_text(fmt::format("step {} alert of {}: {}\n",
@@ -81,7 +81,7 @@ void print_found(const live_message& message) {
   print_now("");
 }
 
-/// {"found": "alert", "metrics" or "printed", "id": the monitor's, ...}
+/// {"found": "alert", "metrics" or "printed", "id": the monitor's id, ...}
 void print_json(const live_message& message) {
   auto line = message.content;
   line["found"] = message.type;
@@ -89,7 +89,8 @@ void print_json(const live_message& message) {
   print_now(json_text(line) + "\n");
 }
 
-/// Throws the error that ended a monitor; none for the run's or its own end.
+/// Throws the error that ended a monitor; nothing if the run or the monitor
+/// itself ended it.
 void check_end(const live_message& message) {
   const auto reason = field<std::string>(message.content, "reason");
   if (reason.empty())
@@ -107,7 +108,7 @@ void print_all(live_client& client, std::set<std::int64_t> ids, bool json) {
     } else if (json) {
       print_json(message);
     } else if (!log_warning(message)) {
-      print_found(message);
+      print_finding(message);
     }
     return !ids.empty();
   });
@@ -130,7 +131,7 @@ std::vector<std::int64_t> attach_all(live_client& client,
     }
   } catch (...) {
     for (const auto id : ids)
-      if (options.keep)  // the others leave with this client
+      if (options.keep)  // others are detached when this client ends
         client.detach(id);
     throw;
   }
@@ -139,7 +140,7 @@ std::vector<std::int64_t> attach_all(live_client& client,
 
 void run_attach(const attach_options& options) {
   auto client = options.job.connect();
-  until_signal(client, [&] {
+  run_until_signal(client, [&] {
     const auto ids = attach_all(client, options);
     if (!options.keep)
       return print_all(client, {ids.begin(), ids.end()}, options.json);
@@ -227,7 +228,7 @@ void add_detach_command(CLI::App* command) {
 
 namespace {
 
-bool is_own(const std::string& argument) {
+bool is_attach_flag(const std::string& argument) {
   return argument == "--keep" || argument == "--json" || argument == "--help"
          || argument.starts_with("--token-file=");
 }
@@ -251,7 +252,7 @@ std::vector<std::string> fold_settings(std::vector<std::string> arguments) {
     const bool more = i + 1 < arguments.size();
     if (argument == "--token-file" && more) {
       folded.insert(folded.end(), {argument, arguments[++i]});
-    } else if (is_own(argument) || !argument.starts_with("--")) {
+    } else if (is_attach_flag(argument) || !argument.starts_with("--")) {
       if (!argument.starts_with("-") && !is_endpoint(argument))
         specs.push_back(folded.size());
       folded.push_back(argument);

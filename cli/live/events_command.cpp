@@ -32,11 +32,11 @@ struct events_options {
   live_options job;
   bool json = false, histogram = false;
   std::string tensors;
-  subscription wants;  // besides tensors and histograms
+  subscription wants;  // without tensors and histograms
   std::int64_t steps = 0;
 };
 
-subscription wanted(const events_options& options) {
+subscription subscription_of(const events_options& options) {
   auto wants = options.wants;
   wants.tensors = tensor_kinds_of(options.tensors);
   if (options.histogram)
@@ -46,11 +46,11 @@ subscription wanted(const events_options& options) {
 
 std::string lines_of(const event& what, std::int64_t steps) {
   return std::visit(
-    [&]<class Event>(const Event& held) -> std::string {
-      if constexpr (requires { held.text(); })
-        return held.text();
+    [&]<class Event>(const Event& content) -> std::string {
+      if constexpr (requires { content.text(); })
+        return content.text();
       else if constexpr (std::is_same_v<Event, step_event>)
-        return progress_line(held, steps) + "\n";
+        return progress_line(content, steps) + "\n";
       else
         return {};
     },
@@ -65,18 +65,18 @@ void print(const event& what, const events_options& options,
 
 void stream(live_client& client, const events_options& options) {
   const auto steps = field<std::int64_t>(client.health(), "steps");
-  client.watch(wanted(options));
-  std::int64_t seen = 0;
+  client.watch(subscription_of(options));
+  std::int64_t steps_printed = 0;
   client.stream([&](const live_message& message) {
     log_warning(message);
     if (message.type != "event")
       return message.type != "ended";
     const auto what = event_of(message.content);
     print(what, options, steps);
-    seen += std::holds_alternative<step_event>(what) ? 1 : 0;
-    return options.steps == 0 || seen < options.steps;
+    steps_printed += std::holds_alternative<step_event>(what) ? 1 : 0;
+    return options.steps == 0 || steps_printed < options.steps;
   });
-  if (options.steps == 0 || seen < options.steps)
+  if (options.steps == 0 || steps_printed < options.steps)
     spdlog::info("the job ended the stream");
 }
 
@@ -111,9 +111,9 @@ void add_events_command(CLI::App* command) {
     for (const auto* flag : {"--match", "--histogram"})
       if (options->tensors.empty() && command->count(flag) > 0)
         spdlog::warn("{} without --tensors has no effect", flag);
-    wanted(*options);  // reports wrong usage before asking the job
+    subscription_of(*options);  // reports wrong usage before connecting
     auto client = options->job.connect();
-    until_signal(client, [&] { stream(client, *options); });
+    run_until_signal(client, [&] { stream(client, *options); });
   });
 }
 

@@ -22,9 +22,9 @@ namespace {
 
 constexpr double patience_of_a_look = 2;
 
-/// Describes the job that answers there; none if none does.
-std::optional<std::string> look_at(const std::string& where,
-                                   const std::string& token) {
+/// Describes the job at an endpoint; none if no job answers.
+std::optional<std::string> describe_job(const std::string& where,
+                                        const std::string& token) {
   try {
     const live_client client(where, token, patience_of_a_look);
     const auto& info = client.health();
@@ -41,7 +41,7 @@ std::optional<std::string> look_at(const std::string& where,
 std::string only_job(const std::string& token) {
   std::vector<std::string> found, lines;
   for (const auto& where : own_endpoints())
-    if (const auto line = look_at(where, token)) {
+    if (const auto line = describe_job(where, token)) {
       found.push_back(where);
       lines.push_back("  " + *line);
     }
@@ -99,7 +99,7 @@ std::string read_token(const std::string& path) {
   return path.empty() ? std::string{} : read_secret(path);
 }
 
-void until_signal(live_client& client, const std::function<void()>& part) {
+void run_until_signal(live_client& client, const std::function<void()>& part) {
   signal_watch signals;
   signals.on_end([&](const signal_request&) {
     client.interrupt();

@@ -9,24 +9,25 @@
 
 namespace troupe::cli {
 
-/// The flags that name a live job, shared by all commands that talk to one.
+/// The flags that name a live job, for all commands that connect to one.
 struct live_options {
   std::string endpoint;  // empty: the only job of this user on this machine
   std::string token_file;
 
   void add_to(CLI::App& command);
-  /// The same for a command with further words after the endpoint, to be
-  /// separated by `take_endpoint`.
+  /// The same for a command with further words after the endpoint;
+  /// `take_endpoint` separates them.
   void add_token_to(CLI::App& command);
-  /// Removes the endpoint from the words, if the first one is one.
+  /// Removes the first word and sets `endpoint` to it, if it is an endpoint.
   void take_endpoint(std::vector<std::string>& words);
-  /// Waits so many seconds for each answer. Throws like `live_client` and
-  /// `read_token`; `invalid_argument` if there is no job, or several, which it
-  /// names.
+  /// Waits at most so many seconds for each answer. Throws like `live_client`
+  /// and `read_token`, and `invalid_argument` without a job, or with several,
+  /// which it names.
   live_client connect(double patience = 5) const;
 };
 
-/// Whether it is a warning about an attached monitor, which is logged.
+/// Logs a message that is a warning about an attached monitor; returns whether
+/// it was one.
 bool log_warning(const live_message& message);
 
 bool is_endpoint(const std::string& word);
@@ -36,6 +37,6 @@ std::string read_token(const std::string& path);
 
 /// Runs `part` until it returns; Ctrl-C, SIGTERM and SIGHUP end it cleanly,
 /// without an error.
-void until_signal(live_client& client, const std::function<void()>& part);
+void run_until_signal(live_client& client, const std::function<void()>& part);
 
 }  // namespace troupe::cli

@@ -65,7 +65,7 @@ nlohmann::json request_of(replan_options options) {
   if (options.search) {
     request["search"] = true;
     if (!options.sizes.empty()) {
-      load_sizes(options.sizes);  // refuses what it can't read
+      load_sizes(options.sizes);  // refuses unreadable sizes
       request["sizes"] = find_entries(options.sizes, "sizes").text;
     }
     if (options.memory_limit > 0)
@@ -86,7 +86,7 @@ nlohmann::json request_of(replan_options options) {
   return request;
 }
 
-std::string in_words(const nlohmann::json& answer) {
+std::string to_sentence(const nlohmann::json& answer) {
   const auto name = printable(field<std::string>(answer, "schedule"));
   const auto& now = field_of(answer, "now");
   const auto& then = field_of(answer, "then");
@@ -107,9 +107,9 @@ void run(const replan_options& options) {
   const auto request = request_of(options);
   constexpr double search_seconds = 300;
   auto client = options.job.connect(search_seconds);
-  until_signal(client, [&] {
+  run_until_signal(client, [&] {
     const auto answer = client.request("POST", "/replan", request);
-    print_now(options.json ? json_text(answer) + "\n" : in_words(answer));
+    print_now(options.json ? json_text(answer) + "\n" : to_sentence(answer));
   });
 }
 

@@ -48,13 +48,13 @@ struct top_options {
   double interval = 1;
 };
 
-/// Reads typed keys one by one while it lives, if wanted and if standard input
-/// is this process's own terminal.
+/// Reads keys as they are typed, during its lifetime, if enabled and if
+/// standard input is this process's own terminal.
 class keys {
  public:
-  explicit keys(bool wanted) {
-    // A background process would be stopped.
-    if (!wanted || ::tcgetattr(STDIN_FILENO, &before_) != 0
+  explicit keys(bool enabled) {
+    // Changing the terminal's settings would stop a background process.
+    if (!enabled || ::tcgetattr(STDIN_FILENO, &before_) != 0
         || ::tcgetpgrp(STDIN_FILENO) != ::getpgrp())
       return;
     auto by_key = before_;
@@ -86,7 +86,7 @@ class keys {
   termios before_{};
 };
 
-/// None if the plan is too long for the endpoint.
+/// None if the endpoint can't send the plan because of its length.
 std::optional<plan> plan_of(live_client& client) {
   try {
     return plan_from_text(client.plan(), "the job's plan");
@@ -107,7 +107,7 @@ void draw(const top_view& view, bool terminal, bool json) {
 
 enum class outcome : std::uint8_t { fresh, nothing, quit, ended };
 
-/// Takes events until it is time to draw.
+/// Receives events until it is time to draw.
 outcome gather(live_client& client, top_view& view, const top_options& options,
                const keys& typed) {
   constexpr double look_at_keys = 0.1;
@@ -165,7 +165,7 @@ void add_top_command(CLI::App* command) {
   command->footer(top_help);
   command->callback([options] {
     auto client = options->job.connect();
-    until_signal(client, [&] { watch(client, *options); });
+    run_until_signal(client, [&] { watch(client, *options); });
   });
 }
 

@@ -35,7 +35,7 @@ std::string bar(double share) {
   return text;
 }
 
-/// Lines of at most that width, split at spaces.
+/// Wraps text at spaces into lines of at most `columns` columns.
 std::string wrapped(std::string_view text) {
   std::string lines;
   while (text.size() > line_width) {
@@ -50,8 +50,8 @@ std::string wrapped(std::string_view text) {
 
 }  // namespace
 
-top_view::top_view(nlohmann::json info, std::optional<plan> given)
-  : info_(std::move(info)), plan_(std::move(given)) {}
+top_view::top_view(nlohmann::json info, std::optional<plan> plan)
+  : info_(std::move(info)), plan_(std::move(plan)) {}
 
 bool top_view::add(const event& what) {
   const auto of_rank = [&]() -> traffic& {
@@ -86,8 +86,8 @@ bool top_view::add(const event& what) {
 
 std::int64_t top_view::most_in_flight() const {
   std::vector<std::pair<std::int64_t, int>> changes;
-  for (const auto& [rank, seen] : traffic_)
-    for (const auto& each : seen.messages) {
+  for (const auto& [rank, rank_traffic] : traffic_)
+    for (const auto& each : rank_traffic.messages) {
       changes.emplace_back(each.sent, 1);
       changes.emplace_back(each.taken, -1);
     }
@@ -98,7 +98,7 @@ std::int64_t top_view::most_in_flight() const {
   return most;
 }
 
-/// Data from another process may belong to another plan.
+/// Another process's data may not match the plan.
 bool top_view::fits_plan() const {
   return plan_ && std::ranges::all_of(ops_, [&](const ops_event& rank) {
            return rank.source.data_rank >= 0 && rank.source.data_rank < 1 << 16
@@ -122,7 +122,7 @@ std::string top_view::head() const {
     number_in(info_, "messages"), number_in(info_, "pid")));
 }
 
-/// The last compute op: later ops are the same in each step.
+/// The last compute op. Later ops are the same in each step.
 const op_record& top_view::last_of(const ops_event& rank) const {
   const auto last =
     std::find_if(rank.ops.rbegin(), rank.ops.rend(), [&](const op_record& op) {
@@ -147,15 +147,15 @@ std::string top_view::row(const ops_event& rank, bool bars) const {
   const auto& last = last_of(rank);
   const auto whole = std::max<std::int64_t>(1, step_->end - step_->begin);
   const auto share = static_cast<double>(busy) / static_cast<double>(whole);
-  const auto seen = traffic_of(rank);
+  const auto rank_traffic = traffic_of(rank);
   return fmt::format(
     "{} {:>3.0f} % {}{:>8.8} {:>7.2f} {:>8.8} {:>7.2f} {:>8.2f} {:>8.3f} "
     "{:>6}\n",
     name, 100 * share, bars ? bar(share) + " " : "", op_name(last.op),
     1e3 * seconds(step_->end - last.end), op_name(slowest.op),
     1e3 * seconds(duration_of(slowest)),
-    static_cast<double>(seen.bytes) / (1 << 20), 1e3 * seconds(seen.wait),
-    seen.resident_bytes >> 20);
+    static_cast<double>(rank_traffic.bytes) / (1 << 20),
+    1e3 * seconds(rank_traffic.wait), rank_traffic.resident_bytes >> 20);
 }
 
 std::string top_view::text(bool bars) const {
@@ -182,42 +182,42 @@ std::string top_view::text(bool bars) const {
 }
 
 nlohmann::json top_view::rank_json(const ops_event& rank) const {
-  const auto seen = traffic_of(rank);
-  nlohmann::json made{{"replica", rank.source.data_rank},
-                      {"rank", rank.source.rank},
-                      {"busy", seconds(busy_time(rank.ops))},
-                      {"received_bytes", seen.bytes},
-                      {"waited", seconds(seen.wait)},
-                      {"resident_bytes", seen.resident_bytes}};
+  const auto rank_traffic = traffic_of(rank);
+  nlohmann::json row{{"replica", rank.source.data_rank},
+                     {"rank", rank.source.rank},
+                     {"busy", seconds(busy_time(rank.ops))},
+                     {"received_bytes", rank_traffic.bytes},
+                     {"waited", seconds(rank_traffic.wait)},
+                     {"resident_bytes", rank_traffic.resident_bytes}};
   if (rank.ops.empty())
-    return made;
+    return row;
   const auto slowest = *std::ranges::max_element(rank.ops, {}, duration_of);
   const auto& last = last_of(rank);
-  made["last"] = op_name(last.op);
-  made["idle_after_last"] = seconds(step_->end - last.end);
-  made["slowest"] = op_name(slowest.op);
-  made["slowest_took"] = seconds(duration_of(slowest));
-  return made;
+  row["last"] = op_name(last.op);
+  row["idle_after_last"] = seconds(step_->end - last.end);
+  row["slowest"] = op_name(slowest.op);
+  row["slowest_took"] = seconds(duration_of(slowest));
+  return row;
 }
 
 nlohmann::json top_view::json() const {
-  nlohmann::json made;
+  nlohmann::json json_of_step;
   for (const auto* name : {"schedule", "ranks", "stages", "microbatches",
                            "messages", "steps", "step", "pid"})
-    made[name] = field_of(info_, name);
+    json_of_step[name] = field_of(info_, name);
   if (!step_)
-    return made;
-  made["step"] = step_->source.step;
-  made["step_took"] = seconds(step_->end - step_->begin);
-  made["monitors_took"] = step_->observe_seconds;
-  made["most_in_flight"] = most_in_flight();
+    return json_of_step;
+  json_of_step["step"] = step_->source.step;
+  json_of_step["step_took"] = seconds(step_->end - step_->begin);
+  json_of_step["monitors_took"] = step_->observe_seconds;
+  json_of_step["most_in_flight"] = most_in_flight();
   for (const auto& loss : step_->losses)
-    made["losses"][loss.name] =
+    json_of_step["losses"][loss.name] =
       loss.counts() ? json_number(loss.value) : nlohmann::json();
-  made["by_rank"] = nlohmann::json::array();
+  json_of_step["by_rank"] = nlohmann::json::array();
   for (const auto& rank : ops_)
-    made["by_rank"].push_back(rank_json(rank));
-  return made;
+    json_of_step["by_rank"].push_back(rank_json(rank));
+  return json_of_step;
 }
 
 }  // namespace troupe::cli

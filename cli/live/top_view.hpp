@@ -11,17 +11,17 @@
 
 namespace troupe::cli {
 
-/// The display of `troupe top` for a live job: its last step.
+/// The display of `troupe top`: the last step of a live job.
 class top_view {
  public:
-  /// `info` is the job's answer; the plan is given if known.
-  top_view(nlohmann::json info, std::optional<plan> given);
+  /// `info` is the job's answer to /info.
+  top_view(nlohmann::json info, std::optional<plan> plan);
 
-  /// Returns true if a training step is complete.
+  /// Adds an event; returns true if it completes a training step.
   bool add(const event& what);
-  /// Lines of at most 80 columns, each with a newline; with bars if wanted.
+  /// Lines of at most 80 columns, each with a newline; optionally with bars.
   std::string text(bool bars) const;
-  /// The same: the job's sizes, the last step (times in seconds), and
+  /// The same as JSON: the job's sizes, the last step (times in seconds) and
   /// `by_rank`.
   nlohmann::json json() const;
 

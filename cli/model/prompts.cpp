@@ -16,20 +16,20 @@ namespace troupe::cli {
 
 namespace {
 
-/// That of one line's object.
+/// The request of one line's JSON object.
 generation_request request_of(std::string_view line, const std::string& place,
                               const token_texts& tokens,
-                              generation_request made) {
+                              generation_request request) {
   const auto object = parsed_json(line, 8);
   if (!object.is_object())
     fail(error_code::invalid_data,
          "{} is not a JSON object such as {{\"text\": \"In the beginning\"}}",
          place);
-  json_object given(object, place, place + ' ', error_code::invalid_data);
+  json_object fields(object, place, place + ' ', error_code::invalid_data);
   std::string text;
-  given.read("text", text);
-  given.read_if(
-    "ids", made.ids,
+  fields.read("text", text);
+  fields.read_if(
+    "ids", request.ids,
     fmt::format("a list of numbers from 0 to {}", tokens.vocabulary - 1),
     [&](const auto& ids) {
       return std::ranges::all_of(ids, [&](std::int64_t id) {
@@ -37,23 +37,23 @@ generation_request request_of(std::string_view line, const std::string& place,
       });
     });
   const auto whole = [&](const char* name, auto& target) {
-    given.read_if(name, target, "a whole number of at least 0",
-                  [](auto value) { return value >= 0; });
+    fields.read_if(name, target, "a whole number of at least 0",
+                   [](auto value) { return value >= 0; });
   };
-  whole("max_tokens", made.tokens);
-  whole("top_k", made.sampling.top_k);
-  whole("seed", made.sampling.seed);
+  whole("max_tokens", request.tokens);
+  whole("top_k", request.sampling.top_k);
+  whole("seed", request.sampling.seed);
   if (object.contains("seed"))
-    made.sampling.stream = 0;
-  given.read("temperature", made.sampling.temperature);
-  given.read("top_p", made.sampling.top_p);
-  given.require_known();
+    request.sampling.stream = 0;
+  fields.read("temperature", request.sampling.temperature);
+  fields.read("top_p", request.sampling.top_p);
+  fields.require_known();
   if (object.contains("text") == object.contains("ids"))
     fail(error_code::invalid_data,
          "{} has both or none of 'text' and 'ids'; give one", place);
   if (object.contains("text"))
-    made.ids = tokens.ids_of(text, place);
-  return made;
+    request.ids = tokens.ids_of(text, place);
+  return request;
 }
 
 }  // namespace
@@ -107,11 +107,11 @@ std::vector<generation_request> read_prompts(
     if (line.empty())
       continue;
     const auto place = fmt::format("{}, line {}:", printable(source), number);
-    auto made = objects ? request_of(line, place, tokens, usual) : usual;
+    auto request = objects ? request_of(line, place, tokens, usual) : usual;
     if (!objects)
-      made.ids = tokens.ids_of(line, place);
-    require_legal(made, place, options);
-    requests.push_back(std::move(made));
+      request.ids = tokens.ids_of(line, place);
+    require_legal(request, place, options);
+    requests.push_back(std::move(request));
   }
   if (requests.empty())
     fail(error_code::invalid_argument, "{} holds no prompt", printable(source));

@@ -24,55 +24,58 @@ namespace {
 constexpr std::string_view metadata_prefix = "troupe.";
 
 std::string text_of(const option_value& value) {
-  return std::visit([](auto held) { return fmt::format("{}", held); }, value);
+  return std::visit([](auto content) { return fmt::format("{}", content); },
+                    value);
 }
 
-/// Refuses flags of models that C++ code defines.
+/// Refuses the flags of models that are defined in C++.
 void require_no_model_flags(const std::string& path,
-                            const wanted_model& wanted) {
-  for (const auto& name : wanted.given)
-    if (name == "model" || wanted.flags.values.contains(name))
+                            const model_request& request) {
+  for (const auto& name : request.explicit_flags)
+    if (name == "model" || request.flags.values.contains(name))
       fail(error_code::invalid_argument,
            "--{}: {} describes its model in {}; omit the flag", name,
            printable(path), config_json_text);
 }
 
-/// Finds out a model's settings, and refuses flags that contradict.
+/// Determines a model's settings, and refuses flags that contradict them.
 class model_finder {
  public:
-  model_finder(std::string path, const wanted_model& wanted)
-    : path_(printable(path)), wanted_(wanted), texts_(stored_texts(path)) {}
+  model_finder(std::string path, const model_request& request)
+    : path_(printable(path)), request_(request), texts_(stored_texts(path)) {}
 
   stored_model find(parameter_list parameters) const {
     if (text("model") == from_folder)
       return of_config(std::move(parameters));
-    const auto name = agreed("model", {}, given("model", wanted_.flags.name));
+    const auto name =
+      agreed("model", {}, if_explicit("model", request_.flags.name));
     const auto& entry = find_model(name);
     tensor_sizes sizes;
     for (const auto& [of, value] : parameters)
       sizes.emplace(of, value.sizes().vec());
-    const auto told = entry.sizes_of ? entry.sizes_of(sizes) : told_sizes{};
+    const auto sizes_by_tensors =
+      entry.sizes_of ? entry.sizes_of(sizes) : told_sizes{};
     option_values values;
     for (const auto& option : entry.options)
-      values.emplace(option.name, option_of(option, told.values));
-    stored_model made;
-    made.data.length = size("seq", wanted_.length, told.length);
-    made.data.vocabulary =
-      size("vocabulary", wanted_.vocabulary, told.vocabulary);
-    made.model = entry.build(values, made.data);
-    made.parameters = std::move(parameters);
-    return made;
+      values.emplace(option.name, option_of(option, sizes_by_tensors.values));
+    stored_model result;
+    result.data.length = size("seq", request_.length, sizes_by_tensors.length);
+    result.data.vocabulary =
+      size("vocabulary", request_.vocabulary, sizes_by_tensors.vocabulary);
+    result.model = entry.build(values, result.data);
+    result.parameters = std::move(parameters);
+    return result;
   }
 
  private:
   using optional_text = std::optional<std::string>;
 
-  /// A model that was once read from a folder.
+  /// The model of a checkpoint whose model came from a folder.
   stored_model of_config(parameter_list parameters) const {
-    require_no_model_flags(path_, wanted_);
-    stored_model made;
-    made.data.length = size("seq", wanted_.length, 0);
-    made.data.vocabulary = size("vocabulary", wanted_.vocabulary, 0);
+    require_no_model_flags(path_, request_);
+    stored_model result;
+    result.data.length = size("seq", request_.length, 0);
+    result.data.vocabulary = size("vocabulary", request_.vocabulary, 0);
     lora_options lora;
     if (const auto rank = text("lora-rank"))
       lora.rank = read<std::int64_t>("lora-rank", *rank);
@@ -80,13 +83,13 @@ class model_finder {
       lora.alpha = read<double>("lora-alpha", *alpha);
     lora.modules = text("lora-modules").value_or(lora.modules);
     const auto config = text(config_json_text).value_or("");
-    made.model = model_of_config(config, path_,
-                                 {.lora = lora, .length = made.data.length});
-    made.text_ends = stored_text_ends(config);
-    made.parameters = std::move(parameters);
-    return made;
+    result.model = model_of_config(
+      config, path_, {.lora = lora, .length = result.data.length});
+    result.text_ends = stored_text_ends(config);
+    result.parameters = std::move(parameters);
+    return result;
   }
-  /// Older checkpoints have those of config.json alone.
+  /// Older checkpoints hold only the end tokens of config.json.
   std::vector<std::int64_t> stored_text_ends(const std::string& config) const {
     const auto ids = text(ends_text);
     if (!ids)
@@ -97,17 +100,19 @@ class model_finder {
       ends.push_back(read<std::int64_t>(ends_text, word));
     return ends;
   }
-  /// The flag's value, if it is given.
-  optional_text given(const std::string& flag, const std::string& value) const {
-    return std::ranges::count(wanted_.given, flag) > 0 ? optional_text{value}
-                                                       : std::nullopt;
+  /// The flag's value if the command line sets it.
+  optional_text if_explicit(const std::string& flag,
+                            const std::string& value) const {
+    return std::ranges::count(request_.explicit_flags, flag) > 0
+             ? optional_text{value}
+             : std::nullopt;
   }
   optional_text text(const std::string& name) const {
     const auto found = texts_.find(name);
     return found == texts_.end() ? std::nullopt : optional_text{found->second};
   }
-  /// As the tensors tell, else the texts, else the flags: whichever are there
-  /// must not contradict.
+  /// The value by the tensors, else by the texts, else by the flags. Those of
+  /// them that have one must agree.
   std::string agreed(const std::string& flag, const optional_text& by_tensors,
                      const optional_text& by_flag) const {
     const auto by_text = text(flag);
@@ -116,19 +121,19 @@ class model_finder {
         path_,
         fmt::format("describes a model whose {} is {}, but its tensors have {}",
                     flag, printable(*by_text), *by_tensors));
-    const auto& told = by_tensors ? by_tensors : by_text;
-    if (!told && !by_flag)
+    const auto& stored = by_tensors ? by_tensors : by_text;
+    if (!stored && !by_flag)
       fail(
         error_code::invalid_argument,
         "{} does not record the model's --{}; give the value used in training",
         path_, flag);
-    if (told && by_flag && *told != *by_flag)
+    if (stored && by_flag && *stored != *by_flag)
       fail(error_code::invalid_argument,
            "--{} {}: {} is of a model with {}; omit the flag", flag, *by_flag,
-           path_, printable(*told));
-    return told ? *told : *by_flag;
+           path_, printable(*stored));
+    return stored ? *stored : *by_flag;
   }
-  /// A number within its limits, or a truth value.
+  /// A number within its limits, or a boolean.
   template <class Value>
   Value read(const std::string& name, const std::string& text,
              Value least = std::numeric_limits<Value>::lowest(),
@@ -146,15 +151,16 @@ class model_finder {
     return *value;
   }
   option_value option_of(const model_option& option,
-                         const option_values& told) const {
+                         const option_values& values_by_tensors) const {
     if (option.of_training)
       return option.usual;
     const auto& name = option.name;
-    const auto by_tensors = told.find(name);
+    const auto by_tensors = values_by_tensors.find(name);
     const auto text = agreed(
       name,
-      by_tensors == told.end() ? optional_text{} : text_of(by_tensors->second),
-      given(name, text_of(wanted_.flags.values.at(name))));
+      by_tensors == values_by_tensors.end() ? optional_text{}
+                                            : text_of(by_tensors->second),
+      if_explicit(name, text_of(request_.flags.values.at(name))));
     return std::visit(
       [&]<class Value>(Value) -> option_value {
         if constexpr (std::is_same_v<Value, bool>)
@@ -165,18 +171,18 @@ class model_finder {
       },
       option.usual);
   }
-  /// `by_flag` and `by_tensors`: 0 if they tell nothing.
+  /// `by_flag` and `by_tensors`: 0 if unknown.
   std::int64_t size(const char* name, std::int64_t by_flag,
                     std::int64_t by_tensors) const {
-    const auto known = [](std::int64_t value) {
+    const auto as_text = [](std::int64_t value) {
       return value > 0 ? optional_text{std::to_string(value)} : std::nullopt;
     };
     return read<std::int64_t>(
-      name, agreed(name, known(by_tensors), known(by_flag)), 1, 1 << 24);
+      name, agreed(name, as_text(by_tensors), as_text(by_flag)), 1, 1 << 24);
   }
 
   std::string path_;
-  const wanted_model& wanted_;
+  const model_request& request_;
   std::map<std::string, std::string> texts_;
 };
 
@@ -255,41 +261,42 @@ std::map<std::string, std::string> model_metadata(
 namespace {
 
 void require_no_contradiction(const std::string& path,
-                              const wanted_model& wanted,
+                              const model_request& request,
                               std::int64_t vocabulary) {
-  require_no_model_flags(path, wanted);
-  if (wanted.vocabulary > 0 && wanted.vocabulary != vocabulary)
+  require_no_model_flags(path, request);
+  if (request.vocabulary > 0 && request.vocabulary != vocabulary)
     fail(error_code::invalid_argument,
          "--vocabulary {}: {} is of a model with {}; omit the flag",
-         wanted.vocabulary, printable(path), vocabulary);
+         request.vocabulary, printable(path), vocabulary);
 }
 
-/// Its layers read the weights themselves.
-stored_model open_folder(const std::string& path, const wanted_model& wanted) {
+/// The layers read their weights from the folder themselves.
+stored_model open_folder(const std::string& path,
+                         const model_request& request) {
   const model_folder folder(path);
   const auto& o = folder.options();
-  require_no_contradiction(path, wanted, o.vocabulary);
-  stored_model made;
+  require_no_contradiction(path, request, o.vocabulary);
+  stored_model result;
   const auto longest = o.length > 0
                          ? o.length
                          : o.rotary.steady_length().value_or(o.rotary.length);
-  if (o.length > 0 && wanted.length > o.length)
+  if (o.length > 0 && request.length > o.length)
     fail(error_code::invalid_argument, "--seq {}: {} has {} positions",
-         wanted.length, printable(path), o.length);
-  made.data.length = wanted.length > 0 ? wanted.length : longest;
-  made.data.vocabulary = o.vocabulary;
-  made.model =
-    folder.build(wanted.dtype, made.data.seed, {.length = made.data.length});
-  made.text_ends = text_ends_in(path);
-  return made;
+         request.length, printable(path), o.length);
+  result.data.length = request.length > 0 ? request.length : longest;
+  result.data.vocabulary = o.vocabulary;
+  result.model = folder.build(request.dtype, result.data.seed,
+                              {.length = result.data.length});
+  result.text_ends = text_ends_in(path);
+  return result;
 }
 
 }  // namespace
 
-stored_model open_model(const std::string& path, const wanted_model& wanted) {
+stored_model open_model(const std::string& path, const model_request& request) {
   if (is_model_folder(path))
-    return open_folder(path, wanted);
-  return model_finder(path, wanted).find(stored_tensors(path));
+    return open_folder(path, request);
+  return model_finder(path, request).find(stored_tensors(path));
 }
 
 }  // namespace troupe::cli

@@ -12,16 +12,17 @@
 
 namespace troupe::cli {
 
-/// Validators of flags that replace CLI11's, which print the limits of a double
-/// digit by digit and accept nan and overflows.
+/// Validators of flags. CLI11's own ones print the limits of a double digit by
+/// digit, and accept nan and overflows.
 CLI::Validator whole_number(std::int64_t least, std::int64_t most = INT64_MAX);
 CLI::Validator number(double least,
                       double most = std::numeric_limits<double>::infinity());
 CLI::Validator number_above(
   double limit, double most = std::numeric_limits<double>::infinity());
 
-/// Declares a flag with a value, "--costs FILE", or an argument, "path FILE":
-/// its name, and what --help calls its value; without that the value's type.
+/// Declares a flag with a value, such as "--costs FILE", or an argument, such
+/// as "path FILE". The second word is the name of the value in --help; without
+/// it, --help shows the value's type.
 template <class Value>
 CLI::Option* add_value(CLI::App& command, const std::string& name, Value& value,
                        const std::string& help,
@@ -33,8 +34,8 @@ CLI::Option* add_value(CLI::App& command, const std::string& name, Value& value,
                             : option->type_name(name.substr(space + 1));
 }
 
-/// Declares a flag that takes one of some words and sets the value that it
-/// stands for. The default is the word of the current value.
+/// Declares a flag that takes one of some words and sets the value of that
+/// word. The default is the current value's word.
 template <class Value>
 CLI::Option* add_choice(CLI::App& command, const std::string& name,
                         Value& value, const choices<Value>& words,

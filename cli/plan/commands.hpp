@@ -11,20 +11,20 @@ namespace troupe::cli {
 
 /// Compiles a schedule and shows it.
 void add_plan_command(CLI::App& app);
-/// Proves that a schedule or lowered plan makes progress; deadlock with the
-/// cycle of waits.
+/// Proves that a schedule or lowered plan makes progress, or reports the
+/// deadlock's cycle of waits.
 void add_verify_command(CLI::App& app);
-/// Durations, idle time and memory of a simulated schedule.
+/// Shows durations, idle time and memory of a simulated schedule.
 void add_simulate_command(CLI::App& app);
-/// The built-in schedules, with the shapes that they take.
+/// Lists the built-in schedules with the shapes that they support.
 void add_schedules_command(CLI::App& app);
-/// All that fit a job, simulated, as a table.
+/// Compares all built-in schedules that fit a job, simulated, in a table.
 void add_compare_command(CLI::App& app);
-/// A schedule for measured costs and a memory limit, and how far it is from the
-/// catalogue's best and from a lower bound.
+/// Searches for a schedule for measured costs and a memory limit, and compares
+/// it with the best built-in one and with a lower bound.
 void add_search_command(CLI::App& app);
 
-/// A command that needs LibTorch: `troupe` starts another program for it.
+/// A command that needs LibTorch: `troupe` executes another program for it.
 struct runtime_command {
   std::string_view name;
   std::string_view summary;

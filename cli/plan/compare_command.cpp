@@ -37,11 +37,12 @@ struct compare_options {
   bool json = false;
 };
 
-// Those that the schedules of the catalogue have.
+// The stages per rank with which the built-in schedules run.
 std::vector<schedule_shape> searched_shapes(const schedule_shape& job) {
   std::vector<schedule_shape> all;
-  const auto given = job.stages_per_rank;
-  for (const auto stages : std::set{1, 2, given, given + given % 2}) {
+  const auto requested = job.stages_per_rank;
+  for (const auto stages :
+       std::set{1, 2, requested, requested + requested % 2}) {
     auto& shape = all.emplace_back(job);
     shape.stages_per_rank = stages;
     shape.slices = 1;
@@ -53,8 +54,8 @@ std::vector<schedule_shape> searched_shapes(const schedule_shape& job) {
   return all;
 }
 
-compared_schedule searched(const comparison& job, double memory_limit,
-                           const schedule_shape& shape) {
+compared_schedule search_row(const comparison& job, double memory_limit,
+                             const schedule_shape& shape) {
   compared_schedule row{.name = std::string{search_name}, .shape = shape};
   search_problem problem{.microbatches = shape.microbatches,
                          .slices = shape.slices,
@@ -71,7 +72,7 @@ compared_schedule searched(const comparison& job, double memory_limit,
   }
 }
 
-// In the order of `compare_schedules`.
+// Adds rows in the order of `compare_schedules`.
 void add_searched(const compare_options& options,
                   std::vector<compared_schedule>& rows) {
   const auto order = [](const compared_schedule& row) {
@@ -79,7 +80,7 @@ void add_searched(const compare_options& options,
   };
   std::optional<compared_schedule> best;
   for (const auto& shape : searched_shapes(options.job.shape)) {
-    auto row = searched(options.job, options.memory_limit, shape);
+    auto row = search_row(options.job, options.memory_limit, shape);
     if (!best || order(row) < order(*best))
       best = std::move(row);
   }

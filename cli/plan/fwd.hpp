@@ -1,6 +1,6 @@
 #pragma once
 
-// CLI11's header compiles slowly: only files that declare flags include it.
+// CLI11's header compiles slowly, so only files that declare flags include it.
 namespace CLI {
 class App;
 class Option;

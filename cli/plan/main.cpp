@@ -1,5 +1,5 @@
-// `troupe`: makes, verifies and simulates plans itself, quickly, as LibTorch is
-// not loaded. For everything else it executes `troupe-runtime`.
+// `troupe`: makes, verifies and simulates plans itself, which is quick as it
+// does not load LibTorch. For everything else it executes `troupe-runtime`.
 #include <signal.h>
 
 #include <algorithm>
@@ -21,8 +21,9 @@ bool needs_runtime(const argument_list& arguments) {
               != runtime_commands.end();
 }
 
-/// A notice that comes while LibTorch is being loaded, and for `launch` before
-/// its processes are there, waits until the program takes it.
+/// Blocks SIGUSR1 and SIGUSR2, so that a notice that arrives while LibTorch is
+/// loaded, or before `launch` has started its processes, stays pending for the
+/// program.
 void hold_notices(const argument_list& arguments) {
   if (arguments.front() != "train" && arguments.front() != "launch")
     return;

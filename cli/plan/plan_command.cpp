@@ -97,15 +97,16 @@ std::string table(const plan& plan, const plan_options& options) {
   return text + channels_table(plan);
 }
 
-// Gradients of sharded stages are reduced, whatever the number of replicas.
+// Sharded stages reduce their gradients, so they need at least two replicas.
 plan compiled(const schedule& lanes, const plan_options& options) {
   const auto least_replicas = options.sharded ? 2 : 1;
-  auto made = compile(lanes, {.data_parallel = std::max(
-                                options.source.data_parallel, least_replicas),
-                              .global_norm = options.global_norm,
-                              .tied = options.source.tied(lanes)});
-  made = options.offload.apply(std::move(made));
-  return options.sharded ? sharded(made) : std::move(made);
+  auto compiled = compile(
+    lanes,
+    {.data_parallel = std::max(options.source.data_parallel, least_replicas),
+     .global_norm = options.global_norm,
+     .tied = options.source.tied(lanes)});
+  compiled = options.offload.apply(std::move(compiled));
+  return options.sharded ? sharded(compiled) : std::move(compiled);
 }
 
 void warn_of_dropped(const plan_options& options) {

@@ -33,12 +33,13 @@ namespace {
 
 /// RLIM_INFINITY is the largest number.
 rlim_t limit_of(__rlimit_resource_t what) {
-  rlimit found{RLIM_INFINITY, RLIM_INFINITY};
-  ::getrlimit(what, &found);
-  return found.rlim_cur;
+  rlimit limit{RLIM_INFINITY, RLIM_INFINITY};
+  ::getrlimit(what, &limit);
+  return limit.rlim_cur;
 }
 
-/// An error's text; one about too many open files with their limit.
+/// An error's text, with the limit of open files if it is about too many of
+/// them.
 std::string with_limit(std::string text) {
   if (text.find(std::strerror(EMFILE)) != std::string::npos)
     text += fmt::format(" (ulimit -n is {})", limit_of(RLIMIT_NOFILE));
@@ -46,11 +47,11 @@ std::string with_limit(std::string text) {
 }
 
 /// "; did you mean X?" if one of the names is similar, else ".".
-std::string suggestion(std::string_view given, const argument_list& names) {
+std::string suggestion(std::string_view word, const argument_list& names) {
   const auto nearest = std::ranges::min_element(
-    names, {}, [&](const std::string& name) { return edits(given, name); });
+    names, {}, [&](const std::string& name) { return edits(word, name); });
   const bool near =
-    nearest != names.end() && edits(given, *nearest) * 3 <= given.size() + 1;
+    nearest != names.end() && edits(word, *nearest) * 3 <= word.size() + 1;
   return near ? fmt::format("; did you mean {}?", *nearest) : ".";
 }
 
@@ -65,12 +66,12 @@ void require_known_command(const argument_list& arguments,
                            const CLI::App& app) {
   if (arguments.empty() || arguments.front().starts_with('-'))
     return;
-  const auto known = names_of_commands(app);
-  if (std::ranges::find(known, arguments.front()) == known.end())
+  const auto commands = names_of_commands(app);
+  if (std::ranges::find(commands, arguments.front()) == commands.end())
     fail(error_code::invalid_argument,
          "unknown command '{}'{} The commands are {}",
-         printable(arguments.front()), suggestion(arguments.front(), known),
-         fmt::join(known, ", "));
+         printable(arguments.front()), suggestion(arguments.front(), commands),
+         fmt::join(commands, ", "));
 }
 
 argument_list flags_of(const CLI::App& command) {
@@ -82,8 +83,9 @@ argument_list flags_of(const CLI::App& command) {
 }
 
 /// Refuses a flag without its value: CLI11 would take the next argument for it,
-/// even if that is a flag.
-void require_given_values(const argument_list& arguments, const CLI::App& app) {
+/// Refuses a flag without its value: CLI11 would take the next argument as its
+/// value, even a flag.
+void require_flag_values(const argument_list& arguments, const CLI::App& app) {
   if (arguments.empty() || arguments.front().starts_with('-'))
     return;
   const auto& command = *app.get_subcommand(arguments.front());
@@ -108,8 +110,8 @@ void require_given_values(const argument_list& arguments, const CLI::App& app) {
   }
 }
 
-/// Reports arguments unknown to the command: its first flag, rather than a
-/// value before it.
+/// Reports arguments that the command does not know: the first flag among them,
+/// rather than a value before it.
 [[noreturn]] void refuse_extras(const CLI::App& app) {
   const auto extras = app.remaining(/*recurse=*/true);
   const auto* command = &app;
@@ -130,14 +132,15 @@ void require_given_values(const argument_list& arguments, const CLI::App& app) {
        full_name);
 }
 
-/// For `troupe launch`: another command's flags would be taken for its own.
-bool misses_dashes(const argument_list& arguments) {
+/// Whether `troupe launch` has no --: the flags of the launched command would
+/// be taken for its own.
+bool lacks_dashes(const argument_list& arguments) {
   return !arguments.empty() && arguments.front() == "launch"
          && std::ranges::find(arguments, "--") == arguments.end();
 }
 
-void tell_of_dashes(const argument_list& arguments) {
-  if (misses_dashes(arguments))
+void explain_dashes(const argument_list& arguments) {
+  if (lacks_dashes(arguments))
     complain("",
              "give the command of each process after --, as in troupe launch "
              "--processes 2 -- train ...",
@@ -150,7 +153,8 @@ std::unique_ptr<CLI::App> make_app() {
   auto app = std::make_unique<CLI::App>(
     "troupe: pipeline-parallel training with actors", "troupe");
   app->require_subcommand(1);
-  // Commands take this over; a flag that takes a list keeps all its values.
+  // Subcommands inherit this. A flag that takes a list still keeps all its
+  // values.
   app->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app->set_version_flag("--version", TROUPE_VERSION);
   return app;
@@ -158,18 +162,18 @@ std::unique_ptr<CLI::App> make_app() {
 
 int run_command(CLI::App& app, const argument_list& arguments) {
   require_known_command(arguments, app);
-  require_given_values(arguments, app);
+  require_flag_values(arguments, app);
   argument_list reversed(arguments.rbegin(), arguments.rend());
   try {
     app.parse(std::move(reversed));
   } catch (const CLI::ExtrasError&) {
-    tell_of_dashes(arguments);
+    explain_dashes(arguments);
     refuse_extras(app);
   } catch (const CLI::ParseError& reason) {
     std::ostringstream help, message;  // which quotes the arguments
     if (app.exit(reason, help, message) != 0) {
       std::fputs(plain_text(message.str()).c_str(), stderr);
-      tell_of_dashes(arguments);
+      explain_dashes(arguments);
       return wrong_usage;
     }
     std::fputs(help.str().c_str(), stdout);
@@ -237,19 +241,20 @@ namespace {
 
 error_reporter report_uncaught = nullptr;  // set before any thread starts
 
-int throw_again() {
+int rethrow_current() {
   if (const auto uncaught = std::current_exception())
     std::rethrow_exception(uncaught);
   throw std::logic_error("the process was ended by its own code");
 }
 
-/// The reporter throws if there is no memory for its text.
+/// Reports the uncaught exception, and ends the process. The reporter itself
+/// throws if there is no memory for its text.
 [[noreturn]] void end_uncaught() {
   static std::atomic_flag reported;
   while (reported.test_and_set())
     ::pause();  // another thread ends the process
   try {
-    report_uncaught(throw_again);
+    report_uncaught(rethrow_current);
   } catch (...) {
     constexpr std::string_view text = "troupe: error: out of memory\n";
     [[maybe_unused]] const auto written =
@@ -258,8 +263,8 @@ int throw_again() {
   ::_exit(1);
 }
 
-/// A run of many files or processes needs more than the 1,024 that systems
-/// allow programs that don't ask for more.
+/// A run with many files or processes needs more open files than the soft
+/// limit, usually 1,024.
 void allow_most_files() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0)
@@ -271,7 +276,7 @@ void allow_most_files() {
 }  // namespace
 
 void prepare_process(error_reporter report) {
-  // `open` takes the lowest free number: the closed one.
+  // `open` returns the lowest free descriptor: the closed one.
   for (int each = STDIN_FILENO; each <= STDERR_FILENO; ++each)
     if (::fcntl(each, F_GETFD) < 0 && errno == EBADF)
       ::open("/dev/null", each == STDOUT_FILENO ? O_RDONLY : O_RDWR);
@@ -293,12 +298,12 @@ void drop_closed_output() {
 
 namespace {
 
-// Measured: LibTorch 2.11 of a CUDA build loads in 445,000 KiB.
+// Measured: a CUDA build of LibTorch 2.11 needs 445,000 KiB to load.
 constexpr rlim_t least_kib = 512 * 1024;
-// For an endpoint, and links to a few other processes.
+// Enough for an endpoint and links to a few other processes.
 constexpr int least_files = 60;
 
-/// Whether so many more files can be opened.
+/// Whether so many more files can be opened below the limit.
 bool has_room_for(int files, rlim_t limit) {
   for (rlim_t each = 0; each < limit && files > 0; ++each)
     if (::fcntl(static_cast<int>(each), F_GETFD) < 0)

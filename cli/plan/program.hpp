@@ -12,10 +12,10 @@ namespace troupe::cli {
 
 using argument_list = std::vector<std::string>;
 
-/// Exit code for wrong usage, a convention of shells.
+/// The exit code for wrong usage, by the convention of shells.
 inline constexpr int wrong_usage = 2;
 
-/// An application `troupe` without commands.
+/// Makes the application `troupe` without commands.
 std::unique_ptr<CLI::App> make_app();
 
 /// Parses the arguments, which runs their command, and returns the exit code.
@@ -27,8 +27,8 @@ int run_command(CLI::App& app, const argument_list& arguments);
 /// its exit code.
 int report_errors(const std::function<int()>& work);
 
-/// Prints to standard output, and waits until it is written. Throws `io`, for
-/// what was printed before too.
+/// Prints to standard output and flushes it. Throws `io`, also for earlier
+/// output that could not be written.
 void print_now(std::string_view text);
 
 /// Prints "troupe: KIND WHAT" to standard error, which may fail; returns the
@@ -51,14 +51,14 @@ using error_reporter = int (*)(const std::function<int()>& work);
 /// memory is used up, is reported and ends the process with exit code 1.
 void prepare_process(error_reporter report);
 
-/// Lets all output to a standard output that was closed be dropped: for
-/// commands whose purpose is not what they print.
+/// Drops all output to a standard output that was closed, instead of failing:
+/// for commands whose purpose is not their output.
 void drop_closed_output();
 
-/// Replaces this process by the program that has LibTorch, `troupe-runtime`, in
-/// the same folder, with the same arguments. Returns only by throwing `error`
-/// (io): it is missing or can't be started; (device): limits of this process
-/// leave too little for it.
+/// Replaces this process by `troupe-runtime`, the program with LibTorch, in the
+/// same folder and with the same arguments. Returns only by throwing `error`:
+/// `io` if the program is missing or can't be started, `device` if the limits
+/// of this process leave too little memory or too few files for it.
 [[noreturn]] void become_runtime(char** argv);
 
 }  // namespace troupe::cli

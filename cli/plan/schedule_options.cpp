@@ -142,7 +142,7 @@ namespace {
 
 using placements = std::vector<std::pair<std::string, placement>>;
 
-// dualpipe's, which refuses the shapes that it does not take.
+// The placement of dualpipe, which refuses unsupported shapes.
 placement bidirectional(const schedule_shape& shape) {
   return make_schedule("dualpipe", shape).placement;
 }
@@ -159,18 +159,17 @@ placements placements_of(const schedule_shape& shape) {
   return all;
 }
 
-placements placements_of(const schedule_shape& shape,
-                         const std::string& wanted) {
+placements placements_of(const schedule_shape& shape, const std::string& name) {
   auto all = placements_of(shape);
-  if (wanted == "best")
+  if (name == "best")
     return all;
-  std::erase_if(all, [&](const auto& each) { return each.first != wanted; });
-  if (all.empty() && wanted == "waves")
+  std::erase_if(all, [&](const auto& each) { return each.first != name; });
+  if (all.empty() && name == "waves")
     fail(error_code::invalid_argument,
          "--placement waves: --stages-per-rank must be even, but is {}",
          shape.stages_per_rank);
   if (all.empty())
-    all.emplace_back(wanted, bidirectional(shape));  // says why it can't be
+    all.emplace_back(name, bidirectional(shape));  // throws with the reason
   return all;
 }
 
@@ -225,16 +224,16 @@ placed_search search_placements(const search_problem& problem,
                                 const std::string& placement) {
   std::optional<placed_search> best;
   std::optional<error> refused;
-  std::optional<placed_search> known;
+  std::optional<placed_search> builtin;
   for (auto& [name, where] : placements_of(shape, placement)) {
     auto placed = problem;
     placed.placement = std::move(where);
     try {
       placed_search found{name, search(placed)};
       if (!found.result.builtin.empty()
-          && (!known
-              || found.result.builtin_period < known->result.builtin_period))
-        known = found;
+          && (!builtin
+              || found.result.builtin_period < builtin->result.builtin_period))
+        builtin = found;
       if (!best || shorter(found, *best))
         best = std::move(found);
     } catch (const error& reason) {
@@ -243,10 +242,10 @@ placed_search search_placements(const search_problem& problem,
   }
   if (!best)
     throw *refused;
-  if (known) {
-    best->result.builtin = known->result.builtin;
-    best->result.builtin_period = known->result.builtin_period;
-    best->known_placement = known->placement;
+  if (builtin) {
+    best->result.builtin = builtin->result.builtin;
+    best->result.builtin_period = builtin->result.builtin_period;
+    best->builtin_placement = builtin->placement;
   }
   return std::move(*best);
 }
@@ -294,21 +293,21 @@ void offload_flags::add_to(CLI::App& command) {
 }
 
 offload_options offload_flags::options() const {
-  auto made = what_.empty() ? offload_options{} : load_offload(what_);
-  made.ahead = ahead_;
-  made.least_stay = least_stay_;
-  if (!offloads(made)
+  auto options = what_.empty() ? offload_options{} : load_offload(what_);
+  options.ahead = ahead_;
+  options.least_stay = least_stay_;
+  if (!offloads(options)
       && (ahead_ != offload_options{}.ahead
           || least_stay_ != offload_options{}.least_stay))
     spdlog::warn(
       "--offload-ahead and --offload-least-stay have no effect without "
       "--offload-activations");
-  return made;
+  return options;
 }
 
 plan offload_flags::apply(plan before) const {
-  const auto made = options();
-  return offloads(made) ? offloaded(before, made) : std::move(before);
+  const auto chosen = options();
+  return offloads(chosen) ? offloaded(before, chosen) : std::move(before);
 }
 
 }  // namespace troupe::cli

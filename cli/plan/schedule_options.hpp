@@ -17,29 +17,29 @@
 
 namespace troupe::cli {
 
-/// What a search goes by besides the shape of the job.
+/// The inputs of a search besides the shape of the job.
 struct search_inputs {
   std::string costs;        // entries or a file; empty: the usual ones
-  std::string sizes;        // the same; empty: memory isn't looked at
-  double memory_limit = 0;  // bytes of a rank, by `sizes`; 0: none
+  std::string sizes;        // entries or a file; empty: the defaults
+  double memory_limit = 0;  // the same; empty: memory is ignored
 
   static constexpr auto by_name = "with --schedule search: ";
 
-  /// --costs, --sizes and --memory-limit; `when` begins their help.
+  /// Declares --costs, --sizes and --memory-limit; `when` begins their help.
   void add_to(CLI::App& command, const std::string& when = by_name);
   void add_memory_limit(CLI::App& command, const std::string& when = by_name);
   bool is_set() const;
 };
 
-/// A search on one placement.
+/// The result of a search on one placement.
 struct placed_search {
   std::string placement;  // "looped", "waves" or "bidirectional"
   search_result result;
-  /// That of the best schedule of the catalogue, which `result` names.
-  std::string known_placement{};
+  /// The placement of the best built-in schedule, which `result` names.
+  std::string builtin_placement{};
 };
 
-/// A row of the list of schedules.
+/// The row of a search in the list of schedules.
 constexpr std::string_view search_name = "search";
 constexpr std::string_view search_summary =
   "the shortest found for --costs, --sizes and --memory-limit";
@@ -51,20 +51,21 @@ search_problem problem_of(const schedule_shape& shape,
                           const search_inputs& inputs);
 
 /// Searches on the placements "looped", "waves", "bidirectional" (two copies of
-/// each stage, as dualpipe has) or, with "best", on all that the shape takes;
-/// the best result, with the best schedule of the catalogue on any of them.
-/// Throws as `search`, and for a placement that the shape does not take.
+/// each stage, as in dualpipe) or, with "best", on all that the shape supports.
+/// Returns the best result, with the best built-in schedule on any of them.
+/// Throws as `search` does, and for a placement that the shape does not
+/// support.
 placed_search search_placements(const search_problem& problem,
                                 const schedule_shape& shape,
                                 const std::string& placement = "best");
 
-/// What --schedule names: a file, a schedule of the catalogue or "search";
-/// empty: the usual one of the shape. Throws as these do.
+/// The schedule that --schedule names: a file, a built-in one or "search";
+/// empty: the default for the shape. Throws as these do.
 schedule named_schedule(const std::string& name, const schedule_shape& shape,
                         const search_inputs& inputs,
                         std::int32_t data_parallel);
 
-/// Defaults of `plan`, `simulate` and `train`.
+/// The default of `plan`, `simulate` and `train`.
 inline constexpr auto usual_schedule = "1f1b";
 inline constexpr auto usual_schedule_of_slices = "seq_1f1b";
 inline constexpr auto usual_schedules = "(1f1b; with --slices, seq_1f1b)";
@@ -84,26 +85,27 @@ struct schedule_options {
   search_inputs searching{};
 
   void add_to(CLI::App& command);
-  /// The built-in schedule, the file, or what a search finds. Throws `error`;
-  /// invalid_argument if a flag contradicts the file. Warns of flags without
-  /// effect.
+  /// The built-in schedule, the file's, or the result of a search. Throws
+  /// `error`, `invalid_argument` if a flag contradicts the file. Warns of flags
+  /// without effect.
   troupe::schedule find() const;
   /// The stages of a schedule that hold tied parameters.
   std::vector<std::int32_t> tied(const troupe::schedule& lanes) const;
-  /// Warns of every given flag that is overridden by `what`.
+  /// Warns of every flag that is set but overridden by `what`.
   void warn_beside(const std::string& what) const;
 
  private:
   CLI::App* command_ = nullptr;
 };
 
-/// --ranks, --stages-per-rank, --microbatches and --slices.
+/// Declares --ranks, --stages-per-rank, --microbatches and --slices.
 void add_shape_flags(CLI::App& command, schedule_shape& shape);
 
-/// The flags that a schedule's file determines: --config skips them.
+/// The flags that a schedule's file determines; --config skips them.
 std::vector<std::string> sizes_in_file();
 
-/// Throws `invalid_argument` if a given flag contradicts the schedule's file.
+/// Throws `invalid_argument` if a flag that is set contradicts the schedule's
+/// file.
 void require_sizes_of_file(const CLI::App& command, const std::string& path,
                            const troupe::schedule& found);
 
@@ -119,8 +121,8 @@ std::string list_schedules();
 /// Adds the file that a command reads, alone or as --plan.
 void add_plan_file(CLI::App& command, std::string& path, const char* help);
 
-/// What figures of bytes are printed in: MiB, or bytes where the largest is
-/// below one.
+/// The unit in which bytes are printed: MiB, or bytes if the largest is below
+/// one MiB.
 class byte_unit {
  public:
   explicit byte_unit(double largest) : mebibytes_{largest >= mebibyte} {}
@@ -146,12 +148,12 @@ void write_output(const std::string& path, const std::string& text);
 
 /// The flags of `train`, `plan` and `simulate` that offload activations.
 struct offload_flags {
-  /// Adds them to the current group.
+  /// Declares the flags in the current group.
   void add_to(CLI::App& command);
   bool is_set() const { return !what_.empty(); }
-  /// Throws as `load_offload`; warns of flags without effect.
+  /// Throws as `load_offload` does; warns of flags without effect.
   offload_options options() const;
-  /// The plan with them, or as it is.
+  /// The plan with offloading; unchanged if the flags don't ask for it.
   plan apply(plan before) const;
 
  private:

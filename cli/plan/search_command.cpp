@@ -39,7 +39,7 @@ struct search_options {
   std::string output;
 };
 
-/// Of a value that is at least `base`, but for rounding.
+/// By how many percent a value exceeds `base`; 0 if it is less by rounding.
 double percent_above(double value, double base) {
   return base > 0 ? std::max(0.0, 100 * (value / base - 1)) : 0;
 }
@@ -54,7 +54,7 @@ std::string to_json(const placed_search& found, bool has_sizes) {
     json["peak_bytes"] = result.peak_bytes;
   if (!result.builtin.empty()) {
     json["known"] = result.builtin;
-    json["known_placement"] = found.known_placement;
+    json["known_placement"] = found.builtin_placement;
     json["known_period"] = result.builtin_period;
   }
   return json.dump(2) + '\n';
@@ -72,7 +72,7 @@ std::string to_table(const placed_search& found, bool has_sizes) {
             : fmt::format(
               "best of the catalogue: {}, placement {}, period {:.6g}, {:.2f} "
               "% above the one found\n",
-              result.builtin, found.known_placement, result.builtin_period,
+              result.builtin, found.builtin_placement, result.builtin_period,
               percent_above(result.builtin_period, result.period));
   if (has_sizes)
     text += fmt::format("peak {}\n",
@@ -80,8 +80,8 @@ std::string to_table(const placed_search& found, bool has_sizes) {
   return text;
 }
 
-std::string drawing(const schedule& lanes, const search_problem& problem,
-                    const terminal_style& style) {
+std::string draw_lanes(const schedule& lanes, const search_problem& problem,
+                       const terminal_style& style) {
   const auto step = compile(lanes, problem.compiling);
   return draw_terminal(to_timeline(step, simulate(step, problem.costs)), style);
 }
@@ -90,8 +90,8 @@ bool writes_csv(const search_options& options) {
   return options.output.ends_with(".csv");
 }
 
-std::string written(const search_options& options, const schedule& found,
-                    const search_problem& problem) {
+std::string output_text(const search_options& options, const schedule& found,
+                        const search_problem& problem) {
   if (writes_csv(options)) {
     if (found.placement.copies() > 1)
       fail(error_code::invalid_argument,
@@ -106,16 +106,16 @@ std::string written(const search_options& options, const schedule& found,
            : to_text(compile(found, problem.compiling));
 }
 
-/// Ends a search at its time limit, and tells a user who waits for long about
-/// that.
+/// Returns whether a search must end by its time limit, and informs a user who
+/// has waited for long about that limit.
 std::function<bool()> watch_of(double time_limit) {
   using clock = std::chrono::steady_clock;
-  return [time_limit, begin = clock::now(), told = false]() mutable {
+  return [time_limit, begin = clock::now(), reported = false]() mutable {
     constexpr double long_wait = 10;
     const auto seconds =
       std::chrono::duration<double>(clock::now() - begin).count();
-    if (!told && seconds > long_wait) {
-      told = true;
+    if (!reported && seconds > long_wait) {
+      reported = true;
       spdlog::info("still searching; --effort and --time-limit bound it");
     }
     return time_limit > 0 && seconds > time_limit;
@@ -142,11 +142,12 @@ void run(const search_options& options) {
   const auto found =
     search_placements(problem, options.shape, options.placement);
   if (!options.output.empty())
-    write_output(options.output, written(options, found.result.found, problem));
+    write_output(options.output,
+                 output_text(options, found.result.found, problem));
   auto text =
     options.json ? to_json(found, has_sizes) : to_table(found, has_sizes);
   if (options.draw)
-    text += drawing(found.result.found, problem, options.style);
+    text += draw_lanes(found.result.found, problem, options.style);
   write_output("", text);
 }
 

@@ -34,13 +34,13 @@ struct simulate_options {
   disturbance disturbing;
   CLI::Option* seeded = nullptr;  // --seed
   lane_order order = lane_order::strict;
-  std::int32_t steps = 0;  // 0: not asked for
+  std::int32_t steps = 0;  // 0: unset
   bool barrier = false;
   bool atomic_pairs = false;
   bool json = false;
 };
 
-plan given_plan(const simulate_options& options) {
+plan chosen_plan(const simulate_options& options) {
   if (options.path.empty()) {
     const auto lanes = options.source.find();
     return compile(lanes, {.data_parallel = options.source.data_parallel,
@@ -62,13 +62,14 @@ std::vector<std::string> path_texts(const plan& plan, const simulation& times) {
 /// What `simulate` prints.
 struct simulated_plan {
   simulation times;
-  std::vector<double> bytes{};       // most held, by rank; empty without sizes
-  std::vector<double> host_bytes{};  // the same, offloaded; empty without
-  double joint_bytes = 0;            // most held by all ranks at once
+  std::vector<double> bytes{};       // peak by rank; empty without sizes
+  std::vector<double> host_bytes{};  // the same, offloaded; empty without any
+  double joint_bytes = 0;            // peak of all ranks together
   std::vector<double> step_ends{};   // empty without --steps
 };
 
-/// Mean time from one step's end to the next; of one step, its duration.
+/// The mean time from one step's end to the next; the duration if there is one
+/// step.
 double period_of(const std::vector<double>& step_ends) {
   return step_ends.size() == 1 ? step_ends[0]
                                : (step_ends.back() - step_ends.front())
@@ -96,7 +97,7 @@ std::string to_json(const plan& plan, const simulated_plan& found) {
   return json.dump(2) + '\n';
 }
 
-/// Columns of bytes; nothing without figures.
+/// The title of a column of bytes; empty without figures.
 std::string column_name(const char* of, const byte_unit& unit,
                         const std::vector<double>& bytes) {
   return bytes.empty()
@@ -158,7 +159,7 @@ void run(const simulate_options& options) {
     fail(error_code::invalid_argument, "--barrier requires --steps");
   if (options.seeded->count() > 0 && options.disturbing.jitter == 0)
     spdlog::warn("--seed has no effect without --jitter");
-  const auto plan = options.offload.apply(given_plan(options));
+  const auto plan = options.offload.apply(chosen_plan(options));
   if (options.source.searching.memory_limit > 0
       && options.source.schedule != search_name)
     spdlog::warn("--memory-limit has no effect without --schedule search");
@@ -170,7 +171,7 @@ void run(const simulate_options& options) {
     disturbing.of_rank =
       load_entries(options.slow, "slow ranks", parse_slow_ranks);
   const bool disturbs = !disturbing.of_rank.empty() || disturbing.jitter > 0;
-  // Each step has a jitter of its own.
+  // Each step has jitter of its own.
   const auto costs_of = [&](std::int32_t step) {
     auto how = disturbing;
     how.seed += static_cast<std::uint64_t>(step);

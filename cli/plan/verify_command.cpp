@@ -53,7 +53,8 @@ void warn(const verify_options& options) {
 }
 
 using credit_counts = std::vector<std::int32_t>;
-/// Of each channel: the least credits that keep the makespan, and the progress.
+/// The least credits of each channel that keep the makespan, and those that
+/// keep progress.
 std::pair<credit_counts, credit_counts> needed_credits(
   const plan& plan, const verify_options& options) {
   return {least_credits(plan, credit_goal::makespan, load_costs(options.costs)),
@@ -97,7 +98,7 @@ void draw(const plan& plan, const verdict& found,
                  draw_deadlock(plan, found, parse_theme(options.theme)));
 }
 
-/// The report; printed where there is a deadlock too.
+/// Prints the report, also of a deadlock.
 void print_json(const plan& plan, const verdict& found,
                 const verify_options& options) {
   if (!options.json)
@@ -123,8 +124,8 @@ void print_json(const plan& plan, const verdict& found,
   write_output("", report.dump(2) + '\n');
 }
 
-/// The file's plan. Draws and reports lanes that wait for each other, whatever
-/// the transport: they can't be compiled.
+/// The file's plan. Draws and reports lanes that wait for each other on any
+/// transport, as they can't be compiled.
 plan find_plan(const verify_options& options) {
   try {
     return load_plan(options.path);

@@ -98,18 +98,18 @@ void add_flags_of_output(flag_table& table, const train_options& o) {
                    true});
 }
 
-bool is_given(const CLI::App& command, const std::string& name) {
+bool is_set(const CLI::App& command, const std::string& name) {
   const auto* option = command.get_option_no_throw("--" + name);
   return option != nullptr && option->count() > 0;
 }
 
 template <class Visitor>
-void visit_idle(const CLI::App& command, const train_options& options,
-                bool refused, const Visitor& visit) {
+void visit_idle_flags(const CLI::App& command, const train_options& options,
+                      bool refused, const Visitor& visit) {
   for (const auto& row : dependent_flags_of(options))
     for (const auto& name : row.names)
       if (row.are_refused == refused && !row.have_effect
-          && is_given(command, name))
+          && is_set(command, name))
         visit(name, row.condition);
 }
 
@@ -125,21 +125,21 @@ flag_table dependent_flags_of(const train_options& options) {
 }
 
 void require_effects(const CLI::App& command, const train_options& options) {
-  visit_idle(command, options, true,
-             [](const std::string& name, const std::string& condition) {
-               fail(error_code::invalid_argument,
-                    "--{} has no effect {}; give it, or omit the flag", name,
-                    condition);
-             });
+  visit_idle_flags(command, options, true,
+                   [](const std::string& name, const std::string& condition) {
+                     fail(error_code::invalid_argument,
+                          "--{} has no effect {}; give it, or omit the flag",
+                          name, condition);
+                   });
 }
 
 void warn_of_idle_flags(const CLI::App& command, const train_options& options) {
-  visit_idle(command, options, false,
-             [](const std::string& name, const std::string& condition) {
-               spdlog::warn("--{} has no effect {}", name, condition);
-             });
+  visit_idle_flags(command, options, false,
+                   [](const std::string& name, const std::string& condition) {
+                     spdlog::warn("--{} has no effect {}", name, condition);
+                   });
   for (const auto& name : flags_of_other_models(options.model))
-    if (is_given(command, name))
+    if (is_set(command, name))
       spdlog::warn("--{} has no effect with --model {}", name,
                    options.model.name);
 }
@@ -151,7 +151,7 @@ std::vector<std::string> moot_flags(const train_options& options) {
   for (const auto& row : dependent_flags_of(options))
     if (!row.have_effect)
       std::ranges::copy(row.names, std::back_inserter(flags));
-  // One of two flags that exclude each other.
+  // The other of two flags that exclude each other.
   flags.emplace_back(options.epochs > 0 ? "steps" : "epochs");
   flags.emplace_back(options.optimisation.min_lr.empty() ? "min-lr"
                                                          : "final-lr");

@@ -134,8 +134,8 @@ gradient_division division_of(const partition_options& o) {
   return {.before = *before, .after = *after};
 }
 
-/// fp16 has a dynamic loss scale unless a constant one was asked for, as with
-/// Megatron-LM's and Transformers' --fp16, wherever all gradients of a step are
+/// fp16 has a dynamic loss scale unless the flags set a constant one, as with
+/// --fp16 of Megatron-LM and Transformers, if all gradients of a step are
 /// updated together.
 void set_loss_scale(numerics& of, const schedule& schedule) {
   const bool fp16 =
@@ -151,7 +151,7 @@ void set_loss_scale(numerics& of, const schedule& schedule) {
       schedule.name);
 }
 
-/// The fraction of the base rate that --min-lr is: a rate, or a percentage.
+/// --min-lr, a rate or a percentage, as a fraction of the base rate.
 double final_fraction_of(const std::string& min_lr, double base) {
   const bool is_part = min_lr.ends_with('%');
   const auto value = parse_number<double>(

@@ -7,11 +7,11 @@
 
 namespace troupe::cli {
 
-/// Declares the flags of how a run optimises, with their help.
+/// Declares the flags of the optimisation, with their help.
 void add_optimisation_flags(CLI::App& app, train_options& options);
 
-/// How steps compute, as the flags say, with the model's loss. Throws
-/// `invalid_argument` naming a flag.
+/// The numerics by the flags, with the model's loss. Throws `invalid_argument`
+/// naming a flag.
 numerics numerics_for(const train_options& options, const built_model& model,
                       const schedule& schedule);
 

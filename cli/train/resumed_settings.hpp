@@ -6,8 +6,8 @@
 namespace troupe::cli {
 
 /// The flags, without dashes, that a resumed run takes from its own command
-/// line and not from its checkpoint: those of the optimisation but --steps, and
-/// the sizes of the batch. `train_setup::data_settings` decides the data.
+/// line instead of its checkpoint: those of the optimisation without --steps,
+/// and the sizes of the batch. `train_setup::data_settings` decides the data.
 setting_texts flags_of_updates(const CLI::App& command);
 
 }  // namespace troupe::cli

@@ -1,4 +1,4 @@
-// How a run ends other than by its last step.
+// The endings of a run other than its last step.
 #include "troupe/cli/train/run_endings.hpp"
 #include "troupe/engine/checkpoint/manifest.hpp"
 
@@ -44,7 +44,8 @@ void end_together(const std::shared_ptr<mesh>& job) {
 namespace {
 
 /// Reports that a failed or interrupted step leaves no parameters to save.
-void tell_of_lost(const train_options& options, const train_setup& setup) {
+void report_lost_parameters(const train_options& options,
+                            const train_setup& setup) {
   if (!options.output.save_parameters.empty() && leads_job(setup.trainer.job))
     spdlog::error(
       "{} is not written: the last step was interrupted, so parameters may be "
@@ -52,7 +53,7 @@ void tell_of_lost(const train_options& options, const train_setup& setup) {
       options.output.save_parameters);
 }
 
-/// The part of the grace time that is left for writing files.
+/// The rest of the grace time, for writing files.
 std::chrono::milliseconds rest_of_grace(const train_options& options,
                                         const signal_watch& signals) {
   constexpr std::chrono::milliseconds reserve = std::chrono::seconds(1);
@@ -61,8 +62,8 @@ std::chrono::milliseconds rest_of_grace(const train_options& options,
                   reserve);
 }
 
-/// After a step that was interrupted: saves the step before, in all processes
-/// whose parameters are still of it.
+/// After an interrupted step, saves the step before in all processes that still
+/// have its parameters.
 void save_last_step(trainer& run, const train_options& options,
                     const train_setup& setup, const signal_watch& signals,
                     checkpoint_saver& saver) {
@@ -75,13 +76,13 @@ void save_last_step(trainer& run, const train_options& options,
     saver.refuse(progress.step, why);
     if (leads_job(setup.trainer.job))
       spdlog::error("step {} can't be saved: {}", progress.step, why);
-    return tell_of_lost(options, setup);
+    return report_lost_parameters(options, setup);
   }
   try {
     saver.after_step(
       progress, [&] { return run.snapshot(); }, true);
-    if (setup.trainer.job)  // others may not take part any more
-      tell_of_lost(options, setup);
+    if (setup.trainer.job)  // other processes may no longer take part
+      report_lost_parameters(options, setup);
     else
       save_all(options.output.save_parameters, run, setup);
   } catch (const error& problem) {
@@ -104,7 +105,7 @@ void end_failed_run(trainer& run, const train_options& options,
   if (interrupted)
     save_last_step(run, options, setup, signals, saver);
   else if (!run.health().failure.empty())
-    tell_of_lost(options, setup);
+    report_lost_parameters(options, setup);
   finish_after_failure(run);
   if (by_signal)
     saver.settle(rest_of_grace(options, signals));
@@ -139,8 +140,9 @@ void conclude_early(trainer& run, const train_options& options,
   if (end->why == run_end::kind::asked && signals.exit_code() != 0)
     signals.end_process(leads_job(setup.trainer.job) ? text : "");
   if (end->why == run_end::kind::asked && !leads_job(setup.trainer.job))
-    throw process_end({}, exit_code(error_code::op_failed));  // 0 has said why
-  if (end->why == run_end::kind::asked)  // by a signal to another process
+    throw process_end(
+      {}, exit_code(error_code::op_failed));  // process 0 has said why
+  if (end->why == run_end::kind::asked)       // by a signal to another process
     throw process_end(text, exit_code(error_code::op_failed));
   throw stopped_by_monitor(text);
 }

@@ -15,26 +15,27 @@ namespace troupe::cli {
 void save_all(const std::string& path, const trainer& run,
               const train_setup& setup);
 
-/// Lets monitors write their files although the run failed; neither errors
-/// doing so nor a stalled reader of our output must hide the reason.
+/// Lets monitors write their files after the run has failed. Neither their
+/// errors nor a stalled reader of our output may hide the reason of the
+/// failure.
 void finish_after_failure(trainer& run);
 
 /// Reports at once why a run failed: an op that still runs may take longer than
-/// others wait for this process, or never return. After a step that a signal
-/// interrupted, saves the step before.
+/// other processes wait for this one, or never return. After a step that a
+/// signal interrupted, saves the step before.
 [[noreturn]] void end_failed_run(trainer& run, const train_options& options,
                                  const train_setup& setup, const error& reason,
                                  const signal_watch& signals,
                                  checkpoint_saver& saver);
 
-/// To standard error, behind the program's name.
+/// Prints to standard error, after the program's name.
 void print_error_line(const std::string& text);
 
-/// Keeps processes of a job from succeeding before process 0 has.
+/// Keeps processes of a job from ending as a success before process 0 has.
 void end_together(const std::shared_ptr<mesh>& job);
 
-/// Reports a run that a signal or a monitor has ended after a step, once its
-/// outputs are saved. Throws unless it is a success.
+/// Reports a run that a signal or a monitor ended after a step, once its
+/// outputs are saved. Throws unless the run is a success.
 void conclude_early(trainer& run, const train_options& options,
                     const train_setup& setup, const signal_watch& signals,
                     const checkpoint_saver& saver);

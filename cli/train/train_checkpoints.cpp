@@ -23,14 +23,15 @@ manifest about_run(const train_options& options, const train_setup& setup) {
   return about;
 }
 
-resume_options resuming(const train_options& options) {
+resume_options resume_options_of(const train_options& options) {
   return {.from = options.checkpoints.resume,
           .folder = options.checkpoints.folder,
           .steps = options.steps,
           .words = words_of(options)};
 }
 
-saving_options saving(const train_options& options, saver_timeouts timeouts) {
+saving_options saving_options_of(const train_options& options,
+                                 saver_timeouts timeouts) {
   const auto& o = options.checkpoints;
   return {o.folder, o.every, o.kept, std::move(timeouts)};
 }

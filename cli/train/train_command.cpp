@@ -51,7 +51,7 @@ void run_steps(trainer& run, const train_options& options,
                trainer_saver& saved) {
   const auto done = run.progress().step;
   const auto left = saved.steps_left(options.steps);
-  // Sharded parameters are gathered for it, by all processes or none.
+  // All processes gather sharded parameters for the log, or none does.
   const bool logs = logs_tensors(setup.trainer.job);
   if (logs)
     log_tensors(done, run.parameters());
@@ -65,7 +65,7 @@ void run_steps(trainer& run, const train_options& options,
   }
 }
 
-/// A run's outputs for users: in a job, process 0 provides them for all.
+/// A run's outputs for users; in a job, process 0 provides them.
 class shown_run {
  public:
   shown_run(trainer& run, const train_options& options,
@@ -91,13 +91,13 @@ class shown_run {
   }
   shown_run(const shown_run&) = delete;
   shown_run& operator=(const shown_run&) = delete;
-  /// Shows why the run failed on its page.
+  /// Shows on the page why the run failed.
   void add_error(const std::string& text) const {
     if (page_)
       page_->add_warning("error", text);
   }
-  /// The endpoint answers all requests before it closes: a replan that waits
-  /// for steps gives up.
+  /// The endpoint answers all requests before it closes; a replan that waits
+  /// for steps is refused.
   ~shown_run() {
     if (orders_)
       orders_->end();
@@ -105,12 +105,12 @@ class shown_run {
 
  private:
   std::unique_ptr<dashboard> page_;
-  std::optional<log_listener> log_;  // of the page
+  std::optional<log_listener> log_;  // shows the log on the page
   std::optional<replanner> orders_;
   std::unique_ptr<job_server> endpoint_;
 };
 
-/// Runs all steps, or until a signal or a monitor asks for an end.
+/// Runs all steps, or until a signal or a monitor ends the run.
 void run_to_end(trainer& run, const train_options& options,
                 const train_setup& setup, signal_watch& signals,
                 loss_watch& losses, trainer_saver& saved) {
@@ -126,25 +126,25 @@ void run_to_end(trainer& run, const train_options& options,
     run.request_save();
     return answer_to_save(options, request);
   });
-  if (signals.exit_code() != 0)  // before the handler was set
+  if (signals.exit_code() != 0)  // received before the handler was set
     run.stop(signals.name(), limit);
   try {
     run_steps(run, options, setup, losses, saved);
   } catch (const error& reason) {
-    signals.finish_first();
+    signals.defer_signals();
     const auto end = run.ended();
-    if (end && end->reason == reason.what())  // after its last step
+    if (end && end->reason == reason.what())  // ended after its last step
       return;
     end_failed_run(run, options, setup, reason, signals, saved.saver());
   } catch (...) {
-    signals.finish_first();
+    signals.defer_signals();
     finish_after_failure(run);
     throw;
   }
-  signals.finish_first();
+  signals.defer_signals();
 }
 
-/// Before the first step, so that no step is lost by a log that ends early.
+/// Checked before the first step, so that a log that ends early loses no step.
 void require_replay(const trainer& run, const train_options& options,
                     const train_setup& setup) {
   const auto& log = setup.trainer.execution.replay;
@@ -152,13 +152,13 @@ void require_replay(const trainer& run, const train_options& options,
     log->orders_of(run.plan(), setup.trainer.data_parallel, step);
 }
 
-/// Saves what was trained, and lets monitors finish; throws unless the run is a
-/// success.
+/// Saves the trained parameters, and lets monitors finish. Throws unless the
+/// run is a success.
 void save_and_finish(trainer& run, const train_options& options,
                      const train_setup& setup, const signal_watch& signals,
                      const loss_watch& losses, trainer_saver& saved) {
   saved.after_step(true);
-  // Saves the trained parameters first: a failing picture must not lose them.
+  // Saves first, as a failing picture must not lose the parameters.
   save_all(options.output.save_parameters, run, setup);
   if (!options.output.save_model.empty()
       || !options.output.save_adapter.empty())
@@ -178,7 +178,7 @@ void save_and_finish(trainer& run, const train_options& options,
 void train_pipeline(const train_options& options, const train_setup& setup,
                     signal_watch& signals) {
   trainer run(setup.model.layers, setup.trainer);
-  signals.finish_first();
+  signals.defer_signals();
   if (options.output.sample > 0)
     run.require_generation();
   if (!options.model.initial.empty())
@@ -209,11 +209,11 @@ void train_pipeline(const train_options& options, const train_setup& setup,
     throw process_end(summary_of(options, saved.saver(), run.progress().step),
                       exit_code(reason.code()));
   }
-  print_sample(options, shows, [&](const wanted_sample& what) {
-    const auto told = [&](std::size_t, const generated&) {
+  print_sample(options, shows, [&](const sample_request& what) {
+    const auto on_token = [&](std::size_t, const generated&) {
       signals.require_none("sampling");
     };
-    return run.generate({what.request}, what.options, told).at(0);
+    return run.generate({what.request}, what.options, on_token).at(0);
   });
   end_together(setup.trainer.job);
 }
@@ -241,7 +241,7 @@ void require_actors(const train_options& o) {
 
 void train(const CLI::App& command, train_options options) {
   fit_model_and_data(command, options);
-  const bool shows = shows_what_all_would();
+  const bool shows = prints_common_output();
   if (options.print_config) {
     if (shows)
       fmt::print("{}", config_text(command, moot_flags(options)));

@@ -16,7 +16,7 @@ namespace troupe::cli {
 
 namespace {
 
-/// `fixed`: the model decides the vocabulary, and no flag.
+/// `fixed`: the model alone determines the vocabulary, not a flag.
 void require_in_vocabulary(const token_source& tokens, std::int64_t vocabulary,
                            bool fixed) {
   const auto place = first_outside(tokens, vocabulary);
@@ -59,7 +59,7 @@ std::vector<std::shared_ptr<const token_source>> open_texts(
   return parts;
 }
 
-/// The texts of a mixture; without one all of them as one.
+/// The texts of a mixture; without a mixture, all texts joined into one.
 std::vector<std::shared_ptr<const token_source>> texts_of(
   const data_options& o, bool fixed_vocabulary) {
   auto files = open_texts(o, fixed_vocabulary);
@@ -72,7 +72,7 @@ std::vector<std::shared_ptr<const token_source>> texts_of(
   return files;
 }
 
-/// Refuses training texts of which nothing is to be predicted.
+/// Refuses training texts without any token to predict.
 void require_labels(const std::vector<weighted_text>& texts,
                     const data_options& o) {
   if (!o.loss_mask.empty()
@@ -111,11 +111,11 @@ void add_data(train_setup& setup, const data_options& o) {
   for (const auto& text : texts_of(o, setup.model.folder != nullptr)) {
     const auto held_out = static_cast<std::int64_t>(
       static_cast<double>(text->size()) * o.validation_fraction);
-    const auto kept = text->size() - held_out;
+    const auto trained = text->size() - held_out;
     const auto weight = o.mix.empty() ? 1 : o.mix[training.size()];
-    training.push_back({part_of(text, 0, kept), weight});
-    held_out_parts.push_back(part_of(text, kept, held_out));
-    sizes += fmt::format("{}{}", sizes.empty() ? "" : ",", kept);
+    training.push_back({part_of(text, 0, trained), weight});
+    held_out_parts.push_back(part_of(text, trained, held_out));
+    sizes += fmt::format("{}{}", sizes.empty() ? "" : ",", trained);
     if (!o.mix.empty())
       sizes += fmt::format("*{}", weight);
   }
@@ -143,7 +143,7 @@ void add_data(train_setup& setup, const data_options& o) {
                   o.predicts_next_document ? "predicted" : "ignored"));
   const auto held_out_text = join_tokens(std::move(held_out_parts));
   if (held_out_text->size() < 2)
-    return;  // no token follows another: no validation
+    return;  // validation needs at least two tokens
   std::vector<std::int64_t> rows;
   if (!o.loss_mask.empty()) {
     rows = rows_with_labels(*held_out_text, batches.length,

@@ -23,7 +23,7 @@ namespace {
        printable(device));
 }
 
-/// "cuda:0,2" gives 0 and 2; "cuda" none.
+/// The numbers of "cuda:0,2" are 0 and 2; "cuda" has none.
 std::vector<int> numbers_in(const std::string& device) {
   const std::string prefix = "cuda";
   if (!device.starts_with(prefix))
@@ -43,7 +43,7 @@ std::vector<int> numbers_in(const std::string& device) {
   return numbers;
 }
 
-/// All devices; processes that share a machine take one each.
+/// All devices; each of several processes on one machine takes one.
 std::vector<int> all_devices(int devices) {
   const auto place = read_environment();
   if (place.local_processes > devices)

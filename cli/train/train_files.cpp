@@ -20,9 +20,9 @@ namespace {
 
 enum class content {
   file,
-  folder,  // no file of others is in it
-  fresh,   // a folder that nothing else may be in
-  shared   // a folder that anything but a fresh one may be in
+  folder,  // holds no files of others
+  fresh,   // must not hold or be in anything else
+  shared   // may hold anything but a fresh folder
 };
 
 struct used_file {
@@ -32,12 +32,12 @@ struct used_file {
   bool is_folder() const { return kind != content::file; }
 };
 
-/// A monitor or sink tells a folder by a slash at its end.
+/// A slash at the end of a monitor's or sink's path marks a folder.
 used_file output_of(const char* flag, const std::string& path) {
   return {flag, path, path.ends_with('/') ? content::folder : content::file};
 }
 
-/// Resolves links; the path as given if they lead nowhere.
+/// The path with links resolved; unchanged if they lead nowhere.
 std::filesystem::path place_of(const used_file& file) {
   std::error_code trouble;
   auto path = file.path;
@@ -48,7 +48,7 @@ std::filesystem::path place_of(const used_file& file) {
   return trouble ? written.lexically_normal() : found;
 }
 
-/// Whether they are one place, or two names of one file (hard links).
+/// Whether they have one path, or are two names of one file (hard links).
 bool is_same(const used_file& a, const used_file& b) {
   std::error_code trouble;
   return place_of(a) == place_of(b)
@@ -56,7 +56,7 @@ bool is_same(const used_file& a, const used_file& b) {
              && std::filesystem::equivalent(a.path, b.path, trouble));
 }
 
-/// Whether they are equal, or the first one's path leads through the second.
+/// Whether the paths are equal, or the first one leads through the second one.
 bool is_within(const used_file& a, const used_file& b) {
   if (is_same(a, b))
     return true;
@@ -64,7 +64,7 @@ bool is_within(const used_file& a, const used_file& b) {
   return std::ranges::mismatch(inner, outer).in2 == outer.end();
 }
 
-/// Whether the first one is in the second one, which does not take it.
+/// Whether the first one is in the second one, which must not contain it.
 bool intrudes(const used_file& inner, const used_file& outer) {
   if (!is_within(inner, outer))
     return false;
@@ -80,7 +80,7 @@ bool intrudes(const used_file& inner, const used_file& outer) {
   return true;
 }
 
-/// "is also the file of".
+/// A phrase such as "is also the file of".
 std::string relation(const used_file& a, const used_file& b) {
   const auto* how = is_same(a, b)     ? "is also"
                     : is_within(a, b) ? "is in"
@@ -92,7 +92,7 @@ std::vector<used_file> read_of_data(const data_options& o) {
   std::vector<used_file> all;
   for (const std::filesystem::path path : o.text) {
     all.push_back({"--text", path});
-    // Megatron-LM's texts are two files.
+    // A text of Megatron-LM consists of two files.
     for (const auto& [one, other] :
          {std::pair(".bin", ".idx"), std::pair(".idx", ".bin")})
       if (path.extension() == one)
@@ -166,24 +166,24 @@ std::vector<used_file> written_by(const train_options& o) {
 void require_outputs(const train_options& o) {
   if (!o.output.save_model.empty() && o.model.is_folder())
     require_copyable(o.model.name);
-  auto taken = read_by(o);
+  auto files = read_by(o);
   for (const auto& file : written_by(o)) {
     if (file.path.empty())
       continue;
-    const auto known = std::ranges::find_if(taken, [&](const auto& other) {
+    const auto same = std::ranges::find_if(files, [&](const auto& other) {
       return !other.path.empty()
              && (intrudes(file, other) || intrudes(other, file));
     });
-    if (known != taken.end() && !file.path.starts_with("/dev/"))
+    if (same != files.end() && !file.path.starts_with("/dev/"))
       fail(error_code::invalid_argument, "{} {} {} {}; give each its own",
-           file.flag, file.path, relation(file, *known), known->flag);
+           file.flag, file.path, relation(file, *same), same->flag);
     if (file.kind == content::fresh)
       require_free(file.path);
     if (!file.is_folder()) {
       require_writable(file.path);
       remove_abandoned_temporaries(file.path);
     }
-    taken.push_back(file);
+    files.push_back(file);
   }
 }
 

@@ -28,22 +28,23 @@ namespace troupe::cli {
 
 namespace {
 
-/// Settings that may differ between processes.
+/// The settings that may differ between processes.
 constexpr std::string_view own_settings =
   "announce attach-folder certificates dashboard-token-file endpoint "
   "endpoint-control-token-file endpoint-token-file job-token-file listen "
   "log-level patience rendezvous slow-load";
-/// The same of outputs that process 0 writes: those of other processes have an
-/// effect only with one of its own.
+/// The outputs that process 0 writes. They may differ too, but those of other
+/// processes have an effect only if process 0 has one.
 constexpr std::string_view outputs_of_leader =
   "costs-out dashboard dashboard-save log-json max-shard-size monitor "
   "order-log save-dtype sink timeline trace";
-/// The same of parameters, which all processes gather: all have them or none.
+/// The outputs of parameters, which all processes gather: all processes have
+/// them or none.
 constexpr std::string_view outputs_of_all =
   "save-adapter save-initial save-model save-parameters";
 
-/// Adds the content of files that all processes read: equal paths may have
-/// different content.
+/// Adds the content of files that all processes read, as files at equal paths
+/// may differ.
 void add_contents(job_description& description, const train_options& options) {
   const auto add = [&](const std::string& path, std::string content) {
     description.emplace_back("what " + path + " holds", std::move(content));
@@ -67,7 +68,7 @@ void add_contents(job_description& description, const train_options& options) {
     add(path, content_text(path));
 }
 
-/// Which outputs are given; their values may differ.
+/// Adds which outputs are set, without their values, which may differ.
 void add_outputs(job_description& description, const CLI::App& command,
                  bool leads) {
   const auto add = [&](std::string_view names, const char* absent) {
@@ -82,14 +83,14 @@ void add_outputs(job_description& description, const CLI::App& command,
   add(outputs_of_all, "not given");
 }
 
-/// All other settings, each with its value.
+/// Describes all other settings, with their values.
 job_description describe(const CLI::App& command) {
   job_description description{{"troupe", TROUPE_VERSION}};
   auto own = split_words(own_settings);
   for (const auto outputs : {outputs_of_leader, outputs_of_all})
     std::ranges::copy(split_words(outputs), std::back_inserter(own));
   for (auto& [name, value] : flag_values(command)) {
-    if (name == "device")  // which one of a kind is each process's own affair
+    if (name == "device")  // each process chooses its own devices of a kind
       value = value.substr(0, value.find(':'));
     if (std::ranges::find(own, name) == own.end())
       description.emplace_back("--" + name, std::move(value));
@@ -97,7 +98,7 @@ job_description describe(const CLI::App& command) {
   return description;
 }
 
-/// A unix socket asks for no credentials.
+/// A unix socket needs no credentials.
 bool meet_by_unix_sockets(const job_options& joining) {
   return joining.rendezvous.empty()
            ? joining.place.is_one_machine()
@@ -121,7 +122,7 @@ void require_one_kind_of_trust(const process_options& options) {
 
 }  // namespace
 
-bool shows_what_all_would() {
+bool prints_common_output() {
   return read_environment().process == 0;
 }
 
@@ -167,7 +168,7 @@ std::shared_ptr<mesh> join_job(const CLI::App& command,
     spdlog::set_pattern(fmt::format("process {}: %v", place.process));
   }
   joining.stopped = [&] { return signals.exit_code() != 0; };
-  signals.finish_first();  // so that sockets are removed
+  signals.defer_signals();  // so that sockets are removed
   auto job = troupe::join_job(joining);
   signals.on_end({});
   if (signals.exit_code() != 0)

@@ -11,48 +11,50 @@
 
 namespace troupe::cli {
 
-held_parameters held_parameters_of(const train_options& o,
-                                   const built_model& model) {
-  held_parameters held{
+parameter_footprint footprint_of(const train_options& o,
+                                 const built_model& model) {
+  parameter_footprint footprint{
     .all = model.parameters,
     .dtype = o.numerics.dtypes.parameters.value_or(at::kFloat),
     .widens_gradients = o.numerics.accumulate_in_fp32};
-  // How many parameters a group freezes is known only once they are made.
+  // The number of frozen parameters is known only after they are made.
   const bool freezes =
     std::ranges::any_of(groups_for(o.optimisation.optimizer, model.layers),
                         &parameter_group::frozen);
   if (o.steps > 0 && !freezes)
-    held.trained = model.parameters - model.frozen;
-  // The plain loop has one replica, and keeps the gradients of each one that it
-  // stands for until it averages them.
+    footprint.trained = model.parameters - model.frozen;
+  // The plain loop has one replica, and keeps the gradients of every replica
+  // that it emulates until it averages them.
   if (o.plain)
-    held.gradients = o.partition.data_parallel;
+    footprint.gradients = o.partition.data_parallel;
   else if (o.partition.shard.mode == shard_mode::replicate)
-    held.replicas = o.partition.data_parallel;
-  return held;
+    footprint.replicas = o.partition.data_parallel;
+  return footprint;
 }
 
-double least_bytes(const held_parameters& held) {
-  const auto size = static_cast<double>(c10::elementSize(held.dtype));
-  const auto master = held.dtype == at::kFloat ? 0.0 : 4.0;
-  const auto gradient = held.widens_gradients ? 4.0 : size;
-  return held.replicas
-         * (held.all * size
-            + held.trained * (held.gradients * gradient + master));
+double least_bytes(const parameter_footprint& footprint) {
+  const auto size = static_cast<double>(c10::elementSize(footprint.dtype));
+  const auto master = footprint.dtype == at::kFloat ? 0.0 : 4.0;
+  const auto gradient = footprint.widens_gradients ? 4.0 : size;
+  return footprint.replicas
+         * (footprint.all * size
+            + footprint.trained * (footprint.gradients * gradient + master));
 }
 
 std::string ways_to_need_less(const train_options& o,
-                              const held_parameters& held,
+                              const parameter_footprint& footprint,
                               model_source source) {
   std::vector<std::string> ways;
-  // Of a trained parameter, bf16 keeps 10 bytes and fp32 8.
-  if (held.dtype == at::kFloat && 2 * held.trained < held.all
+  // A trained parameter takes 10 bytes in bf16 (with its fp32 master) and 8 in
+  // fp32, so bf16 helps only if less than half of the parameters are trained.
+  if (footprint.dtype == at::kFloat && 2 * footprint.trained < footprint.all
       && source != model_source::file)
     ways.emplace_back("--dtype bf16");
   ways.emplace_back("a smaller model");
   if (source == model_source::flags)
     ways.insert(ways.end(), {"--vocabulary", "--seq"});
-  if (held.replicas > 1 || (held.gradients > 1 && held.trained > 0))
+  if (footprint.replicas > 1
+      || (footprint.gradients > 1 && footprint.trained > 0))
     ways.emplace_back("--data-parallel");
   if (!o.plain)
     ways.emplace_back("more machines");
@@ -64,27 +66,27 @@ std::string ways_to_need_less(const train_options& o,
 
 void require_memory(const train_options& o, const built_model& model,
                     model_source source, const cgroup_limits& limits) {
-  // Devices hold the parameters in memory of their own, and the host those of
-  // the layer that is being made.
+  // Devices hold the parameters in their own memory; the host holds those of
+  // the layer being made.
   if (o.devices.device != "cpu")
     return;
   constexpr double gib = 1 << 30;
   const auto place = read_environment();
-  const auto held = held_parameters_of(o, model);
+  const auto footprint = footprint_of(o, model);
   const auto bytes =
-    least_bytes(held) * place.local_processes / place.processes;
+    least_bytes(footprint) * place.local_processes / place.processes;
   const auto there = static_cast<double>(usable_bytes(limits));
   const bool is_limited = usable_bytes(limits) < physical_bytes();
   if (there > 0 && bytes > there)
     fail(error_code::invalid_argument,
          "the model has {:.3g} parameters; {}{} of {} processes with {} "
          "replicas need {:.3g} GiB, and {} {:.3g}; use {}",
-         held.all, held.trained > 0 ? "with gradients " : "",
+         footprint.all, footprint.trained > 0 ? "with gradients " : "",
          place.local_processes, place.processes, o.partition.data_parallel,
          bytes / gib,
          is_limited ? "the control group (cgroup) of this process allows"
                     : "this machine has",
-         there / gib, ways_to_need_less(o, held, source));
+         there / gib, ways_to_need_less(o, footprint, source));
 }
 
 }  // namespace troupe::cli

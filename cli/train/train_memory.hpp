@@ -11,35 +11,37 @@
 
 namespace troupe::cli {
 
-/// What a run holds of its parameters.
-struct held_parameters {
+/// The parameters and gradients that a run holds.
+struct parameter_footprint {
   double all = 0;
   double trained = 0;  // of these
   at::ScalarType dtype = at::kFloat;
   bool widens_gradients = true;  // to fp32
-  double replicas = 1;           // of everything; shards of all make up one
-  double gradients = 1;          // lists of them in a replica
+  double replicas = 1;   // of everything; all shards together count as one
+  double gradients = 1;  // lists of gradients per replica
 };
 
-/// The parameters of a run's model; a run of no steps trains none.
-held_parameters held_parameters_of(const train_options& options,
-                                   const built_model& model);
+/// The footprint of a run with this model; a run without steps trains no
+/// parameters.
+parameter_footprint footprint_of(const train_options& options,
+                                 const built_model& model);
 
-/// The bytes of values, of gradients and, of a 16-bit dtype, of fp32 masters: a
-/// lower bound, as optimizers' state and activations need more.
-double least_bytes(const held_parameters& held);
+/// The bytes of parameters, gradients and, for a 16-bit dtype, fp32 masters: a
+/// lower bound, as optimizers' state and activations come on top.
+double least_bytes(const parameter_footprint& footprint);
 
-/// What decides a model's sizes: flags, a stored file of parameters (whose
-/// dtype stays, too), or a folder of Hugging Face's transformers.
+/// What determines a model's sizes: flags, a stored file of parameters (which
+/// also keeps its dtype), or a folder of Hugging Face's transformers.
 enum class model_source : std::uint8_t { flags, file, folder };
 
-/// What lets a run need less memory, as in "a smaller model or more machines".
+/// What reduces a run's memory, as in "a smaller model or more machines".
 std::string ways_to_need_less(const train_options& options,
-                              const held_parameters& held, model_source source);
+                              const parameter_footprint& footprint,
+                              model_source source);
 
 /// Throws `invalid_argument` if the model can't fit into this machine, or into
-/// what its control group leaves of it: they hold its processes' share of the
-/// job's.
+/// the memory that its control group allows. The machine holds its processes'
+/// share of the job's parameters.
 void require_memory(const train_options& options, const built_model& model,
                     model_source source,
                     const cgroup_limits& limits = read_cgroup_limits());

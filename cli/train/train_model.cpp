@@ -1,4 +1,4 @@
-// What a model decides about other flags of troupe train.
+// The effects of a model on other flags of `troupe train`.
 #include <CLI/CLI.hpp>
 
 #include "troupe/base/fail.hpp"

@@ -26,18 +26,18 @@ namespace troupe::cli {
 
 struct data_options {
   std::vector<std::string> text;
-  std::optional<token_format> format;   // none: each file tells its own
-  std::vector<std::string> loss_mask;   // a file for each text; empty: none
+  std::optional<token_format> format;   // none: by each file
+  std::vector<std::string> loss_mask;   // one file per text; empty: none
   std::int64_t document_end = -1;       // a token; -1: none
   bool predicts_next_document = false;  // from that token
-  std::vector<double> mix;  // a weight for each text; empty: in a row
+  std::vector<double> mix;  // one weight per text; empty: one after the other
   text_batch_options batches;
   double validation_fraction = 0.05;
   std::int64_t validation_microbatches = 16;
   std::int64_t eval_every = 0;
 };
 
-/// What --shard says.
+/// The value of --shard.
 struct shard_flag {
   shard_mode mode = shard_mode::replicate;
   bool within_groups = false;  // "hybrid"
@@ -45,14 +45,14 @@ struct shard_flag {
   bool operator==(const shard_flag&) const = default;
 };
 
-/// How the model is cut, and in which order its parts run.
+/// The model's split, and the order in which its parts run.
 struct partition_options {
   schedule_shape shape = usual_shape;
   std::int32_t data_parallel = 1;
   shard_flag shard{};
-  sharding_options sharding{};  // but for the mode
+  sharding_options sharding{};  // without the mode
   std::string division = "mean";
-  std::string schedule{};  // empty: the usual one
+  std::string schedule{};  // empty: the default
   search_inputs searching{};
   std::string plan;  // empty: compiled from the schedule
   offload_flags offload{};
@@ -66,7 +66,8 @@ struct device_options {
   bool deterministic = false;
 };
 
-/// What becomes `numerics` once the model and the schedule are there.
+/// The options from which `numerics` follow once the model and the schedule are
+/// known.
 struct optimisation_options {
   optimizer_flags optimizer;
   std::string min_lr{};  // empty: by --final-lr
@@ -77,7 +78,7 @@ struct output_options {
   std::string save_initial;
   std::string save_parameters;
   std::string save_model;                    // a folder
-  std::optional<at::ScalarType> save_dtype;  // none: as in --model
+  std::optional<at::ScalarType> save_dtype;  // none: that of --model
   std::uint64_t shard_bytes = 5'000'000'000;
   std::string save_adapter;  // a folder
   std::string prompt = "And ";
@@ -85,18 +86,18 @@ struct output_options {
   sampling_options sampling{};
 };
 
-/// In which order ranks start their ops.
+/// The order in which ranks start their ops.
 struct order_options {
   std::string replay;
   std::string slow;  // entries
   std::int64_t slow_from = 1;
-  std::int64_t replan_every = 0;  // steps; 0: only when asked
+  std::int64_t replan_every = 0;  // steps; 0: only on request
 };
 
-/// Saving a run, and going on from what was saved.
+/// Saving a run, and resuming it.
 struct checkpoint_options {
   std::string folder;      // empty: nothing is saved
-  std::int64_t every = 0;  // steps; 0: at the end alone
+  std::int64_t every = 0;  // steps; 0: only at the end
   kept_checkpoints kept{};
   std::string resume;  // empty, "auto" or a path
   double grace = 0;    // seconds from a signal to the end of the process
@@ -130,18 +131,18 @@ struct train_options {
   optimisation_options optimisation;
   troupe::numerics numerics{.dtypes = {.parameters = at::kFloat}};
   execution_options execution;
-  monitoring_options monitoring;  // but for the progress
+  monitoring_options monitoring;  // without the progress
   output_options output;
   checkpoint_options checkpoints;
   access_options access;
   process_options processes;
   std::int64_t steps = 100;
-  std::int64_t epochs = 0;  // in place of steps; 0: none
+  std::int64_t epochs = 0;  // replaces steps; 0: none
   std::string config;
   bool plain = false;
   bool print_config = false;
   bool dry_run = false;
-  bool json = false;  // of the dry run
+  bool json = false;  // for the dry run
 };
 
 /// Declares the flags, with their help, on a subcommand.
@@ -150,8 +151,8 @@ void add_train_flags(CLI::App& app, train_options& options);
 /// Declares --log-level.
 void add_log_level(CLI::App& app, output_options& options);
 
-/// Declares the flags of commands that several processes run together, in a
-/// group of their own.
+/// Declares, in a group of their own, the flags of commands that several
+/// processes run together.
 void add_process_flags(CLI::App& app, process_options& options);
 
 }  // namespace troupe::cli

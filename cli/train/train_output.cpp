@@ -74,7 +74,7 @@ bool validates_at(const train_options& options, const train_setup& setup,
 
 namespace {
 
-/// Otherwise a sample is a list of ids.
+/// Whether a sample is printed as text instead of a list of ids.
 bool tokens_are_text(const data_options& options) {
   return options.batches.vocabulary <= 256
          && std::ranges::all_of(options.text, [&](const std::string& path) {
@@ -86,11 +86,11 @@ bool tokens_are_text(const data_options& options) {
 
 }  // namespace
 
-std::optional<wanted_sample> sample_of(const train_options& options) {
+std::optional<sample_request> sample_of(const train_options& options) {
   const auto& output = options.output;
   if (output.sample == 0)
     return std::nullopt;
-  wanted_sample sample;
+  sample_request sample;
   sample.tokens = {options.data.batches.vocabulary,
                    tokens_are_text(options.data)};
   sample.options.length = options.data.batches.length;
@@ -109,14 +109,14 @@ std::optional<wanted_sample> sample_of(const train_options& options) {
 
 void print_sample(
   const train_options& options, bool shows,
-  const std::function<generated(const wanted_sample& what)>& generate) {
-  const auto wanted = sample_of(options);
-  if (!wanted)
+  const std::function<generated(const sample_request& what)>& generate) {
+  const auto sample = sample_of(options);
+  if (!sample)
     return;
-  const auto continuation = generate(*wanted);
-  auto ids = wanted->request.ids;
+  const auto continuation = generate(*sample);
+  auto ids = sample->request.ids;
   ids.insert(ids.end(), continuation.ids.begin(), continuation.ids.end());
-  auto text = wanted->tokens.text_of(ids);
+  auto text = sample->tokens.text_of(ids);
   std::ranges::replace_if(
     text, [](char c) { return c != '\n' && (c < ' ' || c > '~'); }, '?');
   if (!shows)
@@ -126,12 +126,12 @@ void print_sample(
     spdlog::warn(
       "the sample ends after {} tokens: the model knows {} positions "
       "(--seq)",
-      continuation.ids.size(), wanted->options.length);
+      continuation.ids.size(), sample->options.length);
 }
 
 namespace {
 
-/// A stage's rank and layers.
+/// The rank and the layers of a stage.
 struct placed_stage {
   std::int32_t rank = 0;
   layer_range layers{};
@@ -209,7 +209,7 @@ void loss_watch::see(const step_event& step) {
   for (const auto& loss : step.losses) {
     if (std::isfinite(loss.value))
       continue;
-    // Stages of a pipeline do so by themselves, within the step.
+    // With this option, the stages of a pipeline throw within the step.
     if (options_.halt_on_nan)
       fail(error_code::op_failed, "step {}: the {} is {}; {}", step.source.step,
            loss.name, printable(loss.value), advice());
@@ -223,8 +223,8 @@ void loss_watch::see(const step_event& step) {
   }
 }
 
-/// What keeps the next run finite. A constant loss scale is the first suspect:
-/// gradients that it makes infinite become so at any learning rate.
+/// How to keep the next run finite. A constant loss scale is the first suspect:
+/// the gradients that it makes infinite are infinite at any learning rate.
 std::string loss_watch::advice() const {
   const auto& scale = options_.loss_scale;
   return scale.first() > 1 && !scale.dynamic ? fmt::format(

@@ -24,7 +24,7 @@ namespace troupe::cli {
 
 namespace {
 
-/// The versions of the parameters that the schedule's plan reads.
+/// Which versions of the parameters the schedule's plan reads.
 plain_updates updates_of(const train_setup& setup) {
   const auto& run = setup.trainer;
   const auto versions = versions_of(
@@ -54,10 +54,11 @@ plain_options options_of(const train_setup& setup) {
   return plain;
 }
 
-/// `before`: of each microbatch; it may throw to give up the step.
-step_event one_step(plain_loop& loop, const train_setup& setup,
-                    std::int64_t step, std::int64_t first,
-                    const std::function<void()>& before) {
+/// `before` is called before each microbatch, and may throw to abandon the
+/// step.
+step_event plain_step(plain_loop& loop, const train_setup& setup,
+                      std::int64_t step, std::int64_t first,
+                      const std::function<void()>& before) {
   step_event event;
   const auto scale = loop.scale().value();
   event.begin = now_ns();
@@ -98,8 +99,8 @@ step_event validate(plain_loop& loop, const train_setup& setup,
   return event;
 }
 
-/// Gives up a step for which a signal leaves no time, unless its updates within
-/// the step have changed the parameters.
+/// Abandons a step if a signal leaves no time for it, unless its updates within
+/// the step have already changed the parameters.
 void require_time(const train_options& options, const train_setup& setup,
                   const signal_watch& signals) {
   const auto since = signals.since_end();
@@ -114,7 +115,7 @@ void load_initial(const plain_loop& loop, const std::string& path) {
                   path);
 }
 
-/// The loop, where it stands in the data, and its checkpoints.
+/// The loop, its position in the data, and its checkpoints.
 class plain_run {
  public:
   plain_run(const train_options& options, const train_setup& setup)
@@ -131,21 +132,21 @@ class plain_run {
   void start(const train_options& options) {
     lock_ = lock_checkpoints(options.checkpoints.folder, nullptr);
     const saved_run described{about_run(options, setup_)};
-    saver_.emplace(
-      saving(options), described,
-      resume(resuming(options), described, rates_of(setup_.trainer.numerics),
-             [&](const stored_checkpoint& from) {
-               restore(from, words_of(options));
-             }),
-      lock_.get());
+    saver_.emplace(saving_options_of(options), described,
+                   resume(resume_options_of(options), described,
+                          rates_of(setup_.trainer.numerics),
+                          [&](const stored_checkpoint& from) {
+                            restore(from, words_of(options));
+                          }),
+                   lock_.get());
   }
   step_event step(const std::function<void()>& before) {
     const auto done =
-      one_step(loop_, setup_, loop_.steps() + 1, position_, before);
+      plain_step(loop_, setup_, loop_.steps() + 1, position_, before);
     position_ += per_step_;
     return done;
   }
-  /// Saves if a checkpoint is due, or `now`.
+  /// Saves if a checkpoint is due, or if `now`.
   void save(bool now) {
     const auto& scale = loop_.scale().progress();
     saver_->after_step(
@@ -185,9 +186,10 @@ class plain_run {
   std::optional<checkpoint_saver> saver_;
 };
 
-/// Prints each step, and logs it if wanted; there is no plan to log.
-std::function<void(const step_event&)> teller_of(const train_options& options,
-                                                 std::int64_t resumed) {
+/// Returns a function that prints each step, and logs it if --metrics is set,
+/// without a plan.
+std::function<void(const step_event&)> step_printer(
+  const train_options& options, std::int64_t resumed) {
   monitor log;
   if (!options.monitoring.metrics.empty())
     log = metrics_monitor(options.monitoring.metrics, resumed);
@@ -199,12 +201,12 @@ std::function<void(const step_event&)> teller_of(const train_options& options,
     };
 }
 
-/// Runs all steps, or until a signal. Returns why it ended before; empty: it
-/// did not.
-std::string run_steps(plain_run& run, const train_options& options,
-                      const train_setup& setup, const signal_watch& signals,
-                      std::atomic<bool>& asked_to_save,
-                      const std::function<void(const step_event&)>& tell) {
+/// Runs all steps, or until a signal. Returns why it ended early, else an empty
+/// string.
+std::string run_steps(
+  plain_run& run, const train_options& options, const train_setup& setup,
+  const signal_watch& signals, std::atomic<bool>& save_requested,
+  const std::function<void(const step_event&)>& print_step) {
   std::string ended;
   const auto unless_ended = [&](const auto& part) {
     try {
@@ -222,12 +224,12 @@ std::string run_steps(plain_run& run, const train_options& options,
       [&] { done = run.step([&] { require_time(options, setup, signals); }); });
     if (!done)
       break;
-    tell(*done);
-    run.save(asked_to_save.exchange(false));
+    print_step(*done);
+    run.save(save_requested.exchange(false));
     unless_ended([&] {
       signals.require_none("the step");
       if (validates_at(options, setup, run.loop().steps()))
-        tell(validate(run.loop(), setup, run.loop().steps(), signals));
+        print_step(validate(run.loop(), setup, run.loop().steps(), signals));
     });
   }
   return ended;
@@ -248,28 +250,29 @@ void train_plain(const train_options& options, const train_setup& setup,
                  signal_watch& signals) {
   plain_run run(options, setup);
   auto& loop = run.loop();
-  signals.finish_first();
+  signals.defer_signals();
   save(options.output.save_initial, loop.parameters(), setup);
   signals.require_none("the start; nothing is saved");
-  std::atomic<bool> asked_to_save = false;
+  std::atomic<bool> save_requested = false;
   signals.on_end([](const signal_request& request) {
     return fmt::format("{}: the run stops after this step", request.name);
   });
   signals.on_save([&](const signal_request& request) {
-    asked_to_save = true;
+    save_requested = true;
     return answer_to_save(options, request);
   });
   run.start(options);
   warn_unless_finite(first_not_finite(loop.parameters()));
   loss_watch losses(setup.trainer.numerics);
-  const auto ended = run_steps(
-    run, options, setup, signals, asked_to_save,
-    [&, tell = teller_of(options, loop.steps())](const step_event& step) {
-      tell(step);
-      if (step.source.phase == phase::training)
-        losses.see(step);
-    });
-  signals.finish_first();
+  const auto ended =
+    run_steps(run, options, setup, signals, save_requested,
+              [&, print_step = step_printer(options, loop.steps())](
+                const step_event& step) {
+                print_step(step);
+                if (step.source.phase == phase::training)
+                  losses.see(step);
+              });
+  signals.defer_signals();
   if (loop.steps() > 0)
     run.save(true);
   save(options.output.save_parameters, loop.parameters(), setup);
@@ -283,7 +286,7 @@ void train_plain(const train_options& options, const train_setup& setup,
          summary_of(options, run.saver(), loop.steps()));
   }
   losses.require_finite(first_not_finite(loop.parameters()));
-  print_sample(options, true, [&](const wanted_sample& what) {
+  print_sample(options, true, [&](const sample_request& what) {
     return generate_plainly(
       [&](const at::Tensor& ids) {
         signals.require_none("sampling");

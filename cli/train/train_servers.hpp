@@ -15,8 +15,8 @@ class replanner;
 
 namespace troupe::cli {
 
-/// What this process serves over HTTP, for holders of the endpoint's tokens.
-/// Throws as `read_token` and `http_site` do.
+/// The HTTP site of this process, for holders of the endpoint's tokens. Throws
+/// as `read_token` and `http_site` do.
 http_site_pointer make_site(const access_options& options);
 
 /// Throws `invalid_argument` for a --dashboard that can't be served.
@@ -28,14 +28,14 @@ std::unique_ptr<dashboard> open_dashboard(trainer& run,
                                           const train_options& options,
                                           const http_site_pointer& site);
 
-/// Throws what `open_endpoint` would refuse without opening anything: the
+/// Throws what `open_endpoint` would throw, without opening anything: for the
 /// token file and the endpoint's address.
 void require_endpoint(const access_options& options);
 
-/// Lets others attach to the run at --endpoint, and logs how; null if it is
-/// disabled, or if the default one can't be made, which is a warning. Throws
-/// `invalid_argument`, `io`, `transport`. `orders` outlives the server; null
-/// where the run keeps its order.
+/// Opens the run's endpoint by --endpoint, and logs how to attach. Null if it
+/// is disabled, or, with a warning, if the default one can't be opened. Throws
+/// `invalid_argument`, `io`, `transport`. `orders` outlives the server; null if
+/// the run keeps its order.
 std::unique_ptr<job_server> open_endpoint(trainer& run,
                                           const train_options& options,
                                           const replanner* orders,

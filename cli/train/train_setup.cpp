@@ -85,7 +85,7 @@ sharding_options sharding_of(const train_options& o) {
   return sharding;
 }
 
-/// Whether a folder has a tokenizer, of any of transformers' kinds.
+/// Whether a folder has a tokenizer of any kind that transformers has.
 bool has_tokenizer(const std::string& folder) {
   return std::ranges::any_of(
     std::to_array({"tokenizer.json", "tokenizer.model", "tokenizer_config.json",
@@ -108,7 +108,8 @@ void warn_of_bytes(const train_options& o) {
         path);
 }
 
-/// Such frequencies go by the length of the row, which documents share.
+/// Warns if the rotary frequencies depend on the length of the row, which
+/// several documents share.
 void warn_of_shared_length(const train_options& o, const built_model& model) {
   if (!model.folder || o.data.document_end < 0)
     return;
@@ -121,12 +122,11 @@ void warn_of_shared_length(const train_options& o, const built_model& model) {
       *steady);
 }
 
-/// "1 block", "2 blocks".
+/// A count with its noun, such as "1 block" or "2 blocks".
 std::string counted(std::int64_t count, const char* what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-/// Called before a schedule of that size is made.
 std::int64_t blocks_of(const built_model& model) {
   return model.blocks.last - model.blocks.first;
 }
@@ -151,7 +151,7 @@ void require_enough_layers(const partition_options& o,
          counted(blocks + others, "stage"));
 }
 
-/// Throws for more ranks than a process may have, each of which is a thread.
+/// Throws for more ranks than a process may have, as each is a thread.
 void require_threads(std::int32_t ranks, std::int32_t replicas) {
   constexpr std::int64_t most = 1024;
   const auto processes = read_environment().processes;
@@ -229,7 +229,7 @@ trainer_options pipeline_of(const train_options& o, const built_model& model,
 
 namespace {
 
-/// A plain loop runs by no ranks, of which there may be as few as the model
+/// Reduces --ranks of a plain loop, which has no ranks, to what the model
 /// allows.
 void fit_plain_ranks(partition_options& o, const built_model& model) {
   const auto most = most_stages(o, model) / o.shape.stages_per_rank;
@@ -237,7 +237,7 @@ void fit_plain_ranks(partition_options& o, const built_model& model) {
     static_cast<std::int32_t>(std::clamp<std::int64_t>(most, 1, o.shape.ranks));
 }
 
-/// --steps of --epochs, of which the last step may begin another one.
+/// Sets --steps by --epochs; the last step may begin another epoch.
 void set_steps(train_options& o, const train_setup& setup) {
   if (o.epochs == 0)
     return;
@@ -273,7 +273,7 @@ train_setup make_setup(train_options& o) {
                 "weights that the adapter belongs to; save the fresh model by "
                 "--steps 0 --save-model first, and adapt that");
   warn_of_shared_length(o, setup.model);
-  sample_of(o);  // which may refuse the prompt
+  sample_of(o);  // may refuse the prompt
   if (o.plain)
     fit_plain_ranks(o.partition, setup.model);
   auto& run = setup.trainer = pipeline_of(
@@ -295,7 +295,7 @@ train_setup make_setup(train_options& o) {
   set_order(run.execution, o.order, run.schedule.ranks());
   require_searchable(o, run);
   run.cuda_graphs = o.devices.cuda_graphs;
-  if (!run.overlap.data)  // loading ahead is overlap, too
+  if (!run.overlap.data)  // loading ahead counts as overlap, too
     run.execution.loading.prefetch = 0;
   return setup;
 }

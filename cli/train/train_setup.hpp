@@ -38,22 +38,22 @@ struct train_setup {
   std::map<std::string, std::string> model_texts;
 };
 
-/// The file that decides the sizes of the pipeline, a plan or a schedule; empty
-/// if flags do.
+/// The file that determines the sizes of the pipeline, a plan or a schedule;
+/// empty if flags do.
 std::string sizes_file(const partition_options& options);
 
-/// The pipeline that the flags ask for: schedule or plan, split, execution; no
+/// The pipeline by the flags: schedule or plan, split and execution, without
 /// numerics. Throws `invalid_argument` and schedules' errors.
 trainer_options pipeline_of(const train_options& options,
                             const built_model& model, model_source source);
 
-/// What training and its data decide about the model; and of a model that comes
-/// from a folder, its vocabulary. Throws `invalid_argument` for a flag that the
+/// Applies what training and its data determine about the model and, for a
+/// model folder, its vocabulary. Throws `invalid_argument` for a flag that the
 /// folder contradicts, and as `model_folder` does.
 void fit_model_and_data(const CLI::App& command, train_options& options);
 
-/// Throws `invalid_argument`, `invalid_data`, `io` and schedules' errors.
-/// Sets --steps of --epochs, and fits --ranks of a plain loop.
+/// Sets --steps by --epochs, and --ranks of a plain loop. Throws
+/// `invalid_argument`, `invalid_data`, `io` and schedules' errors.
 train_setup make_setup(train_options& options);
 
 /// Throws `invalid_argument` if the run would write a file or a folder, by any
@@ -64,7 +64,7 @@ void require_outputs(const train_options& options);
 /// Throws what making the model would throw, for --initial and --parameters.
 void require_model(const train_options& options, const train_setup& setup);
 
-/// What is printed at a request to save.
+/// The line that is printed on a request to save.
 inline std::string answer_to_save(const train_options& options,
                                   const signal_request& request) {
   return request.name
@@ -73,20 +73,20 @@ inline std::string answer_to_save(const train_options& options,
                          : ": a checkpoint follows this step");
 }
 
-/// How long a step may still take after a signal: the rest of --grace is for
+/// How long a step may still take after a signal; the rest of --grace is for
 /// writing files.
 inline std::chrono::milliseconds step_time_after_signal(
   const train_options& options) {
   return milliseconds_of(options.checkpoints.grace * 2 / 3);
 }
 
-/// `troupe train --plain`: the oracle's loop, with the same output, on the CPU
-/// or on the setup's first device.
+/// `troupe train --plain`: trains by the reference loop, with the same output,
+/// on the CPU or on the setup's first device.
 void train_plain(const train_options& options, const train_setup& setup,
                  signal_watch& signals);
 
-/// Opens the texts, and makes the sources of training and validation, and what
-/// checkpoints hold of them. Throws `io`, `invalid_data` and
+/// Opens the texts, and adds the sources of training and validation data, and
+/// the settings of them that checkpoints hold. Throws `io`, `invalid_data` and
 /// `invalid_argument`.
 void add_data(train_setup& setup, const data_options& options);
 
@@ -95,9 +95,10 @@ std::string content_of_text(const std::string& path,
                             const data_options& options);
 
 /// The accelerators named by `--device`, for this process's ranks; empty for
-/// the CPU. Processes of one machine take turns; `--plain` takes one, by
-/// default the first. Call it before any other use of LibTorch. Throws
-/// `invalid_argument` for an invalid device, `device` for a missing one.
+/// the CPU. The processes of one machine share them round-robin; `--plain`
+/// takes one, by default the first. To be called before any other use of
+/// LibTorch. Throws `invalid_argument` for an invalid device, `device` for a
+/// missing one.
 std::vector<std::shared_ptr<accelerator>> open_devices(
   const device_options& options, bool plain);
 
@@ -105,19 +106,20 @@ std::vector<std::shared_ptr<accelerator>> open_devices(
 overlap_options overlap_of(const device_options& options);
 
 /// Meets the other processes of the job that the launcher started, and checks
-/// that all have equal settings, `more` among them; null if this process is
-/// alone. Processes other than 0 log warnings and errors only, with their
+/// that all have equal settings, including `more`; null if this process is
+/// alone. Processes other than 0 log only warnings and errors, with their
 /// number. A signal ends the meeting: throws `interrupted`.
 std::shared_ptr<mesh> join_job(const CLI::App& command,
                                const train_options& options,
                                signal_watch& signals,
                                job_description more = {});
 
-/// Throws `invalid_argument` for flags that make no sense without other
+/// Throws `invalid_argument` for flags that are invalid without other
 /// processes, or with them.
 void require_job(const train_options& options);
 
-/// Whether this process prints the common output before it has met the others.
-bool shows_what_all_would();
+/// Whether this process prints the output that all processes have in common
+/// before it has met the others.
+bool prints_common_output();
 
 }  // namespace troupe::cli

@@ -38,7 +38,7 @@ std::optional<std::int64_t> step_of(const std::string& name) {
   return step && *step >= 0 && name_of(*step) == name ? step : std::nullopt;
 }
 
-// Of ".step-00000120.replaced" and the like.
+// The step of a hidden folder, such as ".step-00000120.replaced".
 std::optional<std::int64_t> step_of_hidden(const std::string& name) {
   return name.starts_with('.') ? step_of(name.substr(1, name.find('.', 1) - 1))
                                : std::nullopt;

@@ -27,7 +27,7 @@ constexpr std::string_view state_prefix = "optimizer/";
 /// Beyond, other programs round them.
 constexpr double largest_number = 0x1p53;
 
-/// Of an object of the manifest.
+/// A reader for an object of the manifest.
 json_object<json> reader_of(const json& object, const std::string& source) {
   return {object, source + ":", source + ": ", error_code::invalid_checkpoint};
 }
@@ -43,7 +43,7 @@ bool is_digest(const std::string& text) {
          && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-// Of the manifest itself, without this field.
+// The field with the digest of the manifest without this field.
 constexpr auto digest_name = "sha256";
 
 std::string digest_of(json fields) {

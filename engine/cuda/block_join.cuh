@@ -22,8 +22,8 @@ __device__ Value from_lane_behind(const Value& value, int offset) {
   return result;
 }
 
-/// Of the first `count` lanes, a power of two; all lanes must take part. The
-/// first one gets the result.
+/// Joins the values of the first `count` lanes, a power of two. All lanes must
+/// take part; the first one gets the result.
 template <class Value, class Join>
 __device__ Value warp_join(Value value, Join join, int count = warp_lanes) {
   for (int offset = count / 2; offset > 0; offset /= 2)

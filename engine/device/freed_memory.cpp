@@ -2,7 +2,7 @@
 
 #include <malloc.h>
 
-// Of tcmalloc: null in a program without it.
+// Functions of tcmalloc; null in a program without it.
 extern "C" {
 [[gnu::weak]] void MallocExtension_ReleaseFreeMemory();
 }

@@ -34,7 +34,7 @@ struct dense_layer final : stage_module {
   std::shared_ptr<linear_layer> linear;
 };
 
-/// Adds what the first input finds in the second.
+/// Adds attention of the first input to the second.
 struct attention_layer final : stage_module {
   explicit attention_layer(std::uint64_t seed)
     : query(
@@ -49,8 +49,8 @@ struct attention_layer final : stage_module {
     const auto& x = inputs[0];
     const auto& memory = inputs.back();
     const auto scores = query->forward(x).matmul(memory.transpose(-2, -1));
-    const auto found = at::softmax(scores / 4.0, -1).matmul(memory);
-    return {x + output->forward(found)};
+    const auto attended = at::softmax(scores / 4.0, -1).matmul(memory);
+    return {x + output->forward(attended)};
   }
   std::shared_ptr<linear_layer> query, output;
 };
@@ -69,18 +69,17 @@ layer attention(std::string name, std::uint64_t seed,
           std::move(reads)};
 }
 
-/// Mean squared difference to a target, by its name.
+/// The mean squared difference to a target; `name` is the loss's.
 loss_function distance_to(std::size_t target, std::string name) {
   return [=](const tensor_list& outputs, const microbatch_data& data) {
-    const auto& wanted = data.targets.at(target);
-    return std::vector<loss_term>{{name, at::mse_loss(outputs[0], wanted),
-                                   static_cast<double>(wanted.numel())}};
+    const auto& expected = data.targets.at(target);
+    return std::vector<loss_term>{{name, at::mse_loss(outputs[0], expected),
+                                   static_cast<double>(expected.numel())}};
   };
 }
 
 /// Random inputs and targets; microbatch i depends on i alone.
-std::shared_ptr<const microbatch_source> random_tensors(std::size_t inputs,
-                                                        std::size_t targets) {
+source_pointer random_tensors(std::size_t inputs, std::size_t targets) {
   return make_source([=](std::int64_t index) {
     auto generator = seeded(1000 + static_cast<std::uint64_t>(index));
     microbatch_data data;
@@ -96,40 +95,41 @@ std::shared_ptr<const microbatch_source> random_tensors(std::size_t inputs,
 }  // namespace
 
 graph_model encoder_decoder() {
-  graph_model made{
+  graph_model result{
     "encoder_decoder", {}, distance_to(0, "loss"), random_tensors(2, 1)};
-  made.layers.push_back(attention("encoder.0", 1, {model_input(0)}));
-  made.layers.push_back(attention("encoder.1", 2));
-  made.layers.push_back(attention("encoder.2", 3));
-  made.layers.push_back(dense("decoder.in", width, width, 4, {model_input(1)}));
+  result.layers.push_back(attention("encoder.0", 1, {model_input(0)}));
+  result.layers.push_back(attention("encoder.1", 2));
+  result.layers.push_back(attention("encoder.2", 3));
+  result.layers.push_back(
+    dense("decoder.in", width, width, 4, {model_input(1)}));
   for (int i = 0; i < 4; ++i)
-    made.layers.push_back(
+    result.layers.push_back(
       attention(fmt::format("decoder.{}", i), 5 + static_cast<std::uint64_t>(i),
                 {{i == 0 ? "decoder.in" : fmt::format("decoder.{}", i - 1)},
                  {"encoder.2"}}));
-  return made;
+  return result;
 }
 
 graph_model u_net() {
-  graph_model made{"u_net", {}, distance_to(0, "loss"), random_tensors(1, 1)};
-  made.layers = {dense("down.0", 16, 12, 1), dense("down.1", 12, 8, 2),
-                 dense("down.2", 8, 4, 3), dense("bottom", 4, 4, 4)};
-  made.layers.push_back(dense("up.2", 8, 8, 5, {{"bottom"}, {"down.2"}}));
-  made.layers.push_back(dense("up.1", 16, 12, 6, {{"up.2"}, {"down.1"}}));
-  made.layers.push_back(dense("up.0", 24, 16, 7, {{"up.1"}, {"down.0"}}));
-  made.layers.push_back(dense("out", 16, 16, 8));
-  return made;
+  graph_model result{"u_net", {}, distance_to(0, "loss"), random_tensors(1, 1)};
+  result.layers = {dense("down.0", 16, 12, 1), dense("down.1", 12, 8, 2),
+                   dense("down.2", 8, 4, 3), dense("bottom", 4, 4, 4)};
+  result.layers.push_back(dense("up.2", 8, 8, 5, {{"bottom"}, {"down.2"}}));
+  result.layers.push_back(dense("up.1", 16, 12, 6, {{"up.2"}, {"down.1"}}));
+  result.layers.push_back(dense("up.0", 24, 16, 7, {{"up.1"}, {"down.0"}}));
+  result.layers.push_back(dense("out", 16, 16, 8));
+  return result;
 }
 
 graph_model two_towers() {
-  graph_model made{
+  graph_model result{
     "two_towers", {}, distance_to(1, "loss"), random_tensors(2, 2)};
-  made.layers = {dense("left.0", 16, 16, 1, {model_input(0)}),
-                 dense("left.1", 16, 16, 2)};
-  made.layers.back().loss = distance_to(0, "loss");
-  made.layers.push_back(dense("right.0", 16, 16, 3, {model_input(1)}));
-  made.layers.push_back(dense("right.1", 16, 16, 4));
-  made.layers.push_back(dense("join", 32, 16, 5, {{"left.1"}, {"right.1"}}));
-  made.layers.push_back(dense("out", 16, 16, 6));
-  return made;
+  result.layers = {dense("left.0", 16, 16, 1, {model_input(0)}),
+                   dense("left.1", 16, 16, 2)};
+  result.layers.back().loss = distance_to(0, "loss");
+  result.layers.push_back(dense("right.0", 16, 16, 3, {model_input(1)}));
+  result.layers.push_back(dense("right.1", 16, 16, 4));
+  result.layers.push_back(dense("join", 32, 16, 5, {{"left.1"}, {"right.1"}}));
+  result.layers.push_back(dense("out", 16, 16, 6));
+  return result;
 }

@@ -1,19 +1,18 @@
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/stage/loss.hpp"
 #include "troupe/engine/stage/model.hpp"
 
-// Models whose layers are no chain. Their parameters are seeded.
+// Models whose layers form no chain. Their parameters are seeded.
 
 struct graph_model {
   std::string name;
   troupe::model layers;
   troupe::loss_function loss;  // of the last layer
-  std::shared_ptr<const troupe::microbatch_source> data;
+  troupe::source_pointer data;
 };
 
 /// Every decoder layer reads the encoder's output beside the layer before.

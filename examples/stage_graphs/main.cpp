@@ -9,9 +9,9 @@
 #include <string_view>
 
 #include "graph_models.hpp"
-#include "troupe/actors/trainer.hpp"
 #include "troupe/engine/stage/plain/plain_loop.hpp"
 #include "troupe/plan.hpp"
+#include "troupe/train.hpp"
 
 using namespace troupe;
 
@@ -26,26 +26,26 @@ bool equal(const parameter_list& a, const parameter_list& b) {
   });
 }
 
-bool train(const graph_model& what) {
+bool train(const graph_model& example) {
   trainer_options options;
   options.schedule =
     make_schedule("1f1b", {.ranks = 4, .microbatches = microbatches});
-  options.numerics.loss = what.loss;
-  trainer run(what.layers, options);
-  fmt::print("{}: stages read {}\n", what.name, to_text(run.plan().graph));
-  for (const auto& step : run.train(what.data, steps))
+  options.numerics.loss = example.loss;
+  trainer run(example.layers, options);
+  fmt::print("{}: stages read {}\n", example.name, to_text(run.plan().graph));
+  for (const auto& step : run.train(example.data, steps))
     if (step.source.step == 1 || step.source.step == steps)
       for (const auto& loss : step.losses)
         fmt::print("  step {} {} {:.4f}\n", step.source.step, loss.name,
                    loss.value);
 
-  plain_options alike;
-  alike.microbatches = microbatches;
-  alike.numerics.loss = what.loss;
-  plain_loop plain(what.layers, alike);
+  plain_options plain_settings;
+  plain_settings.microbatches = microbatches;
+  plain_settings.numerics.loss = example.loss;
+  plain_loop plain(example.layers, plain_settings);
   for (std::int64_t i = 0; i < steps; ++i)
     plain.step(
-      [&](std::int64_t k) { return what.data->at(i * microbatches + k); });
+      [&](std::int64_t k) { return example.data->at(i * microbatches + k); });
   const bool same = equal(run.parameters(), plain.parameters());
   fmt::print("  {} the plain loop's bits\n", same ? "has" : "lacks");
   return same;

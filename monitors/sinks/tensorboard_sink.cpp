@@ -54,7 +54,7 @@ void put_bytes(std::string& out, unsigned field, std::string_view bytes) {
   out += bytes;
 }
 
-/// Of CRC-32C (Castagnoli, RFC 3720 B.4).
+/// The masked CRC-32C (Castagnoli, RFC 3720 B.4).
 std::uint32_t masked_crc(std::string_view bytes) {
   boost::crc_optimal<32, 0x1edc6f41, 0xffffffff, 0xffffffff, true, true> sum;
   sum.process_bytes(bytes.data(), bytes.size());

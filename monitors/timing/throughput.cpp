@@ -140,7 +140,7 @@ class throughput_state {
   }
 
  private:
-  /// Of a parameter and token: a forward has two, a backward four.
+  /// Per parameter and token: two of a forward, four of a backward.
   static double operations_of(phase phase) {
     return phase == phase::training ? 6 : 2;
   }

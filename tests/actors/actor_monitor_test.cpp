@@ -18,7 +18,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-/// An actor system as a user makes it.
+/// An actor system, set up as a user would.
 struct own_system {
   own_system() {
     register_message_types();
@@ -28,7 +28,8 @@ struct own_system {
   std::unique_ptr<caf::actor_system> system;
 };
 
-/// Trains so many steps beside the watcher; what the monitor's health says.
+/// Trains so many steps with the watcher attached; returns what run_health says
+/// about the monitor.
 std::string train_beside(const caf::actor& watcher, int steps,
                          const monitor_limits& limits = {}) {
   trainer run(model_for({}), options_for({}));
@@ -51,8 +52,8 @@ TEST_CASE("an actor of the user's own sees a run's events, in order") {
   std::vector<std::int64_t> steps;
   const auto watcher =
     own.system->spawn([&steps](caf::event_based_actor*) -> caf::behavior {
-      return {[&steps](const monitor_event& seen) {
-        steps.push_back(std::get<step_event>(*seen.what).source.step);
+      return {[&steps](const monitor_event& message) {
+        steps.push_back(std::get<step_event>(*message.what).source.step);
       }};
     });
   CHECK(train_beside(watcher, 5) == "");
@@ -62,7 +63,7 @@ TEST_CASE("an actor of the user's own sees a run's events, in order") {
 
 TEST_CASE("an actor is sent the next event when it has answered") {
   own_system own;
-  std::atomic<int> open = 0, most = 0, seen = 0;
+  std::atomic<int> open = 0, most = 0, message = 0;
   const auto watcher =
     own.system->spawn([&](caf::event_based_actor* self) -> caf::behavior {
       return {[&, self](const monitor_event&) {
@@ -70,7 +71,7 @@ TEST_CASE("an actor is sent the next event when it has answered") {
         auto promise = self->make_response_promise();
         self->run_delayed(std::chrono::milliseconds(1), [&, promise]() mutable {
           --open;
-          ++seen;
+          ++message;
           promise.deliver();
         });
         return promise;
@@ -78,7 +79,7 @@ TEST_CASE("an actor is sent the next event when it has answered") {
     });
   CHECK(train_beside(watcher, 5) == "");
   CHECK(most == 1);
-  CHECK(seen == 5);
+  CHECK(message == 5);
   caf::anon_send_exit(watcher, caf::exit_reason::user_shutdown);
 }
 
@@ -97,12 +98,12 @@ TEST_CASE("an actor that ends, fails or does not answer is detached") {
     });
   CHECK_THAT(train_beside(throws, 3),
              ContainsSubstring("the actor has terminated"));
-  std::vector<caf::response_promise> kept;
+  std::vector<caf::response_promise> unanswered;
   const auto silent =
     own.system->spawn([&](caf::event_based_actor* self) -> caf::behavior {
       return {[&, self](const monitor_event&) {
-        kept.push_back(self->make_response_promise());
-        return kept.back();
+        unanswered.push_back(self->make_response_promise());
+        return unanswered.back();
       }};
     });
   CHECK_THAT(train_beside(silent, 5, {.stuck_seconds = 0.05}),

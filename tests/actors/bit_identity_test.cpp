@@ -14,7 +14,7 @@ using namespace troupe::testing;
 
 namespace {
 
-/// Indices into the lists of values below, one a dimension.
+/// Indices into the lists of values below, one per dimension.
 using choice = std::array<int, 9>;
 
 const std::vector<std::string> schedules = {"gpipe",         "1f1b",
@@ -61,11 +61,12 @@ std::vector<choice> all_choices() {
   return all;
 }
 
-/// Cases such that every two values of two dimensions that can meet do meet.
+/// Picks cases so that any two values of two dimensions that occur together in
+/// `all` occur together in a case.
 std::vector<choice> pairwise(std::vector<choice> all) {
   std::ranges::shuffle(all, std::mt19937{1});
   std::set<std::array<std::size_t, 4>> met;
-  std::vector<choice> kept;
+  std::vector<choice> cases;
   for (const auto& at : all) {
     const auto before = met.size();
     for (std::size_t i = 0; i < at.size(); ++i)
@@ -73,9 +74,9 @@ std::vector<choice> pairwise(std::vector<choice> all) {
         met.insert({i, static_cast<std::size_t>(at[i]), j,
                     static_cast<std::size_t>(at[j])});
     if (met.size() > before)
-      kept.push_back(at);
+      cases.push_back(at);
   }
-  return kept;
+  return cases;
 }
 
 void check_all(const std::vector<choice>& choices) {
@@ -103,7 +104,7 @@ TEST_CASE("pipelined parameters equal the plain loop's, bit for bit") {
   check_all(choices);
 }
 
-// One case for each schedule, as they take long and may run beside each other.
+// A test case per schedule, as they take long and may run in parallel.
 #define CHECK_ALL_OF(name)                         \
   TEST_CASE("every combination of " name           \
             " equals the plain loop, bit for bit", \

@@ -40,11 +40,11 @@ struct running_scale final : stage_module {
 };
 
 model scales(std::int32_t layers) {
-  model made;
+  model result;
   for (std::int32_t i = 0; i < layers; ++i)
-    made.push_back({"scale" + std::to_string(i),
-                    [] { return std::make_shared<running_scale>(); }});
-  return made;
+    result.push_back({"scale" + std::to_string(i),
+                      [] { return std::make_shared<running_scale>(); }});
+  return result;
 }
 
 trainer run_of(const char* schedule, const schedule_shape& shape,
@@ -66,8 +66,8 @@ std::map<std::string, at::Tensor> tensors_of(const trainer& run) {
   return all;
 }
 
-void check_equal(const trainer& run, const trainer& wanted) {
-  const auto own = tensors_of(run), others = tensors_of(wanted);
+void check_equal(const trainer& run, const trainer& reference) {
+  const auto own = tensors_of(run), others = tensors_of(reference);
   CHECK(own.size() == others.size());
   for (const auto& [name, value] : others) {
     CAPTURE(name);

@@ -9,7 +9,8 @@
 
 namespace troupe::testing {
 
-/// What is logged while it lives, warnings and errors; any thread may look.
+/// Records warnings and errors that are logged during its lifetime; any thread
+/// may read them.
 class captured_log {
  public:
   captured_log() : before_(spdlog::default_logger()) {

@@ -19,7 +19,8 @@ bool same_bits(double a, double b) {
   return std::memcmp(&a, &b, sizeof a) == 0;
 }
 
-/// Trains both ways; empty if norms and parameters have the same bits.
+/// Trains with the trainer and the plain loop; empty if norms and parameters
+/// have the same bits.
 std::string difference(const small_case& what, double first_weight = 0) {
   trainer run(model_for(what), options_for(what));
   plain_loop oracle(model_for(what), plain_options_for(what));
@@ -111,8 +112,8 @@ TEST_CASE("shards without gradients count as nothing in a norm") {
     trainer shards(model_for(what), options_for(what));
     for (int i = 0; i < 2; ++i) {
       const auto norm = shards.step(small_text()).summary.gradient_norm;
-      const auto wanted = whole.step(small_text()).summary.gradient_norm;
-      CHECK(std::abs(norm / wanted - 1) < 1e-6);
+      const auto expected = whole.step(small_text()).summary.gradient_norm;
+      CHECK(std::abs(norm / expected - 1) < 1e-6);
     }
   }
 }

@@ -1,4 +1,4 @@
-// Settings of the threads that compute, and of those of the user.
+// The settings of compute threads, and of the user's own threads.
 #include <ATen/Parallel.h>
 #include <ATen/ops/full.h>
 #include <catch2/catch_test_macros.hpp>
@@ -32,7 +32,7 @@ int subnormals(const optimizer_state& state) {
 
 TEST_CASE("moments of rows that are no longer used become 0, not subnormal") {
   const small_case what{.optimizer = adamw{.beta1 = 0.01, .beta2 = 0.01}};
-  // Only the first step's rows differ: later gradients of theirs are 0.
+  // Only the first step has these rows; later their gradients are 0.
   const auto text = small_text();
   const auto source = make_source(
     [text](std::int64_t index) { return text->at(index < 4 ? index : 4); });

@@ -1,4 +1,4 @@
-// What actors decide, without actors.
+// The decisions of actors, tested without actors.
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -31,10 +31,10 @@ step_pointer a_step(std::int32_t ranks, std::int32_t microbatches,
 }
 
 std::shared_ptr<const microbatch_source> numbered(
-  std::vector<std::int64_t>& made, std::int64_t size = -1) {
+  std::vector<std::int64_t>& loads, std::int64_t size = -1) {
   return make_source(
-    [&made](std::int64_t index) {
-      made.push_back(index);
+    [&loads](std::int64_t index) {
+      loads.push_back(index);
       return microbatch_data{{}, {}, {}, index};
     },
     size);
@@ -43,42 +43,42 @@ std::shared_ptr<const microbatch_source> numbered(
 }  // namespace
 
 TEST_CASE("a loader serves each consumer and holds few ahead") {
-  std::vector<std::int64_t> made;
+  std::vector<std::int64_t> loads;
   loader_core loader({.consumers = {2}, .loading = {.prefetch = 2}},
                      [](const auto&, double) {});
   const auto step = a_step(2, 4);
-  loader.begin(*step, numbered(made));
+  loader.begin(*step, numbered(loads));
   CHECK(loader.on(want_data{step, {0}, 0}).data->tokens == 0);
-  CHECK(loader.ready() == 1);  // the second consumer is to come
+  CHECK(loader.ready() == 1);  // the second consumer has not read it yet
   CHECK(loader.prefetch());
   CHECK(loader.prefetch());
   CHECK_FALSE(loader.prefetch());
-  CHECK(made == std::vector<std::int64_t>{0, 1, 2});
+  CHECK(loads == std::vector<std::int64_t>{0, 1, 2});
   loader.on(want_data{step, {1}, 0});
   CHECK(loader.ready() == 2);
   loader.on(want_data{step, {0}, 1});
-  CHECK(made.size() == 3);  // it was ready
+  CHECK(loads.size() == 3);  // it was loaded already
 }
 
 TEST_CASE("a loader goes ahead into its replica's next step") {
-  std::vector<std::int64_t> made;
+  std::vector<std::int64_t> loads;
   loader_core loader({.data_rank = 1,
                       .data_ranks = 2,
                       .consumers = {1},
                       .loading = {.prefetch = 2}},
                      [](const auto&, double) {});
   const auto step = a_step(1, 2);
-  const auto source = numbered(made);
+  const auto source = numbered(loads);
   loader.begin(*step, source);
   loader.on(want_data{step, {0}, 0});
   loader.on(want_data{step, {0}, 1});
   while (loader.prefetch()) {
   }
-  CHECK(made == std::vector<std::int64_t>{2, 3, 6, 7});
+  CHECK(loads == std::vector<std::int64_t>{2, 3, 6, 7});
   const auto next = a_step(1, 2, 4);
   loader.begin(*next, source);
   CHECK(loader.on(want_data{next, {0}, 0}).data->tokens == 6);
-  CHECK(made.size() == 4);
+  CHECK(loads.size() == 4);
   const auto elsewhere = a_step(1, 2, 100);
   loader.begin(*elsewhere, source);
   CHECK(loader.ready() == 0);
@@ -86,7 +86,7 @@ TEST_CASE("a loader goes ahead into its replica's next step") {
 }
 
 TEST_CASE("a loader tells how long a slow load took, and where data ends") {
-  std::vector<std::int64_t> made;
+  std::vector<std::int64_t> loads;
   double slow = 0;
   loader_core::place late{9, 9};
   loader_core loader({.consumers = {1}, .loading = {.slow_seconds = 0}},
@@ -95,7 +95,7 @@ TEST_CASE("a loader tells how long a slow load took, and where data ends") {
                        late = at;
                      });
   const auto step = a_step(1, 2);
-  loader.begin(*step, numbered(made, 1));
+  loader.begin(*step, numbered(loads, 1));
   loader.on(want_data{step, {0}, 0});
   CHECK(slow > 0);
   CHECK(late.steps_ahead == 0);
@@ -108,7 +108,7 @@ TEST_CASE("a loader tells how long a slow load took, and where data ends") {
 
 TEST_CASE(
   "a slow load ahead of time is reported with its own step and number") {
-  std::vector<std::int64_t> made;
+  std::vector<std::int64_t> loads;
   loader_core::place late;
   loader_core loader({.data_rank = 1,
                       .data_ranks = 2,
@@ -116,7 +116,7 @@ TEST_CASE(
                       .loading = {.prefetch = 3, .slow_seconds = 0}},
                      [&](const loader_core::place& at, double) { late = at; });
   const auto step = a_step(1, 2);
-  loader.begin(*step, numbered(made));
+  loader.begin(*step, numbered(loads));
   loader.on(want_data{step, {0}, 0});
   CHECK(loader.prefetch());
   CHECK(late.microbatch == 1);
@@ -129,10 +129,10 @@ TEST_CASE("the coordinator's norm is that of all stages, and clips") {
   coordinator_core core({.ranks = 2, .stages = 2, .arithmetic = {.clip = 1}});
   core.begin(a_step(2, 1));
   CHECK_FALSE(core.on(stage_powers{1, 1, {16}}));
-  const auto known = core.on(stage_powers{1, 0, {4, 5}});
-  REQUIRE(known);
-  CHECK(known->update);
-  CHECK(std::abs(known->factor - 0.2) < 1e-6);
+  const auto verdict = core.on(stage_powers{1, 0, {4, 5}});
+  REQUIRE(verdict);
+  CHECK(verdict->update);
+  CHECK(std::abs(verdict->factor - 0.2) < 1e-6);
   CHECK_FALSE(core.on(rank_done{1, 0, 1, {}}));
   const auto outcome = core.on(rank_done{1, 0, 0, {}});
   REQUIRE(outcome);

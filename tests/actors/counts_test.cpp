@@ -1,4 +1,4 @@
-// Counts and times of the trainer's options and members that make no sense.
+// Invalid counts and times in the trainer's options and arguments.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr auto no_number = std::numeric_limits<double>::quiet_NaN();
 
-/// The sentence of an `invalid_argument`.
+/// The message of an `invalid_argument`.
 std::string refusal_of(const std::function<void()>& of) {
   try {
     of();

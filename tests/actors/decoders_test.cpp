@@ -13,7 +13,7 @@ using namespace troupe::testing;
 
 namespace {
 
-/// Small, for the tokens of `small_text`; `tied` where the type can be.
+/// Small, for the tokens of `small_text`; `tied`: if the type can be tied.
 decoder_options small_decoder(const std::string& type, bool tied) {
   nlohmann::json fields{
     {"model_type", type}, {"vocab_size", 32}, {"tie_word_embeddings", tied}};

@@ -20,8 +20,8 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-/// Multiplies by a matrix whose memory holds columns, not rows; LibTorch gives
-/// its gradient the same layout.
+/// Multiplies by a matrix in column-major layout; LibTorch gives its gradient
+/// the same layout.
 struct by_columns final : stage_module {
   by_columns()
     : weight(register_parameter("weight", at::eye(small_gpt().width).t())) {}
@@ -31,12 +31,13 @@ struct by_columns final : stage_module {
   at::Tensor weight;
 };
 
-/// A device for each process, links from device to device or by the host.
+/// With a device for each process, and links between devices or through the
+/// host.
 void compare_job(const small_case& what, std::int32_t processes,
                  bool device_links, const overlap_options& overlap = {}) {
   INFO(describe(what) << " in " << processes << " processes");
   const auto on_cpu = train(what, nullptr);
-  const faked_accelerator watch;  // over those of all processes
+  const faked_accelerator watch;  // watches all processes
   joined_meshes meshes(processes);
   std::mutex mutex;
   parameter_list together;
@@ -232,9 +233,9 @@ TEST_CASE("a failure lets no device wait for another") {
 
 namespace {
 
-/// What two processes say when the link between their devices ends in a step:
-/// the first one sends on it after the first loss of the second one, which may
-/// throw, but only when the first had time to see that.
+/// The errors of two processes when the link between their devices ends during
+/// a step. The first process sends on it after the first loss of the second
+/// one, which may throw, but only when the first one had time to notice.
 std::vector<std::string> errors_of_an_ended_link(bool throws) {
   joined_meshes meshes(2);
   const faked_accelerator watch;

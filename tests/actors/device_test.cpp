@@ -17,7 +17,8 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-/// Same bits as on the CPU, and every dependency is an event.
+/// Checks that the bits equal the CPU's, and that events express every
+/// dependency.
 void compare(const small_case& what, const overlap_options& overlap = {}) {
   INFO(describe(what));
   const auto on_cpu = train(what, nullptr);
@@ -43,46 +44,46 @@ TEST_CASE("work on streams without an event between is a race") {
   auto& on = const_cast<faked_accelerator&>(device);
   const auto a = on.make_stream(stream_priority::normal);
   const auto b = on.make_stream(stream_priority::normal);
-  at::Tensor made;
+  at::Tensor source;
   {
     const auto scope = a->enter();
-    made = at::ones({4}) + 1;
+    source = at::ones({4}) + 1;
   }
   SECTION("an event and a note") {
     b->wait_for(*a->record());
-    b->uses(made);
+    b->uses(source);
     const auto scope = b->enter();
-    made.add_(1);
+    source.add_(1);
     CHECK(device.races().empty());
   }
   SECTION("no event") {
-    b->uses(made);
+    b->uses(source);
     const auto scope = b->enter();
-    const auto sum = made + 1;
+    const auto sum = source + 1;
     REQUIRE(device.races().size() == 1);
     CHECK_THAT(device.races()[0], ContainsSubstring("what stream 1 writes"));
   }
   SECTION("no note") {
     b->wait_for(*a->record());
     const auto scope = b->enter();
-    const auto sum = made + 1;
+    const auto sum = source + 1;
     REQUIRE(device.races().size() == 1);
     CHECK_THAT(device.races()[0], ContainsSubstring("was not told"));
   }
   SECTION("written while another reads") {
     b->wait_for(*a->record());
-    b->uses(made);
+    b->uses(source);
     {
       const auto scope = b->enter();
-      const auto sum = made + 1;
+      const auto sum = source + 1;
     }
     const auto scope = a->enter();
-    made.add_(1);
+    source.add_(1);
     REQUIRE(device.races().size() == 1);
     CHECK_THAT(device.races()[0], ContainsSubstring("reads"));
   }
   SECTION("the host reads before it waited") {
-    const auto copy = made.clone();
+    const auto copy = source.clone();
     REQUIRE_FALSE(device.races().empty());
     CHECK_THAT(device.races()[0], ContainsSubstring("what stream 1 writes"));
   }
@@ -91,7 +92,7 @@ TEST_CASE("work on streams without an event between is a race") {
     CHECK_FALSE(end->reached());
     end->wait();
     CHECK(end->reached());
-    const auto copy = made.clone();
+    const auto copy = source.clone();
     CHECK(device.races().empty());
   }
 }
@@ -99,21 +100,21 @@ TEST_CASE("work on streams without an event between is a race") {
 TEST_CASE("memory made outside of streams belongs to no stream") {
   const auto device = std::make_shared<faked_accelerator>();
   const auto stream = device->make_stream(stream_priority::normal);
-  const auto made = at::ones({4}) + 1;
+  const auto outside = at::ones({4}) + 1;
   SECTION("it is copied") {
-    const auto there = to_device(made, *stream);
+    const auto there = to_device(outside, *stream);
     const auto scope = stream->enter();
     there.add_(1);
     CHECK(device->races() == std::vector<std::string>{});
   }
   SECTION("it is used") {
     const auto scope = stream->enter();
-    made.add_(1);
+    outside.add_(1);
     REQUIRE(device->races().size() == 1);
     CHECK_THAT(device->races()[0], ContainsSubstring("made outside of"));
   }
   SECTION("the host computes with what a stream made") {
-    const auto there = to_device(made, *stream);
+    const auto there = to_device(outside, *stream);
     stream->drain();
     const auto sum = there + 1;
     REQUIRE(device->races().size() == 1);
@@ -157,33 +158,34 @@ TEST_CASE("each overlap can be switched off without changing a bit") {
 }
 
 TEST_CASE("monitors see the same values on a device and on the CPU") {
-  const auto seen_on = [](std::vector<std::shared_ptr<accelerator>> devices) {
-    auto options = options_for({.ranks = 2, .microbatches = 2, .clip = 0.5});
-    options.devices = std::move(devices);
-    options.numerics.loss_scale.initial = 8;
-    trainer training(model_for({.ranks = 2}), options);
-    std::mutex mutex;
-    std::map<std::string, tensor_statistics> seen;
-    monitor watcher;
-    watcher.name = "all";
-    watcher.wants.tensors = static_cast<tensor_kind>(127);
-    watcher.wants.needs = tensor_needs::statistics | tensor_needs::histogram;
-    watcher.see = [&](const event& what) {
-      const std::scoped_lock lock(mutex);
-      if (const auto* op = std::get_if<tensors_event>(&what))
-        for (const auto& record : op->tensors)
-          seen[std::to_string(op->source.microbatch) + " " + record.owner->name
-               + "/" + part_text(record) + std::to_string(op->backward)] =
-            record.statistics;
+  const auto statistics_on =
+    [](std::vector<std::shared_ptr<accelerator>> devices) {
+      auto options = options_for({.ranks = 2, .microbatches = 2, .clip = 0.5});
+      options.devices = std::move(devices);
+      options.numerics.loss_scale.initial = 8;
+      trainer training(model_for({.ranks = 2}), options);
+      std::mutex mutex;
+      std::map<std::string, tensor_statistics> statistics;
+      monitor watcher;
+      watcher.name = "all";
+      watcher.wants.tensors = static_cast<tensor_kind>(127);
+      watcher.wants.needs = tensor_needs::statistics | tensor_needs::histogram;
+      watcher.see = [&](const event& what) {
+        const std::scoped_lock lock(mutex);
+        if (const auto* op = std::get_if<tensors_event>(&what))
+          for (const auto& record : op->tensors)
+            statistics[std::to_string(op->source.microbatch) + " "
+                       + record.owner->name + "/" + part_text(record)
+                       + std::to_string(op->backward)] = record.statistics;
+      };
+      training.attach(watcher);
+      training.step(small_text());
+      training.finish_monitors();
+      return statistics;
     };
-    training.attach(watcher);
-    training.step(small_text());
-    training.finish_monitors();
-    return seen;
-  };
-  const auto on_cpu = seen_on({});
+  const auto on_cpu = statistics_on({});
   const auto device = std::make_shared<faked_accelerator>();
   CHECK(on_cpu.size() > 100);
-  CHECK((seen_on({device}) == on_cpu));
+  CHECK((statistics_on({device}) == on_cpu));
   CHECK(device->races() == std::vector<std::string>{});
 }

@@ -22,7 +22,7 @@ at::Tensor on_host(const at::Tensor& tensor) {
   return tensor.detach().cpu().clone();
 }
 
-/// The larger of two distances; none is larger than that of a nan.
+/// The larger of two distances; nan is larger than any number.
 double further(double a, double b) {
   return std::isnan(b) ? std::numeric_limits<double>::infinity()
                        : std::max(a, b);
@@ -90,8 +90,8 @@ training_outcome train_plainly(const small_case& what,
 
 std::vector<small_case> trained_schedules() {
   std::vector<small_case> all;
-  for (const auto& known : builtin_schedules()) {
-    auto what = catalogue_case(known, small_shape(known));
+  for (const auto& row : builtin_schedules()) {
+    auto what = catalogue_case(row, small_shape(row));
     const auto lanes = make_schedule(what.schedule, shape_of(what));
     what.clip = lanes.update.every == 0 ? 0.5 : 0;
     if (is_training(lanes))

@@ -9,13 +9,13 @@
 
 namespace troupe::testing {
 
-/// Properties of whole trainings on any device: tests of this folder check them
+/// Properties of whole trainings on any device. Tests of this folder check them
 /// on a faked device, tests labelled gpu on a GPU.
 
-/// The results of a training, in the host's memory.
+/// The results of a training, in host memory.
 struct training_outcome {
   parameter_list parameters;
-  std::vector<double> losses, norms;  // a step each
+  std::vector<double> losses, norms;  // one per step
   double validation = 0;
   at::Tensor outputs;  // of inference
   std::vector<ops_event> ops;
@@ -23,27 +23,28 @@ struct training_outcome {
 
 using device_pointer = std::shared_ptr<accelerator>;
 
-/// Three steps, an evaluation and an inference; null: on the CPU.
+/// Trains three steps, evaluates and infers; null: on the CPU.
 training_outcome train(const small_case& what, const device_pointer& on,
                        const overlap_options& overlap = {});
-/// The same in a plain loop.
+/// The same with a plain loop.
 training_outcome train_plainly(const small_case& what,
                                const device_pointer& on);
 
-/// Copies.
+/// Copies of parameters in host memory.
 parameter_list on_host(const parameter_list& parameters);
 
-/// Two ranks by each schedule that trains, with two stages a rank where it can.
+/// A case on two ranks for each schedule that trains, with two stages per rank
+/// if possible.
 std::vector<small_case> trained_schedules();
 
-/// What differs in bits, in words; empty if nothing does.
+/// A description of what differs in bits; empty if nothing does.
 std::string different_bits(const training_outcome& a,
                            const training_outcome& b);
-/// The largest difference of a loss, a parameter or an output; infinite where
-/// a number is none.
+/// The largest difference of a loss, a parameter or an output; infinite if one
+/// is not a number.
 double distance(const training_outcome& a, const training_outcome& b);
 
-/// Checks that delays, and memory that is overwritten, change nothing.
+/// Checks that delays and overwritten freed memory change nothing.
 void check_disturbed(const small_case& what, const device_pointer& on,
                      const disturbance& how);
 

@@ -118,7 +118,8 @@ TEST_CASE("a disturbed device delays streams and records which ones wait") {
   CHECK(device.take_waits().empty());
 }
 
-// By SGD: AdamW's kernel for CPUs reads its step counts, which a GPU's doesn't.
+// With SGD: AdamW's CPU kernel reads its step counts on the host, unlike a
+// GPU's.
 TEST_CASE("the host gives a step's ops without a wait") {
   const auto device = std::make_shared<faked_accelerator>();
   check_host_goes_on({.microbatches = 8, .use_sgd = true}, device, 5);
@@ -155,7 +156,7 @@ TEST_CASE("ops that ran before their inputs existed are reported") {
 
 namespace {
 
-/// A loss that waits for its value.
+/// Options with a loss that waits for its own value.
 trainer_options waiting(trainer_options options) {
   options.numerics.loss = [inner = options.numerics.loss](
                             const tensor_list& outputs,

@@ -9,14 +9,14 @@
 
 namespace troupe::testing {
 
-/// What a device is disturbed with, each `every`-th time that a stream of it
-/// is entered, ahead of what it is given then.
+/// A disturbance of a device, at every `every`-th entering of one of its
+/// streams, ahead of the work that follows.
 struct disturbance {
   int every = 3;
   double delay = 0;  // seconds, of that stream
-  int blocks = 0;    // of memory: taken, filled with nan and given back
-  /// Whether to leave out the waits of one stream for another's events. Streams
-  /// are numbered as they were made, from 0.
+  int blocks = 0;    // blocks of memory: allocated, filled with nan and freed
+  /// Whether to skip the waits of one stream for another's events. Streams are
+  /// numbered in the order in which they were made, from 0.
   std::function<bool(int of, int by)> leaves_out = {};
 };
 
@@ -29,18 +29,18 @@ struct host_wait {
   std::int64_t end = 0;
 };
 
-/// Another accelerator, on which work takes longer than it should, where
-/// memory that was let go of too early is overwritten soon, and which knows
-/// where the host waited. Results stay the same if events and
-/// `device_stream::uses` are as they should be. As many threads as for the
-/// other one. Makes no communicators, and records no graphs.
+/// Disturbs another accelerator: work takes longer, memory that is released too
+/// early is overwritten soon, and all waits of the host are noted. Results stay
+/// the same if events and `device_stream::uses` are correct. For the same
+/// threads as the other accelerator. Makes no communicators, and records no
+/// graphs.
 class disturbed_accelerator final : public accelerator {
  public:
   disturbed_accelerator(std::shared_ptr<accelerator> on, disturbance how);
 
-  /// Times that it has disturbed a stream.
+  /// How often it has disturbed a stream.
   std::int64_t disturbed() const;
-  /// All since the last call.
+  /// All waits since the last call.
   std::vector<host_wait> take_waits();
 
   const accelerator_description& description() const override;
@@ -52,7 +52,8 @@ class disturbed_accelerator final : public accelerator {
   std::unique_ptr<communicator> make_communicator(
     const communicator_options&) override;
 
-  /// What streams and events write down; they may outlive the accelerator.
+  /// The record that streams and events write to; they may outlive the
+  /// accelerator.
   struct notes;
 
  private:

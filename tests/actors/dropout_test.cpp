@@ -67,7 +67,7 @@ parameter_list trained(small_case what, std::uint64_t seed, int steps = 2) {
   return copies;
 }
 
-/// The largest difference of two runs' parameters.
+/// The largest difference between two runs' parameters.
 double distance(const parameter_list& a, const parameter_list& b) {
   double largest = 0;
   for (std::size_t i = 0; i < a.size(); ++i)
@@ -85,8 +85,8 @@ TEST_CASE("masks depend on the seed") {
 }
 
 TEST_CASE("masks follow the microbatches to other replicas") {
-  // The same four microbatches a step; sums of gradients are rounded
-  // differently.
+  // The same four microbatches per step; only the rounding of gradient sums
+  // differs.
   const small_case alone{.microbatches = 4, .use_sgd = true};
   const small_case replicas{
     .microbatches = 2, .data_parallel = 2, .use_sgd = true};
@@ -107,7 +107,7 @@ namespace {
 
 enum class drawing : std::uint8_t { by_op, shared, shared_and_allowed };
 
-/// Adds noise to what it multiplies.
+/// Adds noise to its input, and multiplies by a weight.
 struct noisy_layer final : stage_module {
   explicit noisy_layer(drawing which) : how(which) {
     weight =

@@ -6,8 +6,8 @@
 
 namespace troupe::testing {
 
-/// Calls `take` with each tensor that an operator was given, or gave, as one
-/// value: a tensor, or a list with tensors in it.
+/// Calls `take` with each tensor in an operator's input or output: a tensor, or
+/// a list that contains tensors.
 template <class Take>
 void each_tensor(const c10::IValue& value, const Take& take) {
   if (value.isTensor())

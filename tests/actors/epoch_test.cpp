@@ -1,5 +1,5 @@
-// A run that is saved and goes on, with other replicas, ranks and microbatches,
-// trains on each token of an epoch once.
+// A run that is saved and resumed with other numbers of replicas, ranks and
+// microbatches trains once on each token of an epoch.
 #include <catch2/catch_test_macros.hpp>
 
 #include <map>
@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t row_length = 10;
 constexpr std::int64_t rows = 24;  // of an epoch
 
-/// How often each target was trained on.
+/// How often each target was trained.
 struct trained_targets {
   std::mutex mutex;
   std::map<std::int64_t, int> counts;
@@ -55,7 +55,7 @@ TEST_CASE("an epoch over resumes and other world sizes takes each token once") {
                             .heads = 2,
                             .length = row_length,
                             .vocabulary = 251});
-  // 24 rows: 8, 2, 6 and 8.
+  // 24 rows in parts of 8, 2, 6 and 8.
   const std::vector<part_of_epoch> parts = {
     {{.microbatches = 2, .data_parallel = 2}, 1, 2},
     {{.ranks = 1, .microbatches = 1}, 2, 1},
@@ -68,23 +68,23 @@ TEST_CASE("an epoch over resumes and other world sizes takes each token once") {
      1}};
   trained_targets trained;
   std::string saved;
-  std::int64_t taken = 0;
+  std::int64_t first_row = 0;
   for (const auto& [shape, microbatch_rows, steps] : parts) {
     auto options = options_for(shape);
     options.numerics.loss = trained.counting();
     trainer run(layers, std::move(options));
     if (!saved.empty())
       run.restore(stored_checkpoint(saved));
-    REQUIRE(taken % microbatch_rows == 0);
-    run.set_position(taken / microbatch_rows);
+    REQUIRE(first_row % microbatch_rows == 0);
+    run.set_position(first_row / microbatch_rows);
     const auto source = text_batches(
       text, {.rows = microbatch_rows, .length = row_length, .seed = 3});
     for (int i = 0; i < steps; ++i)
       run.step(source);
-    taken = run.position() * microbatch_rows;
-    saved = saved_run(run, folder / std::to_string(taken));
+    first_row = run.position() * microbatch_rows;
+    saved = saved_run(run, folder / std::to_string(first_row));
   }
-  REQUIRE(taken == rows);
+  REQUIRE(first_row == rows);
   CHECK(trained.counts.size() == rows * row_length);
   for (const auto& [target, count] : trained.counts)
     CHECK(count == 1);

@@ -10,7 +10,7 @@ subscription activations(std::int64_t first, std::int64_t every) {
   return {.tensors = tensor_kind::activation, .every = every, .first = first};
 }
 
-/// How many steps' tensors each of the subscriptions is shown, of 120.
+/// How many of 120 steps' tensors each subscription receives.
 std::vector<int> shown(event_board& board,
                        const std::vector<subscription>& all) {
   board.set(all);

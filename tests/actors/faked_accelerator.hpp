@@ -9,19 +9,19 @@
 
 namespace troupe::testing {
 
-/// An accelerator whose device is the CPU: its streams run what they are given
-/// at once, and events are reached. But while it lives every operator of
-/// LibTorch, on any thread, is held against the order that streams and events
-/// promise, by vector clocks: reading or writing what another stream wrote (or
-/// reads) without an event in between is a race, and so is the use of a tensor
-/// on a stream that was not told of it (`device_stream::uses`). Work outside
-/// of streams is the host's, which has to have waited for an event, and may
-/// only copy what a stream made; a stream may only copy what the host made, as
-/// a device has neither at hand. A delay takes no time: but events behind it
-/// tell of a later one. Several in a process are watched together.
-/// Communicators move tensors between them; an average is computed in ascending
-/// rank, so that its bits are those of the CPU. Graphs are those of
-/// faked_graph.hpp.
+/// An accelerator whose device is the CPU: its streams run their work at once,
+/// and every event is reached. During its lifetime, every operator of LibTorch
+/// on any thread is checked, by vector clocks, against the order that streams
+/// and events guarantee. It is a race to read what another stream wrote, or to
+/// write what another stream wrote or reads, without an event in between; and
+/// so is using a tensor on a stream without `device_stream::uses`. Work outside
+/// of streams is the host's: it must have waited for an event, and may only
+/// copy what a stream made. Likewise, a stream may only copy what the host
+/// made, as on a real device neither can access the other's memory. A delay
+/// takes no time, but the events after it have a later time. Several
+/// accelerators in a process are checked together. Communicators move tensors
+/// between them, and compute averages in ascending rank, so that the bits are
+/// the CPU's. Graphs are those of faked_graph.hpp.
 class faked_accelerator final : public accelerator {
  public:
   faked_accelerator();
@@ -29,11 +29,11 @@ class faked_accelerator final : public accelerator {
   faked_accelerator(const faked_accelerator&) = delete;
   faked_accelerator& operator=(const faked_accelerator&) = delete;
 
-  /// What went wrong, in words; each kind of operator and trouble once.
+  /// The errors found, in words; each kind of error once per kind of operator.
   std::vector<std::string> races() const;
-  /// Operators that were watched within streams.
+  /// The number of operators within streams that were checked.
   std::size_t watched() const;
-  /// Graphs that were to be recorded, and how often any was launched.
+  /// The number of recorded graphs, and that of all launches.
   int recordings() const { return recordings_; }
   int launches() const { return launches_; }
 

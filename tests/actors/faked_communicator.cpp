@@ -22,8 +22,8 @@ struct exchange_place {
   std::condition_variable changed;
   bool ended = false;
   std::deque<parcel> sent;
-  std::map<int, parcel> given;  // to a reduction, by rank
-  int taken = 0;                // of its result
+  std::map<int, parcel> parts;  // of a reduction, by rank
+  int readers = 0;              // ranks that have read the result
   std::string name;
 
   void end() {
@@ -45,13 +45,13 @@ class exchange_places {
   }
   void end(const std::string& name) {
     const std::scoped_lock lock(mutex_);
-    bool found = false;
+    bool joined = false;
     for (const auto& [id, place] : all_)
       if (place->name == name) {
         place->end();
-        found = true;
+        joined = true;
       }
-    if (!found)
+    if (!joined)
       throw error(error_code::internal, "no communicator is called " + name);
   }
 
@@ -65,8 +65,8 @@ exchange_places& places() {
   return all;
 }
 
-/// On a real device a send blocks its stream until it is received: what shares
-/// a stream could wait for each other.
+/// On a real device a send blocks its stream until the receive, so transfers
+/// that share a stream could deadlock.
 class own_streams {
  public:
   void require(const device_stream& stream, const void* communicator,
@@ -173,14 +173,14 @@ class faked_communicator final : public communicator {
   std::map<int, exchange_place::parcel> exchanged(const at::Tensor& own) {
     auto parcel = parcel_of(own);
     std::unique_lock lock(place_->mutex);
-    wait(lock, [&] { return place_->taken == 0; });
-    place_->given[options_.rank] = std::move(parcel);
+    wait(lock, [&] { return place_->readers == 0; });
+    place_->parts[options_.rank] = std::move(parcel);
     place_->changed.notify_all();
-    wait(lock, [&] { return std::ssize(place_->given) == options_.size; });
-    const auto all = place_->given;
-    if (++place_->taken == options_.size) {
-      place_->taken = 0;
-      place_->given.clear();
+    wait(lock, [&] { return std::ssize(place_->parts) == options_.size; });
+    const auto all = place_->parts;
+    if (++place_->readers == options_.size) {
+      place_->readers = 0;
+      place_->parts.clear();
       place_->changed.notify_all();
     }
     return all;

@@ -14,7 +14,7 @@ namespace troupe::testing {
 
 namespace {
 
-/// A key below autograd that is otherwise unused on a CPU.
+/// A dispatch key below autograd that is otherwise unused on a CPU.
 constexpr auto spare_key = c10::DispatchKey::Fake;
 
 int number_of(device_stream& stream) {
@@ -22,7 +22,7 @@ int number_of(device_stream& stream) {
   return current_stream;
 }
 
-/// A recording that goes on.
+/// A recording in progress.
 class faked_recording {
  public:
   faked_recording(int number, int origin) : number_(number), streams_{origin} {}
@@ -44,7 +44,8 @@ class faked_recording {
     tape_.call(op, keys, stack);
   }
 
-  /// Throws unless the origin has waited for each stream's work.
+  /// Throws unless the origin stream has waited for the work of each other
+  /// stream.
   void require_joined(int origin) const {
     const auto reached = active_watch()->now(origin);
     for (const auto stream : streams_) {
@@ -69,7 +70,7 @@ class faked_recording {
 
 std::atomic<faked_recording*> active{nullptr};
 
-/// Takes down operators on streams that are recorded.
+/// Records operators that run on recorded streams.
 void take_down(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                torch::jit::Stack* stack) {
   const c10::impl::ExcludeDispatchKeyGuard once(spare_key);
@@ -85,8 +86,8 @@ class faked_graph final : public device_graph {
  public:
   explicit faked_graph(faked_tape tape) : tape_(std::move(tape)) {}
   ~faked_graph() override {
-    const auto left = tape_.clear();
-    if (auto* watch = active_watch(); watch && left > 0)
+    const auto leftover = tape_.clear();
+    if (auto* watch = active_watch(); watch && leftover > 0)
       watch->note("memory of a graph is held when that is gone");
   }
   faked_graph(const faked_graph&) = delete;

@@ -18,11 +18,11 @@ using Catch::Matchers::MessageMatches;
 
 namespace {
 
-/// Two streams of a device, and memory that the first one has made.
+/// Two streams of a device, and memory that the first one allocated.
 struct two_streams {
   two_streams() {
     const auto scope = a->enter();
-    made = at::ones({4});
+    value = at::ones({4});
   }
   template <class Work>
   std::unique_ptr<device_graph> record(const Work& work) {
@@ -47,7 +47,7 @@ struct two_streams {
     device.make_stream(stream_priority::normal);
   std::unique_ptr<device_stream> b =
     device.make_stream(stream_priority::normal);
-  at::Tensor made;
+  at::Tensor value;
 };
 
 }  // namespace
@@ -56,14 +56,14 @@ TEST_CASE("recorded work runs at each launch") {
   two_streams on;
   at::Tensor sum;
   auto graph = on.record([&] {
-    sum = on.made + 1;
-    on.made.mul_(2);
-    sum.add_(on.made);
+    sum = on.value + 1;
+    on.value.mul_(2);
+    sum.add_(on.value);
   });
-  CHECK(on.first(on.made) == 1);
+  CHECK(on.first(on.value) == 1);
   CHECK(std::isnan(on.first(sum)));
   graph->launch(*on.a);
-  CHECK(on.first(on.made) == 2);
+  CHECK(on.first(on.value) == 2);
   CHECK(on.first(sum) == 4);
   graph->launch(*on.a);
   CHECK(on.first(sum) == 7);
@@ -77,9 +77,9 @@ TEST_CASE("a recording spans the streams that it forks to and joins") {
   at::Tensor sum;
   const auto graph = on.record([&] {
     on.b->wait_for(*on.a->record());
-    on.b->uses(on.made);
+    on.b->uses(on.value);
     const auto scope = on.b->enter();
-    sum = on.made + 5;
+    sum = on.value + 5;
     on.a->wait_for(*on.b->record());
   });
   graph->launch(*on.a);
@@ -87,7 +87,7 @@ TEST_CASE("a recording spans the streams that it forks to and joins") {
   on.refused("was not joined", [&] {
     on.b->wait_for(*on.a->record());
     const auto scope = on.b->enter();
-    on.made.add_(1);
+    on.value.add_(1);
   });
 }
 
@@ -104,28 +104,28 @@ TEST_CASE("other streams and threads go on while one is recorded") {
 
 TEST_CASE("the rules of recording are held") {
   two_streams on;
-  on.refused("wait for a value", [&] { on.made.sum().item<double>(); });
+  on.refused("wait for a value", [&] { on.value.sum().item<double>(); });
   on.refused("looks at a recorded", [&] { on.a->record()->wait(); });
   on.refused("looks at a recorded", [&] { on.a->record()->reached(); });
   const auto before = on.b->record();
   on.refused("waits for what is not", [&] { on.a->wait_for(*before); });
   const auto host = at::zeros({4});
-  on.refused("memory of the host", [&] { on.made.copy_(host); });
+  on.refused("memory of the host", [&] { on.value.copy_(host); });
   on.refused("no operator", [&] {
-    on.device.kernels().norm_powers({on.made}, norm_type::two);
+    on.device.kernels().norm_powers({on.value}, norm_type::two);
   });
   event_handle inside;
   on.record([&] { inside = on.a->record(); });
   CHECK_THROWS_MATCHES(on.b->wait_for(*inside), std::exception,
                        MessageMatches(ContainsSubstring("is over")));
-  CHECK(on.first(on.made) == 1);  // as it was, whatever failed
+  CHECK(on.first(on.value) == 1);  // unchanged, whatever failed
 }
 
 TEST_CASE("memory that a recording reads has to stay") {
   two_streams on;
   at::Tensor sum;
-  const auto graph = on.record([&] { sum = on.made + 1; });
-  on.made.reset();
+  const auto graph = on.record([&] { sum = on.value + 1; });
+  on.value.reset();
   CHECK_THROWS_MATCHES(graph->launch(*on.a), std::exception,
                        MessageMatches(ContainsSubstring("is gone")));
 }
@@ -133,22 +133,22 @@ TEST_CASE("memory that a recording reads has to stay") {
 TEST_CASE("tensors in a graph's memory go before it") {
   two_streams on;
   at::Tensor sum;
-  for (const bool kept : {false, true}) {
-    auto graph = on.record([&] { sum = on.made + 1; });
-    if (!kept)
+  for (const bool keeps_sum : {false, true}) {
+    auto graph = on.record([&] { sum = on.value + 1; });
+    if (!keeps_sum)
       sum.reset();
     graph.reset();
-    CHECK(on.device.races().size() == (kept ? 1 : 0));
+    CHECK(on.device.races().size() == (keeps_sum ? 1 : 0));
   }
 }
 
 TEST_CASE("a launch is work of its stream") {
   two_streams on;
-  const auto graph = on.record([&] { on.made.add_(1); });
+  const auto graph = on.record([&] { on.value.add_(1); });
   graph->launch(*on.a);
-  on.b->uses(on.made);
+  on.b->uses(on.value);
   const auto scope = on.b->enter();
-  const auto sum = on.made + 1;
+  const auto sum = on.value + 1;
   REQUIRE(on.device.races().size() == 1);
   CHECK_THAT(on.device.races()[0], ContainsSubstring("what stream 1 writes"));
 }

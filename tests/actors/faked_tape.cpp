@@ -61,7 +61,7 @@ at::Tensor kept_tensor::get(const std::string& op) const {
 
 kept_tensor faked_tape::keep(const at::Tensor& tensor, const std::string& op) {
   const bool own = !tensor.defined() || is_number(tensor)
-                   || made_.contains(storage_of(tensor));
+                   || outputs_.contains(storage_of(tensor));
   TORCH_CHECK(own || active_watch()->is_on_device(tensor), op,
               " reads memory of the host while it is recorded");
   return {tensor, own};
@@ -69,29 +69,30 @@ kept_tensor faked_tape::keep(const at::Tensor& tensor, const std::string& op) {
 
 faked_tape::argument faked_tape::keep(const c10::IValue& value,
                                       const std::string& op) {
-  argument kept;
+  argument result;
   if (value.isTensor() || value.isTensorList()) {
     each_tensor(value, [&](const at::Tensor& tensor) {
-      kept.tensors.push_back(keep(tensor, op));
+      result.tensors.push_back(keep(tensor, op));
     });
   } else if (value.isOptionalTensorList()) {
     for (const c10::IValue& item : value.toListRef()) {
-      kept.there.push_back(item.isTensor());
+      result.there.push_back(item.isTensor());
       if (item.isTensor())
-        kept.tensors.push_back(keep(item.toTensor(), op));
+        result.tensors.push_back(keep(item.toTensor(), op));
     }
   }
   if (value.isTensor())
-    return kept;
-  kept.value = value;
-  if (!kept.tensors.empty())  // a list, made anew
-    kept.value = c10::IValue(value.isTensorList());
-  return kept;
+    return result;
+  result.value = value;
+  if (!result.tensors.empty())  // a list, which is rebuilt
+    result.value = c10::IValue(value.isTensorList());
+  return result;
 }
 
-/// Bytes that an operator is about to change, if they were there before.
+/// Saves the bytes of memory that existed before the recording, before an
+/// operator changes them.
 void faked_tape::save(const at::Tensor& tensor) {
-  if (!tensor.defined() || made_.contains(storage_of(tensor)))
+  if (!tensor.defined() || outputs_.contains(storage_of(tensor)))
     return;
   const auto& storage = tensor.storage();
   before_.try_emplace(
@@ -106,44 +107,44 @@ void faked_tape::call(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                 && !op.hasTag(at::Tag::dynamic_output_shape),
               name, " makes the host wait for a value while it is recorded");
   const auto before = inputs_on(stack, op);
-  entry made{op, {}, {}, {}};
+  entry recorded{op, {}, {}, {}};
   for (std::size_t i = 0; i < before.size(); ++i) {
-    made.arguments.push_back(keep(before[i], name));
+    recorded.arguments.push_back(keep(before[i], name));
     const auto* alias = op.schema().arguments()[i].alias_info();
     if (!alias || !alias->isWrite())
       continue;
-    made.changed.push_back(i);
+    recorded.changed.push_back(i);
     each_tensor(before[i], [this](const at::Tensor& tensor) { save(tensor); });
   }
   op.redispatchBoxed(keys, &stack);
-  note_made(made, before, stack);
-  if (!made.made.empty() || !made.changed.empty())
-    entries_.push_back(std::move(made));
+  note_outputs(recorded, before, stack);
+  if (!recorded.outputs.empty() || !recorded.changed.empty())
+    entries_.push_back(std::move(recorded));
 }
 
-/// Outputs in memory of their own: neither views nor what was changed.
-void faked_tape::note_made(entry& of, const torch::jit::Stack& before,
-                           const torch::jit::Stack& stack) {
-  std::set<const c10::StorageImpl*> given;
+/// Notes outputs in memory of their own: neither views nor changed inputs.
+void faked_tape::note_outputs(entry& of, const torch::jit::Stack& before,
+                              const torch::jit::Stack& stack) {
+  std::set<const c10::StorageImpl*> inputs;
   for (const auto& value : before)
     each_tensor(value, [&](const at::Tensor& tensor) {
       if (tensor.defined())
-        given.insert(storage_of(tensor));
+        inputs.insert(storage_of(tensor));
     });
   std::size_t number = 0;
   for (const auto& value : stack)
     each_tensor(value, [&](const at::Tensor& tensor) {
       const auto at = number++;
-      if (!tensor.defined() || given.contains(storage_of(tensor)))
+      if (!tensor.defined() || inputs.contains(storage_of(tensor)))
         return;
-      made_.emplace(storage_of(tensor), tensor.storage());
-      of.made.emplace_back(at, tensor);
+      outputs_.emplace(storage_of(tensor), tensor.storage());
+      of.outputs.emplace_back(at, tensor);
     });
 }
 
 void faked_tape::spoil() {
-  for (const auto& [key, storage] : made_)
-    if (storage.nbytes() > 0)  // NaN in each type that has one
+  for (const auto& [key, storage] : outputs_)
+    if (storage.nbytes() > 0)  // NaN in each type that has NaN
       std::memset(storage.mutable_data(), 0xff, storage.nbytes());
   for (const auto& [key, was] : before_)
     std::ranges::copy(was.second, static_cast<char*>(was.first.mutable_data()));
@@ -152,10 +153,10 @@ void faked_tape::spoil() {
 
 std::size_t faked_tape::clear() {
   entries_.clear();
-  const auto left = std::ranges::count_if(
-    made_, [](const auto& each) { return each.second.use_count() > 1; });
-  made_.clear();
-  return static_cast<std::size_t>(left);
+  const auto leftover = std::ranges::count_if(
+    outputs_, [](const auto& each) { return each.second.use_count() > 1; });
+  outputs_.clear();
+  return static_cast<std::size_t>(leftover);
 }
 
 void faked_tape::run() const {
@@ -170,10 +171,10 @@ void faked_tape::run(const entry& of) {
   torch::jit::Stack stack;
   std::vector<at::Tensor> reads, writes;
   for (std::size_t i = 0; i < of.arguments.size(); ++i) {
-    const auto& [value, kept, there] = of.arguments[i];
+    const auto& [value, sources, there] = of.arguments[i];
     const bool changes = std::ranges::count(of.changed, i) > 0;
     std::vector<at::Tensor> tensors;
-    for (const auto& each : kept)
+    for (const auto& each : sources)
       tensors.push_back(each.get(name));
     std::ranges::copy(tensors, std::back_inserter(changes ? writes : reads));
     if (!there.empty()) {
@@ -183,17 +184,17 @@ void faked_tape::run(const entry& of) {
         list.push_back(is_there ? std::optional(tensors[next++])
                                 : std::nullopt);
       stack.emplace_back(std::move(list));
-    } else if (value.isBool() && !kept.empty()) {
+    } else if (value.isBool() && !sources.empty()) {
       stack.emplace_back(c10::List<at::Tensor>(tensors));
     } else {
-      stack.push_back(kept.empty() ? value : c10::IValue(tensors[0]));
+      stack.push_back(sources.empty() ? value : c10::IValue(tensors[0]));
     }
   }
   of.op.callBoxed(&stack);
   std::vector<at::Tensor> outputs;
   for (const auto& value : stack)
     each_tensor(value, [&](const auto& each) { outputs.push_back(each); });
-  for (const auto& [at, tensor] : of.made) {
+  for (const auto& [at, tensor] : of.outputs) {
     tensor.copy_(outputs[at]);
     writes.push_back(tensor);
   }

@@ -34,7 +34,7 @@ model longer_model(const std::string& name = "gpt", std::int64_t blocks = 8) {
     .layers;
 }
 
-/// Of several lengths, tokens wanted, temperatures and seeds.
+/// Requests that differ in length, number of tokens, temperature and seed.
 std::vector<generation_request> several() {
   std::vector<generation_request> all{
     {{1, 2, 3}, 12, {.temperature = 0}},
@@ -165,7 +165,7 @@ TEST_CASE("monitors are told of each token that enters the model") {
   run.attach(watch);
   run.generate({{{1, 2, 3}, 12}, {{4}, 5}, {{5, 6}, 1}}, usual);
   run.finish_monitors();
-  // The last token of each is read by nothing.
+  // No forward reads the last token of a sequence.
   CHECK(tokens == (3 + 11) + (1 + 4) + 2);
 }
 
@@ -242,16 +242,16 @@ TEST_CASE("the processes of a job get the same tokens") {
 
 TEST_CASE("a listener may end the run, and sees what there is by then") {
   auto run = trainer_of(longer_model(), shape("1f1b", 2));
-  std::size_t seen = 0;
-  const auto told = [&](std::size_t, const generated& so_far) {
-    seen = so_far.ids.size();
-    if (seen > 2)
+  std::size_t ids = 0;
+  const auto stop_early = [&](std::size_t, const generated& so_far) {
+    ids = so_far.ids.size();
+    if (ids > 2)
       run.stop("enough");
   };
-  CHECK_THROWS_MATCHES(run.generate({{{1}, 20}}, {.positions = 2}, told), error,
-                       MessageMatches(ContainsSubstring("enough")));
-  CHECK(seen > 2);
-  CHECK(seen < 20);
+  CHECK_THROWS_MATCHES(run.generate({{{1}, 20}}, {.positions = 2}, stop_early),
+                       error, MessageMatches(ContainsSubstring("enough")));
+  CHECK(ids > 2);
+  CHECK(ids < 20);
   CHECK_THROWS_AS(run.generate({{{1}, 20}}), error);
 }
 

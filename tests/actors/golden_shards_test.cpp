@@ -1,4 +1,4 @@
-// Replicas and shards against PyTorch's DDP and FSDP: tests/golden.
+// Replicas and shards compared with PyTorch's DDP and FSDP (tests/golden).
 #include <ATen/ops/abs.h>
 #include <catch2/catch_test_macros.hpp>
 
@@ -47,8 +47,8 @@ double difference(double value, double expected) {
   return std::abs(value - expected) / std::abs(expected);
 }
 
-/// The largest relative differences to a case of the table: of losses and
-/// norms, and, absolute ones, of the parameters.
+/// The largest differences to a case of the table: relative ones of losses and
+/// norms, absolute ones of the parameters.
 struct differences {
   double losses = 0, norms = 0, parameters = 0;
 };
@@ -66,12 +66,12 @@ differences compare_golden(const std::string& name, small_case what) {
   const auto source = shards_table().source();
   differences most;
   for (std::int64_t step = 0; step < shards_table().steps(); ++step) {
-    const auto made = run.step(source).summary;
+    const auto summary_of_step = run.step(source).summary;
     most.losses = std::max(
-      most.losses, difference(made.losses[0].value,
+      most.losses, difference(summary_of_step.losses[0].value,
                               shards_table().number(name + ".losses", step)));
     most.norms = std::max(
-      most.norms, difference(made.gradient_norm,
+      most.norms, difference(summary_of_step.gradient_norm,
                              shards_table().number(name + ".norms", step)));
   }
   run.check_replicas();
@@ -93,7 +93,7 @@ void check_golden(const std::string& name, const small_case& what) {
   CHECK(most.parameters < 1e-5);
 }
 
-/// Each with one stage a rank, and with several in a V.
+/// Checks the case with one stage per rank, and with several in a V.
 void check_shapes(const std::string& name, small_case what) {
   check_golden(name, what);
   what.schedule = "zb_v";

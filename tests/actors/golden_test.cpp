@@ -13,7 +13,7 @@ using namespace troupe::testing;
 
 namespace {
 
-/// What PyTorch computed from these initial weights: tests/golden.
+/// PyTorch's results from these initial weights (tests/golden).
 struct golden {
   parameter_list initial;
   at::Tensor ids;     // int64 [steps, microbatches, rows, length + 1]

@@ -1,4 +1,4 @@
-// Models whose layers are no chain, on devices: bits of the CPU, no races.
+// Models whose layers are no chain, on devices: the CPU's bits, and no races.
 
 #include <catch2/catch_test_macros.hpp>
 
@@ -70,7 +70,7 @@ TEST_CASE("graphs of stages train the same bits from device to device") {
       INFO(what.name << " in " << processes << " processes");
       const auto expected =
         train_graph(what, device_options(what, how, nullptr));
-      const faked_accelerator watch;  // over those of all processes
+      const faked_accelerator watch;  // watches all processes
       joined_meshes meshes(processes);
       parameter_list together;
       const auto errors = in_all(meshes, [&](const auto& job) {

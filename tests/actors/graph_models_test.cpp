@@ -1,4 +1,4 @@
-// Models whose layers are no chain, against the plain loop.
+// Models whose layers are no chain, compared with the plain loop.
 #include "../../examples/stage_graphs/graph_models.hpp"
 
 #include <ATen/ops/mse_loss.h>
@@ -138,8 +138,8 @@ TEST_CASE("a skip across stages moves its bytes once") {
   monitor watch;
   watch.name = "bytes";
   watch.wants.messages = true;
-  watch.see = [&](const event& seen) {
-    const auto* received = std::get_if<messages_event>(&seen);
+  watch.see = [&](const event& event) {
+    const auto* received = std::get_if<messages_event>(&event);
     if (!received)
       return;
     for (const auto& each : received->messages) {
@@ -165,7 +165,7 @@ TEST_CASE("a skip across stages moves its bytes once") {
 
 namespace {
 
-/// A product of all inputs and a parameter.
+/// The product of all inputs and a parameter.
 struct product_layer final : stage_module {
   explicit product_layer(std::int64_t width) {
     weight = register_parameter("weight", at::ones({width}) * 0.7);
@@ -187,21 +187,21 @@ layer product(std::string name, std::vector<layer_output> reads,
 }
 
 graph_model product_model(model layers) {
-  graph_model made;
-  made.name = "products";
-  made.layers = std::move(layers);
-  made.loss = [](const tensor_list& outputs, const microbatch_data& data) {
+  graph_model result;
+  result.name = "products";
+  result.layers = std::move(layers);
+  result.loss = [](const tensor_list& outputs, const microbatch_data& data) {
     return std::vector<loss_term>{
       {"loss",
        at::mse_loss(outputs[0], data.targets[0].expand_as(outputs[0]))}};
   };
-  made.data = make_source([](std::int64_t index) {
+  result.data = make_source([](std::int64_t index) {
     microbatch_data data;
     data.inputs = {at::ones({2, 4}) * (0.1 + 0.3 * static_cast<double>(index))};
     data.targets = {at::ones({1})};
     return data;
   });
-  return made;
+  return result;
 }
 
 }  // namespace

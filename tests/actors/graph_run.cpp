@@ -14,7 +14,7 @@ namespace troupe::testing {
 
 namespace {
 
-/// Bits, as infinities and NaN are to be the same too.
+/// Compares bits, so that infinities and NaN count as equal too.
 bool same(const std::vector<double>& a, const std::vector<double>& b) {
   return a.size() == b.size()
          && std::equal(a.begin(), a.end(), b.begin(), [](double x, double y) {
@@ -47,18 +47,18 @@ void graph_run::fail_recorded_forward(int n) {
 
 graph_run::outcome graph_run::run(
   const std::shared_ptr<faked_accelerator>& device) const {
-  auto made = options;
+  auto run_options = options;
   if (device)
-    made.devices = {device};
-  made.cuda_graphs = device != nullptr;
-  trainer training(model_for(what), made);
+    run_options.devices = {device};
+  run_options.cuda_graphs = device != nullptr;
+  trainer training(model_for(what), run_options);
   outcome done;
   if (auto watching = watcher; !watching.name.empty()) {
-    watching.see = [&done](const event& seen) {
-      if (const auto* step = std::get_if<step_event>(&seen))
-        done.seen.steps[step->source.step].push_back(*step);
+    watching.see = [&done](const event& event) {
+      if (const auto* step = std::get_if<step_event>(&event))
+        done.received.steps[step->source.step].push_back(*step);
       else
-        ++done.seen.others[source_of(seen).step];
+        ++done.received.others[source_of(event).step];
     };
     training.attach(std::move(watching));
   }
@@ -97,7 +97,7 @@ graph_run::events graph_run::compare(const counts& expected) {
   if (!may_race)
     CHECK(device->races() == std::vector<std::string>{});
   CHECK(warnings.empty() == (expected.launches > 0));
-  return launched.seen;
+  return launched.received;
 }
 
 }  // namespace troupe::testing

@@ -15,15 +15,15 @@ class faked_accelerator;
 
 parameter_list copies_of(const parameter_list& parameters);
 
-/// A run that is made twice: on the CPU, and on a faked accelerator with its
-/// steps recorded and launched.
+/// A run that is executed twice: on the CPU, and on a faked accelerator that
+/// records its steps and launches them.
 struct graph_run {
   explicit graph_run(const small_case& of);
 
   struct counts {
     int recordings = 0, launches = 0;
   };
-  /// What the watcher saw, by step.
+  /// The events that the watcher received, by step.
   struct events {
     std::map<std::int64_t, std::vector<step_event>> steps;
     std::map<std::int64_t, int> others;
@@ -33,15 +33,16 @@ struct graph_run {
     std::vector<double> losses, norms, scales, others;
     std::vector<std::int64_t> tokens;
     int skipped = 0;  // updates
-    events seen;
+    events received;
   };
 
-  /// Both give the same bits, on the device without a race; so many graphs.
+  /// Checks that both executions give the same bits, the device without a race,
+  /// and that so many graphs were recorded and launched.
   events compare(const counts& expected);
   const outcome& with_graphs() const { return launched; }
-  /// What was warned of in `compare`.
+  /// The warnings of `compare`.
   const std::string& logged() const { return warnings; }
-  /// The n-th loss, from 0, that is recorded fails.
+  /// Makes the n-th recorded loss, from 0, fail.
   void fail_recorded_forward(int n);
 
   outcome run(const std::shared_ptr<faked_accelerator>& device) const;
@@ -49,9 +50,9 @@ struct graph_run {
   small_case what;
   trainer_options options;
   std::int64_t steps = 5;
-  std::int64_t skip = -1;  // that step skips its update
+  std::int64_t skip = -1;  // the step that skips its update
   source_pointer source = small_text();
-  /// Before each step; what it returns is compared.
+  /// Called before each step; both executions must return the same.
   std::function<double(trainer&, std::int64_t)> before;
   monitor watcher;  // attached if it has a name
   bool may_race = false;

@@ -123,29 +123,29 @@ TEST_CASE("steps that monitors look into run op by op") {
                 : tensor_kind::none;
     watched.watcher.wants.every = 3;  // steps 3 and 6
     INFO("kind " << kind);
-    const auto seen = watched.compare({.recordings = 1, .launches = 5});
+    const auto events = watched.compare({.recordings = 1, .launches = 5});
     for (std::int64_t step = 1; step <= 8; ++step) {
       const bool looked_into = step % 3 == 0;
-      CHECK(seen.others.contains(step) == looked_into);
-      CHECK(seen.steps.contains(step) == looked_into);
+      CHECK(events.others.contains(step) == looked_into);
+      CHECK(events.steps.contains(step) == looked_into);
     }
   }
 }
 
 TEST_CASE("each step is reported once, with everything known about it") {
-  graph_run told({.ranks = 2, .data_parallel = 2, .clip = 0.5});
-  told.watcher.name = "steps";
-  told.watcher.wants.memory = true;
-  const auto seen = told.compare({.recordings = 1, .launches = 4});
-  REQUIRE(seen.steps.size() == 5);
-  for (const auto& [number, steps] : seen.steps) {
+  graph_run watched({.ranks = 2, .data_parallel = 2, .clip = 0.5});
+  watched.watcher.name = "steps";
+  watched.watcher.wants.memory = true;
+  const auto events = watched.compare({.recordings = 1, .launches = 4});
+  REQUIRE(events.steps.size() == 5);
+  for (const auto& [number, steps] : events.steps) {
     REQUIRE(steps.size() == 1);
     CHECK(steps[0].losses.size() == 1);
     CHECK(steps[0].gradient_norm > 0);
     CHECK(steps[0].tokens == 2 * 4 * 2 * small_gpt().length);
     CHECK(steps[0].updated);
     CHECK(steps[0].begin < steps[0].end);
-    CHECK(seen.others.at(number) == 4);  // the memory of each rank
+    CHECK(events.others.at(number) == 4);  // the memory of each rank
   }
 }
 
@@ -159,7 +159,7 @@ TEST_CASE("what can't be recorded runs op by op, and is warned of once") {
       terms[0].value.item<double>();
     return terms;
   };
-  looks.may_race = true;  // the host looks at what a stream computes
+  looks.may_race = true;  // the host reads what a stream computes
   looks.compare({.recordings = 1, .launches = 0});
   CHECK_THAT(looks.logged(), ContainsSubstring("1F0: ")
                                && ContainsSubstring("wait for a value")
@@ -220,10 +220,10 @@ TEST_CASE("a failure of the step itself is reported as usual") {
 
 TEST_CASE("launched steps have their microbatches made once, ahead") {
   std::mutex mutex;
-  std::map<std::int64_t, int> made;
+  std::map<std::int64_t, int> loads;
   const auto source = make_source([&](std::int64_t index) {
     const std::scoped_lock lock(mutex);
-    ++made[index];
+    ++loads[index];
     return small_text()->at(index);
   });
   const auto device = std::make_shared<faked_accelerator>();
@@ -234,9 +234,9 @@ TEST_CASE("launched steps have their microbatches made once, ahead") {
   for (int i = 0; i < 4; ++i)
     training.step(source);
   CHECK(device->launches() == 3);
-  CHECK(made.size() == 20);  // one step ahead
+  CHECK(loads.size() == 20);  // one step ahead
   for (std::int64_t index = 8; index < 20; ++index)
-    CHECK(made[index] == 1);
+    CHECK(loads[index] == 1);
 }
 
 TEST_CASE("data that end, or fail, do so as without graphs") {
@@ -299,7 +299,7 @@ TEST_CASE("what graphs can't do yet is refused, with what to do") {
   const auto refused = [](trainer_options options) -> std::string {
     options.cuda_graphs = true;
     try {
-      const trainer made(model_for({.ranks = 2}), std::move(options));
+      const trainer run(model_for({.ranks = 2}), std::move(options));
     } catch (const error& reason) {
       expect(reason.code() == error_code::invalid_argument, "it is bad input");
       return reason.what();

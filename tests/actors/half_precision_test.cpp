@@ -1,5 +1,6 @@
 // What half precision must not lose: small gradients, sums of many
-// microbatches, the warm-up of the learning rate, and the way out of overflows.
+// microbatches, the warm-up of the learning rate, and the recovery from
+// overflows.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -27,7 +28,7 @@ small_case case_in(at::ScalarType type) {
   return what;
 }
 
-/// A loss that is another's times `factor`.
+/// Another loss times `factor`.
 loss_function scaled_loss(double factor) {
   return [factor, base = cross_entropy_loss()](const tensor_list& outputs,
                                                const microbatch_data& data) {
@@ -37,9 +38,9 @@ loss_function scaled_loss(double factor) {
   };
 }
 
-/// What one step of SGD adds to the masters, all in a row, where the loss is
-/// `factor` times the usual and the learning rate its 1 / `factor`-fold: the
-/// same for each factor, but for what underflows.
+/// The change of all masters, in one tensor, by one step of SGD whose loss is
+/// `factor` times the usual one and whose learning rate is divided by `factor`.
+/// Equal for all factors unless gradients underflow.
 at::Tensor update_in_fp16(double factor, double scale,
                           std::int32_t data_parallel = 1) {
   auto what = case_in(at::kHalf);
@@ -82,7 +83,7 @@ double norm_of_step(small_case what, std::int32_t microbatches, bool in_fp32) {
 TEST_CASE("gradients of fp16 are unscaled in fp32") {
   const auto usual = update_in_fp16(1, 1);
   CHECK(usual.numel() > 1000);
-  // Of about 1e-8, of which fp16 has none.
+  // Gradients of about 1e-8 are 0 in fp16 unless they are scaled.
   CHECK(relative_difference(update_in_fp16(1e-6, 0x1p16), usual) < 0.02);
   CHECK(relative_difference(update_in_fp16(1e-6, 0x1p16, 2),
                             update_in_fp16(1, 1, 2))
@@ -125,17 +126,17 @@ TEST_CASE("the learning rate warms up by updates, not by steps") {
   trainer run(model_for(what), options);
   plain_loop loop(model_for(what), plain);
   const auto text = small_text();
-  int skipped = 0, made = 0;
-  while (made < 3) {
+  int skipped = 0, updates = 0;
+  while (updates < 3) {
     const auto first = run.position();
     const auto step = run.step(text).summary;
     const auto own =
       loop.step([&](std::int64_t k) { return text->at(first + k); });
     CHECK(own.updated == step.updated);
     CHECK(own.learning_rate == step.learning_rate);
-    made += step.updated ? 1 : 0;
+    updates += step.updated ? 1 : 0;
     skipped += step.updated ? 0 : 1;
-    CHECK(std::abs(step.learning_rate - 0.01 * std::max(made, 1)) < 1e-9);
+    CHECK(std::abs(step.learning_rate - 0.01 * std::max(updates, 1)) < 1e-9);
     REQUIRE(skipped < 60);
   }
   CHECK(skipped > 10);

@@ -1,5 +1,5 @@
-// The bytes that a rank holds on paper, and those that LibTorch's allocator
-// saw.
+// The bytes that a rank holds according to the plan, compared with those that
+// LibTorch allocates.
 #include "troupe/engine/plan/cost/peak_bytes.hpp"
 
 #include <ATen/ops/mean.h>
@@ -27,13 +27,13 @@ namespace {
 
 constexpr std::int64_t mebibyte = 1 << 20;
 
-/// Counts what LibTorch allocates on the CPU while it lives, but for what is
-/// allocated for one stream of a faked accelerator.
+/// Counts LibTorch's allocations on the CPU during its lifetime, except those
+/// for one stream of a faked accelerator.
 class counted_memory {
  public:
   explicit counted_memory(int uncounted_stream = -1)
     : before_(c10::GetCPUAllocator()) {
-    held() = peak() = 0;
+    current() = peak() = 0;
     counting().uncounted_stream = uncounted_stream;
     counting().base = before_;
     c10::SetCPUAllocator(&counting(), 100);
@@ -43,15 +43,15 @@ class counted_memory {
   counted_memory& operator=(const counted_memory&) = delete;
 
   static std::int64_t most() { return peak(); }
-  static void begin() { peak() = held().load(); }
-  static std::int64_t now() { return held(); }
+  static void begin() { peak() = current().load(); }
+  static std::int64_t now() { return current(); }
 
  private:
   struct block {
     c10::DataPtr data;
     std::int64_t bytes;
   };
-  static std::atomic<std::int64_t>& held() {
+  static std::atomic<std::int64_t>& current() {
     static std::atomic<std::int64_t> bytes{0};
     return bytes;
   }
@@ -61,22 +61,22 @@ class counted_memory {
   }
   static void release(void* context) {
     auto* const freed = static_cast<block*>(context);
-    held() -= freed->bytes;
+    current() -= freed->bytes;
     delete freed;
   }
   struct allocator final : c10::Allocator {
     c10::DataPtr allocate(std::size_t bytes) override {
-      auto made = base->allocate(bytes);
+      auto memory = base->allocate(bytes);
       if (current_stream == uncounted_stream)
-        return made;
-      auto* const data = made.get();
+        return memory;
+      auto* const data = memory.get();
       const auto size = static_cast<std::int64_t>(bytes);
-      auto* const kept = new block{std::move(made), size};
-      const auto now = held() += size;
+      auto* const counted = new block{std::move(memory), size};
+      const auto now = current() += size;
       auto most = peak().load();
       while (most < now && !peak().compare_exchange_weak(most, now)) {
       }
-      return {data, kept, &release, c10::Device(c10::kCPU)};
+      return {data, counted, &release, c10::Device(c10::kCPU)};
     }
     c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
     void copy_data(void* to, const void* from,
@@ -94,7 +94,7 @@ class counted_memory {
   c10::Allocator* before_;
 };
 
-/// y = 2 tanh(x), of 1 MiB: keeps tanh(x), and the stage its input.
+/// y = 2 tanh(x), of 1 MiB: the layer keeps tanh(x), and the stage its input.
 struct tanh_layer final : stage_module {
   tensor_list forward(const tensor_list& inputs) override {
     return {at::tanh(inputs[0] * factor) * 2};
@@ -102,7 +102,7 @@ struct tanh_layer final : stage_module {
   at::Tensor factor = register_parameter("factor", at::ones({1}));
 };
 
-/// Most bytes beyond those before the step, of the second step.
+/// The peak of the second step, less what was allocated before it.
 double measured(trainer& run) {
   const auto source = make_source([](std::int64_t) {
     microbatch_data data;
@@ -136,7 +136,7 @@ trainer_options options_of(schedule order) {
   return options;
 }
 
-/// `temporary`: of a backward, besides.
+/// `temporary`: additional bytes of a backward.
 void check_bytes(const trainer_options& options, const value_sizes& sizes,
                  double temporary = 0) {
   trainer run(four_layers(), options);
@@ -151,7 +151,7 @@ void check_bytes(const trainer_options& options, const value_sizes& sizes,
   CHECK(bytes < on_paper + temporary + 6 * mebibyte);
 }
 
-/// 1 MiB of parameters, on a single number.
+/// 1 MiB of parameters, applied to a single number.
 struct heavy_layer final : stage_module {
   tensor_list forward(const tensor_list& inputs) override {
     return {inputs[0] * at::mean(weight)};
@@ -159,8 +159,8 @@ struct heavy_layer final : stage_module {
   at::Tensor weight = register_parameter("weight", at::ones({mebibyte / 4}));
 };
 
-/// The most bytes of a step of four replicas on one rank each, with eight
-/// stages of 1 MiB; what they hold between two steps; and on paper.
+/// The peak of a step of four replicas on one rank each, with eight stages of 1
+/// MiB; what they hold between two steps; and the same by the plan.
 struct replicas_memory {
   double most = 0, between = 0, on_paper = 0;
 };
@@ -183,7 +183,7 @@ replicas_memory memory_of(const sharding_options& sharding) {
   });
   run.step(source);
   const auto between = counted_memory::now() - before;
-  // Of five steps the one in the middle: how far replicas overlap is chance.
+  // The median of five steps, as the overlap of replicas is random.
   std::array<std::int64_t, 5> most;
   for (auto& each : most) {
     counted_memory::begin();
@@ -200,7 +200,7 @@ replicas_memory memory_of(const sharding_options& sharding) {
           4 * peak_bytes(run.plan(), simulate(run.plan()), sizes).at(0)};
 }
 
-/// Forwards and I of one microbatch after the other, then all W.
+/// The forwards and I of one microbatch after the other, then all W.
 schedule deferring(std::int32_t stages) {
   return schedule::build(
     {.ranks = 1, .stages_per_rank = stages, .microbatches = 8},
@@ -222,7 +222,7 @@ TEST_CASE("a rank holds the bytes that the simulation says") {
   for (const auto& [name, stages] :
        {std::pair{"gpipe", 1}, std::pair{"1f1b", 1},
         std::pair{"breadth_first", 2}, std::pair{"breadth_first", 4}}) {
-    // A layer keeps x, x * factor's tanh, and its stage the input.
+    // A layer keeps x and tanh(factor x), and its stage the input.
     value_sizes sizes;
     sizes.usual = {.kept = (4.0 / stages) * 2 * mebibyte,
                    .activation = mebibyte,
@@ -235,7 +235,7 @@ TEST_CASE("a rank holds the bytes that the simulation says") {
 }
 
 TEST_CASE("a rank that offloads holds the bytes that the simulation says") {
-  // The host's memory is what the first copy's stream allocates.
+  // Host memory is what is allocated for the first copy's stream.
   const counted_memory counts(streams_of_rank + 1);
   for (const auto& [name, stages] :
        {std::pair{"gpipe", 1}, std::pair{"breadth_first", 2}})
@@ -251,9 +251,9 @@ TEST_CASE("a rank that offloads holds the bytes that the simulation says") {
                        .activation = mebibyte,
                        .gradient = mebibyte};
         CAPTURE(fraction, recompute);
-        // Of the second forward, with its outputs and their gradients.
-        const auto made = ((4.0 / stages) * 2 + 2) * mebibyte;
-        check_bytes(options, sizes, recompute ? made : 0);
+        // Bytes of the second forward, with its outputs and their gradients.
+        const auto recomputed = ((4.0 / stages) * 2 + 2) * mebibyte;
+        check_bytes(options, sizes, recompute ? recomputed : 0);
       }
 }
 

@@ -37,11 +37,11 @@ TEST_CASE("monitors of the leader see the ranks of all processes") {
       monitor watcher;
       watcher.name = "both";
       watcher.wants = {.ops = true, .tensors = tensor_kind::activation};
-      watcher.see = [&](const event& seen) {
+      watcher.see = [&](const event& event) {
         const std::scoped_lock lock(mutex);
-        if (const auto* of_ops = std::get_if<ops_event>(&seen))
+        if (const auto* of_ops = std::get_if<ops_event>(&event))
           ops.insert(of_ops->source.rank);
-        if (const auto* of_tensors = std::get_if<tensors_event>(&seen))
+        if (const auto* of_tensors = std::get_if<tensors_event>(&event))
           stages.insert(of_tensors->source.stage);
       };
       run.attach(watcher);
@@ -89,17 +89,17 @@ TEST_CASE("messages and memory are reported by the receiving processes") {
       monitor watcher;
       watcher.name = "messages";
       watcher.wants = {.messages = true, .memory = true};
-      watcher.see = [&](const event& seen) {
-        if (const auto* messages = std::get_if<messages_event>(&seen)) {
+      watcher.see = [&](const event& event) {
+        if (const auto* messages = std::get_if<messages_event>(&event)) {
           received[messages->source.rank] = *messages;
           waited[messages->source.rank] += messages->messages.at(0).wait;
         }
-        if (const auto* of_rank = std::get_if<memory_event>(&seen))
+        if (const auto* of_rank = std::get_if<memory_event>(&event))
           memory[of_rank->source.rank] = *of_rank;
       };
       run.attach(watcher);
     }
-    // One step's wait may be 0 on a busy machine, not that of all.
+    // On a busy machine the wait of one step may be 0, but not of all steps.
     for (int i = 0; i < 20; ++i)
       run.step(small_text());
     run.finish_monitors();
@@ -108,7 +108,8 @@ TEST_CASE("messages and memory are reported by the receiving processes") {
   REQUIRE(received.size() == 2);
   std::set<std::int32_t> numbers;
   for (const auto& [rank, of_rank] : received) {
-    // An activation of each microbatch one way, a gradient back.
+    // An activation of each microbatch in one direction, a gradient in the
+    // other.
     REQUIRE(of_rank.messages.size() == 2);
     for (const auto& each : of_rank.messages) {
       numbers.insert(each.message);
@@ -142,7 +143,7 @@ TEST_CASE("times of all processes are given by the leader's clock") {
           rank.ops.front().begin;
   });
   CHECK(errors == std::vector<std::string>(2));
-  // Both read the same clock here, so that the other's seems an hour ahead.
+  // Both read the same clock here, so the other's clock seems an hour ahead.
   CHECK(begins[1] - begins[0] > hour - hour / 60);
   CHECK(begins[1] - begins[0] < hour + hour / 60);
 }
@@ -154,8 +155,8 @@ TEST_CASE("monitors learn that a process is gone") {
     auto run = trainer_for({.ranks = 2}, job);
     if (job->place().leads()) {
       monitor watcher;
-      watcher.see = [&](const event& seen) {
-        if (const auto* failure = std::get_if<failure_event>(&seen))
+      watcher.see = [&](const event& event) {
+        if (const auto* failure = std::get_if<failure_event>(&event))
           reason = failure->reason;
       };
       run.attach(watcher);
@@ -181,15 +182,15 @@ TEST_CASE("tensors that can't be sent are left out of events") {
   twice.tensor = at::_neg_view(at::ones({2}));
   const event sent = tensors_event{{}, false, 1, {record, twice}};
   const auto read = read_control(to_frame(sent));
-  const auto& told = std::get<tensors_event>(std::get<event>(read)).tensors;
-  CHECK_FALSE(told[0].tensor.defined());
-  CHECK(at::equal(told[1].tensor, at::full({2}, -1.0)));
+  const auto& tensors = std::get<tensors_event>(std::get<event>(read)).tensors;
+  CHECK_FALSE(tensors[0].tensor.defined());
+  CHECK(at::equal(tensors[1].tensor, at::full({2}, -1.0)));
 }
 
 namespace {
 
 /// Parameters and gradients of two steps, by step, kind and name.
-struct seen_parameters {
+struct recorded_parameters {
   std::map<std::string, at::Tensor> tensors;
   std::map<std::string, tensor_statistics> statistics;
 
@@ -210,19 +211,20 @@ struct seen_parameters {
   }
 };
 
-seen_parameters seen_in(const small_case& what, std::size_t processes) {
-  seen_parameters seen;
+recorded_parameters parameters_in(const small_case& what,
+                                  std::size_t processes) {
+  recorded_parameters result;
   joined_meshes meshes(processes);
   const auto errors = in_all(meshes, [&](const auto& job) {
     auto run = trainer_for(what, processes == 1 ? nullptr : job);
     if (job->place().leads())
-      run.attach(seen.watch());
+      run.attach(result.watch());
     for (int i = 0; i < 2; ++i)
       run.step(small_text());
     run.finish_monitors();
   });
   CHECK(errors == std::vector<std::string>(processes));
-  return seen;
+  return result;
 }
 
 }  // namespace
@@ -230,31 +232,31 @@ seen_parameters seen_in(const small_case& what, std::size_t processes) {
 TEST_CASE("monitors see whole parameters and gradients, however sharded") {
   small_case what{.microbatches = 2, .data_parallel = 2, .use_sgd = true};
   what.groups = {{.names = "blocks.1.*", .frozen = true}};
-  const auto whole = seen_in(what, 1);
+  const auto whole = parameters_in(what, 1);
   CHECK(whole.tensors.size() == 96);
   const auto mode = GENERATE(shard_mode::gradients, shard_mode::all);
   const auto processes = GENERATE(1, 4);
   CAPTURE(mode, processes);
   what.sharding.mode = mode;
   what.sharding.multiple = 32;
-  const auto sharded = seen_in(what, static_cast<std::size_t>(processes));
+  const auto sharded = parameters_in(what, static_cast<std::size_t>(processes));
   REQUIRE(sharded.tensors.size() == whole.tensors.size());
   for (const auto& [name, tensor] : whole.tensors) {
     INFO(name);
     REQUIRE(sharded.tensors.contains(name));
     CHECK(at::equal(sharded.tensors.at(name), tensor));
-    const auto& found = sharded.statistics.at(name);
+    const auto& statistics = sharded.statistics.at(name);
     const auto& expected = whole.statistics.at(name);
-    CHECK(found.count == expected.count);
-    CHECK(found.max_abs == expected.max_abs);
-    CHECK(found.mean == Approx(expected.mean).margin(1e-9));
-    CHECK(found.variance() == Approx(expected.variance()).margin(1e-12));
+    CHECK(statistics.count == expected.count);
+    CHECK(statistics.max_abs == expected.max_abs);
+    CHECK(statistics.mean == Approx(expected.mean).margin(1e-9));
+    CHECK(statistics.variance() == Approx(expected.variance()).margin(1e-12));
   }
 }
 
 TEST_CASE("slow loads of all processes are reported") {
   joined_meshes meshes(2);
-  std::atomic<int> told = 0;
+  std::atomic<int> reports = 0;
   const auto errors = in_all(meshes, [&](const auto& job) {
     auto options = options_for({.ranks = 2});
     options.job = job;
@@ -262,8 +264,8 @@ TEST_CASE("slow loads of all processes are reported") {
     trainer run(model_for({.ranks = 2}), std::move(options));
     if (job->place().leads()) {
       monitor watcher;
-      watcher.see = [&](const event& seen) {
-        told += std::holds_alternative<slow_load_event>(seen);
+      watcher.see = [&](const event& event) {
+        reports += std::holds_alternative<slow_load_event>(event);
       };
       run.attach(watcher);
     }
@@ -272,5 +274,5 @@ TEST_CASE("slow loads of all processes are reported") {
     run.finish_monitors();
   });
   CHECK(errors == std::vector<std::string>(2));
-  CHECK(told >= 2 * 2 * 4);  // both processes load each microbatch of a step
+  CHECK(reports >= 2 * 2 * 4);  // both processes load each microbatch of a step
 }

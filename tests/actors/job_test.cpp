@@ -24,7 +24,7 @@ struct job_result {
   std::vector<double> losses;
 };
 
-/// Of a job of so many processes; 1: without one.
+/// Trains in a job of so many processes; 1: without a job.
 job_result train(const small_case& what, std::int32_t processes,
                  int steps = 3) {
   job_result result;
@@ -60,7 +60,7 @@ void check_same(const small_case& what, std::int32_t processes) {
   CHECK(alone.losses == job.losses);
 }
 
-/// Looks until so many bytes in all have come, for at most a minute.
+/// Waits until so many bytes in total have arrived, for at most a minute.
 bool receives(const mesh& at, std::int32_t from, std::int64_t goal) {
   using clock = std::chrono::steady_clock;
   const auto until = clock::now() + std::chrono::minutes(1);
@@ -123,7 +123,7 @@ TEST_CASE("a step's messages may arrive before the step begins there") {
   const auto errors = in_all(meshes, [&](const auto& job) {
     auto run = trainer_for(what, job);
     run.step(small_text());
-    // An evaluation has more forwards under way than a step of training.
+    // An evaluation has more forwards in flight than a training step.
     if (job->place().leads()) {
       counted.wait();
     } else {
@@ -274,7 +274,7 @@ TEST_CASE("tensors of another run are refused, and everybody hears why") {
     if (job->place().leads()) {
       trainer_for({}, job).step(small_text());
     } else {
-      // It says whom it is and what it holds, as a trainer does.
+      // Says who it is and what it holds, as a trainer does.
       auto options = options_for({});
       options.job = job;
       trainer run(model_for({}), std::move(options));
@@ -291,14 +291,14 @@ TEST_CASE("tensors of another run are refused, and everybody hears why") {
 TEST_CASE("tensors that the plan has no place for are refused unread") {
   const auto tensors = [](std::int32_t from, std::int32_t to,
                           std::int32_t message, std::int64_t bytes) {
-    stage_tensors made;
-    made.header.run = 7;
-    made.header.from_stage = from;
-    made.header.to_stage = to;
-    made.header.message = message;
-    made.header.backward = from > to;
-    made.tensors = {at::empty({bytes}, at::kByte)};
-    return to_frame(std::move(made));
+    stage_tensors message_frame;
+    message_frame.header.run = 7;
+    message_frame.header.from_stage = from;
+    message_frame.header.to_stage = to;
+    message_frame.header.message = message;
+    message_frame.header.backward = from > to;
+    message_frame.tensors = {at::empty({bytes}, at::kByte)};
+    return to_frame(std::move(message_frame));
   };
   const std::int64_t large = std::int64_t{1} << 28;
   const std::vector<std::pair<frame, std::string>> strays{
@@ -325,10 +325,10 @@ TEST_CASE("tensors that the plan has no place for are refused unread") {
 
 TEST_CASE(
   "what no plan has is not told to monitors: who tells of it is cut off") {
-  const auto told = [](const event_source& at) {
+  const auto tensors_of = [](const event_source& at) {
     return to_frame(event(tensors_event{at}));
   };
-  // Of whichever step runs there.
+  // The serial of the step that runs there is unknown, so several are sent.
   const auto far = [](std::int64_t serial) {
     return to_frame(control_message(
       rank_done{serial, 0, 1, {{serial, {1}, {}}}, {{.op = 999}}}));
@@ -337,8 +337,8 @@ TEST_CASE(
     {{far(0), far(1), far(2), far(3)}, "process 1 reports op 999"},
     {{to_frame(control_message(rank_done{1, 7}))}, "reports replica 7"},
     {{to_frame(control_message(rank_done{2, 0, 0}))}, "of rank 0 of replica 0"},
-    {{told({.rank = 1, .stage = 5})}, "names rank 1, stage 5"},
-    {{told({.rank = 9, .stage = 0})}, "names rank 9, stage 0"},
+    {{tensors_of({.rank = 1, .stage = 5})}, "names rank 1, stage 5"},
+    {{tensors_of({.rank = 9, .stage = 0})}, "names rank 9, stage 0"},
     {{to_frame(event(ops_event{}))}, "names rank -1"},
     {{to_frame(control_message(norm_verdict{1}))},
      "sent a command to the leading one"},
@@ -355,7 +355,7 @@ TEST_CASE(
       run.step(small_text());
     });
     CHECK_THAT(errors[0], ContainsSubstring(answer));
-    CHECK(errors[1] != "");  // why, or that process 0 is gone
+    CHECK(errors[1] != "");  // the reason, or that process 0 has ended
   }
 }
 

@@ -1,5 +1,5 @@
-// Any legal order of a rank's ops trains the plain loop's parameters: lanes
-// drawn at random, run as they stand and with ready ops first.
+// Any legal order of a rank's ops trains the plain loop's parameters: random
+// lanes, run in strict order and with ready ops first.
 #include <catch2/catch_test_macros.hpp>
 
 #include <random>
@@ -13,9 +13,9 @@ using namespace troupe::testing;
 
 namespace {
 
-/// Draws the lanes of a whole step: all ranks advance in an order at random,
-/// each by a compute op that can run, so that the lanes can't wait for each
-/// other. Backwards are whole, or split in I and W.
+/// Draws the lanes of a whole step: random ranks advance by a random compute op
+/// that can run, so the lanes can't deadlock. Backwards are whole, or split
+/// into I and W.
 class lane_drawer {
  public:
   lane_drawer(std::int32_t ranks, std::int32_t stages,
@@ -26,11 +26,11 @@ class lane_drawer {
       forwards_(std::size_t(stages), 0),
       backwards_(std::size_t(stages), 0),
       deferred_(std::size_t(stages)) {
-    made_.name = "drawn " + std::to_string(seed);
-    made_.microbatches = microbatches;
-    made_.slices = slices;
-    made_.lanes.resize(std::size_t(ranks));
-    made_.placement =
+    schedule_.name = "drawn " + std::to_string(seed);
+    schedule_.microbatches = microbatches;
+    schedule_.slices = slices;
+    schedule_.lanes.resize(std::size_t(ranks));
+    schedule_.placement =
       make_schedule("breadth_first", {ranks, stages / ranks, microbatches})
         .placement;
   }
@@ -46,24 +46,26 @@ class lane_drawer {
         deferred.erase(deferred.begin());
       else
         ++backwards_[stage];
-      // A whole one adds to the gradients, in the order of microbatches.
+      // A whole backward adds to the gradients, which happens in the order of
+      // microbatches.
       if (next.kind == op_kind::backward && splits_
           && (!deferred.empty() || random_() % 2 == 0)) {
         next.kind = op_kind::input_backward;
         deferred.push_back(backwards_[stage] - 1);
       }
-      made_.lanes[std::size_t(made_.placement.rank_of(next.stage))].push_back(
-        next);
+      schedule_.lanes[std::size_t(schedule_.placement.rank_of(next.stage))]
+        .push_back(next);
     }
-    return made_;
+    return schedule_;
   }
 
  private:
-  /// The number-th backward of a stage: the last slice of a microbatch first.
+  /// The number-th backward of a stage: slices of a microbatch in descending
+  /// order.
   op backward_op(std::int32_t stage, std::int32_t number, op_kind kind) const {
-    const auto slice = made_.slices - 1 - number % made_.slices;
+    const auto slice = schedule_.slices - 1 - number % schedule_.slices;
     return {.stage = stage,
-            .microbatch = number / made_.slices,
+            .microbatch = number / schedule_.slices,
             .slice = static_cast<std::int16_t>(slice),
             .kind = kind};
   }
@@ -71,11 +73,12 @@ class lane_drawer {
   std::vector<op> ready_ops() const {
     std::vector<op> ready;
     const auto stages = std::ssize(forwards_);
-    const auto slices = made_.slices;
+    const auto slices = schedule_.slices;
     for (std::int32_t s = 0; s < stages; ++s) {
       const auto at = std::size_t(s);
       const auto f = forwards_[at], b = backwards_[at];
-      if (f < made_.microbatches * slices && (s == 0 || forwards_[at - 1] > f))
+      if (f < schedule_.microbatches * slices
+          && (s == 0 || forwards_[at - 1] > f))
         ready.push_back({.stage = s,
                          .microbatch = f / slices,
                          .slice = static_cast<std::int16_t>(f % slices)});
@@ -91,9 +94,10 @@ class lane_drawer {
 
   std::mt19937 random_;
   bool splits_;
-  schedule made_;
-  std::vector<std::int32_t> forwards_, backwards_;   // by stage: how many
-  std::vector<std::vector<std::int32_t>> deferred_;  // I without their W
+  schedule schedule_;
+  std::vector<std::int32_t> forwards_, backwards_;  // counts by stage
+  std::vector<std::vector<std::int32_t>>
+    deferred_;  // I whose W is still to come
 };
 
 parameter_list trained(const small_case& what, const schedule& lanes,
@@ -187,7 +191,7 @@ TEST_CASE("the order in which ready ops ran can be run again as a plan") {
   options.execution.order = lane_order::any_ready;
   options.execution.handler_hook = random_delays(5);
   trainer run(model_for(what), options);
-  // Until one op has overtaken another.
+  // Repeats until one op has overtaken another.
   for (int i = 0; i < 50; ++i) {
     const auto& plan = run.plan();
     const auto report = run.step(small_text());

@@ -9,8 +9,8 @@ using namespace troupe::testing;
 
 namespace {
 
-/// The small text with the first labels of each microbatch ignored: none of
-/// the first, then 5 more each time, all of the fourth; `all`: all of each.
+/// The small text with leading labels of each microbatch ignored: none of the
+/// first, then 5 more each time, all of the fourth. `all`: ignores all labels.
 source_pointer partly_ignored(bool all = false) {
   return preprocess(small_text(), [all](microbatch_data data,
                                         std::int64_t index) {

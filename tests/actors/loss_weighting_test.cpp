@@ -1,5 +1,5 @@
-// What an update optimises, where microbatches count differently many tokens:
-// beside LibTorch's own gradient of one mean, and beside the plain loop.
+// What an update optimises if microbatches count different numbers of tokens,
+// compared with LibTorch's own gradient of one mean and with the plain loop.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
@@ -22,7 +22,8 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-/// small_text, of which microbatch k counts so many targets; others all.
+/// small_text, where microbatch k counts so many targets; other microbatches
+/// count all.
 source_pointer masked_text(std::vector<std::int64_t> counted) {
   return preprocess(small_text(), [counted = std::move(counted)](
                                     microbatch_data data, std::int64_t index) {
@@ -33,13 +34,13 @@ source_pointer masked_text(std::vector<std::int64_t> counted) {
   });
 }
 
-/// Several steps of microbatches of 16 targets, of which few are alike.
+/// Several steps of microbatches of 16 targets with mostly different counts.
 source_pointer uneven_text() {
   return masked_text({16, 1, 0, 7,  3, 16, 0, 0, 12, 5, 2, 9,
                       0,  1, 1, 16, 8, 0,  4, 4, 11, 0, 6, 13});
 }
 
-/// LibTorch's own gradient of the mean over all counted targets, by parameter.
+/// LibTorch's own gradient, by parameter, of the mean over all counted targets.
 parameter_list gradient_of_mean(const model& layers,
                                 const std::vector<microbatch_data>& all) {
   tensor_list inputs, targets;
@@ -58,8 +59,8 @@ parameter_list gradient_of_mean(const model& layers,
   return gradients;
 }
 
-/// The largest difference of a parameter's change by SGD, with a learning rate
-/// of 1, from minus its gradient.
+/// The largest difference between a parameter's change by SGD with learning
+/// rate 1 and its negative gradient.
 double distance_from(const parameter_list& before, const parameter_list& after,
                      const parameter_list& gradients) {
   double largest = 0;
@@ -199,7 +200,7 @@ TEST_CASE("an update that counts no token changes nothing") {
   CHECK_FALSE(skipped.updated);
   CHECK(skipped.losses.front().count == 0);
   CHECK(first_difference(run.parameters(), before) == "");
-  // Moments and the schedule of learning rates have stood still, too.
+  // Neither the moments nor the schedule of learning rates have advanced.
   const auto next = run.step(text).summary;
   CHECK(next.learning_rate == skipped.learning_rate);
   auto plain_options = plain_options_for(what);
@@ -225,8 +226,8 @@ TEST_CASE("of updates within a step one that counts no token changes nothing") {
 
 namespace {
 
-/// Mean of squared logits of the first rows: as many as the first input id of a
-/// microbatch says, from 1 to 2.
+/// The mean of the first one or two rows' squared logits; the first input id of
+/// a microbatch decides how many.
 std::vector<loss_term> squares(const tensor_list& outputs,
                                const microbatch_data& data) {
   const auto rows = 1 + data.inputs[0][0][0].item<std::int64_t>() % 2;
@@ -288,7 +289,7 @@ TEST_CASE("counts that are not told beforehand have to be equal") {
                     ContainsSubstring("counts -1 items of a microbatch"));
 }
 
-/// Of two replicas each counts alike, and both differ.
+/// Within each of the two replicas the counts are equal.
 TEST_CASE("counts that differ between replicas alone are found") {
   small_case what{.ranks = 1, .microbatches = 2, .data_parallel = 2};
   auto options = options_for(what);
@@ -320,7 +321,7 @@ TEST_CASE("a source that counts equally, and does not, fails the step") {
 
 namespace {
 
-/// Computes its losses itself, as a head of a large vocabulary.
+/// Computes its losses itself, as the head of a large vocabulary does.
 struct own_head final : stage_module {
   explicit own_head(bool adds) : adds_more(adds) {
     weight = register_parameter("weight", at::ones({1}));

@@ -23,20 +23,21 @@ using Catch::Matchers::MessageMatches;
 
 namespace {
 
-/// A layer that does what it is told to.
-struct told_layer final : stage_module {
+/// A layer whose behaviour the test chooses.
+struct function_layer final : stage_module {
   using function = std::function<tensor_list(const tensor_list&)>;
-  explicit told_layer(function what) : run(std::move(what)) {}
+  explicit function_layer(function what) : run(std::move(what)) {}
   tensor_list forward(const tensor_list& inputs) override {
     return run(inputs);
   }
   function run;
 };
 
-model with_layer(const told_layer::function& what) {
+model with_layer(const function_layer::function& what) {
   auto layers = gpt(small_gpt());
-  layers.insert(layers.begin() + 4,
-                {"own", [what] { return std::make_shared<told_layer>(what); }});
+  layers.insert(
+    layers.begin() + 4,
+    {"own", [what] { return std::make_shared<function_layer>(what); }});
   return layers;
 }
 
@@ -77,7 +78,7 @@ std::string refusal_of(const model& layers, const trainer_options& options) {
   return "no refusal";
 }
 
-/// Whether what was left behind ends, and lets go of what it holds.
+/// Whether the leftover threads end and release what they hold.
 template <class Held>
 bool lets_go(const std::weak_ptr<Held>& of) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
@@ -130,7 +131,7 @@ TEST_CASE("a `make` that fails is named with its layer") {
 TEST_CASE("a module with one submodule under two names is refused") {
   const auto doubled = scaled_by([] {
     const auto inner = std::make_shared<scaling_layer>(at::ones({1}));
-    auto outer = std::make_shared<told_layer>(
+    auto outer = std::make_shared<function_layer>(
       [=](const tensor_list& inputs) { return inner->forward(inputs); });
     outer->register_module("a", inner);
     outer->register_module("b", inner);
@@ -224,21 +225,21 @@ TEST_CASE("a source that never returns is named and left behind") {
   CHECK_THAT(log.text(),
              ContainsSubstring("the data source has not returned microbatch 0 "
                                "(of replica 0)"));
-  const std::weak_ptr known = source;
+  const std::weak_ptr observer = source;
   source.reset();
-  *stuck = false;  // the thread that was left ends its call
-  CHECK(lets_go(known));
+  *stuck = false;  // the leftover thread's call ends
+  CHECK(lets_go(observer));
 }
 
 TEST_CASE("a layer that never returns is named and left behind") {
   const captured_log log;
   const auto stuck = std::make_shared<std::atomic<bool>>(true);
-  auto held = std::make_shared<int>();
-  const std::weak_ptr known = held;
+  auto resource = std::make_shared<int>();
+  const std::weak_ptr observer = resource;
   auto options = options_for({});
   options.execution.limits.leave = 0.2;
   {
-    trainer run(with_layer([stuck, held](const tensor_list& inputs) {
+    trainer run(with_layer([stuck, resource](const tensor_list& inputs) {
                   while (*stuck)
                     std::this_thread::sleep_for(std::chrono::milliseconds(1));
                   return inputs;
@@ -259,9 +260,9 @@ TEST_CASE("a layer that never returns is named and left behind") {
   }
   CHECK_THAT(log.text(), ContainsSubstring("abandoned")
                            && ContainsSubstring("rank 1 runs 1F0"));
-  held.reset();
+  resource.reset();
   *stuck = false;
-  CHECK(lets_go(known));
+  CHECK(lets_go(observer));
 }
 
 TEST_CASE("null pointers and functions are refused by name") {

@@ -20,7 +20,7 @@ namespace {
 constexpr auto everything = module_kinds | tensor_kind::parameter
                             | tensor_kind::gradient | tensor_kind::loss;
 
-/// Blocks whoever calls `wait` until it is opened.
+/// Blocks the callers of `wait` until it is opened.
 class gate {
  public:
   void open() { open_ = true; }
@@ -34,16 +34,16 @@ class gate {
 };
 
 monitor watcher_of(tensor_kind tensors, std::function<void(const event&)> see) {
-  monitor made;
-  made.name = "test";
-  made.wants.ops = true;
-  made.wants.tensors = tensors;
-  made.wants.needs = tensor_needs::statistics | tensor_needs::handle;
-  made.see = std::move(see);
-  return made;
+  monitor watcher;
+  watcher.name = "test";
+  watcher.wants.ops = true;
+  watcher.wants.tensors = tensors;
+  watcher.wants.needs = tensor_needs::statistics | tensor_needs::handle;
+  watcher.see = std::move(see);
+  return watcher;
 }
 
-/// Attaches and detaches monitors that look, throw or stall, at random.
+/// Randomly attaches and detaches monitors that watch, throw or stall.
 class chaos {
  public:
   chaos(trainer& run, std::shared_ptr<gate> stalls)
@@ -63,28 +63,28 @@ class chaos {
 
  private:
   monitor random_monitor() {
-    auto made = watcher_of(everything, {});
-    made.wants.every = 1 + static_cast<std::int64_t>(random_() % 3);
-    made.limits.waiting_events = 1 + random_() % 50;
+    auto watcher = watcher_of(everything, {});
+    watcher.wants.every = 1 + static_cast<std::int64_t>(random_() % 3);
+    watcher.limits.waiting_events = 1 + random_() % 50;
     switch (random_() % 3) {
       case 0:
-        made.see = [](const event&) {};
+        watcher.see = [](const event&) {};
         break;
       case 1:
-        made.see = [](const event&) { throw std::runtime_error("killed"); };
+        watcher.see = [](const event&) { throw std::runtime_error("killed"); };
         break;
       default:
-        made.see = [stalls = stalls_](const event&) { stalls->wait(); };
-        made.limits.stuck_seconds = 0.05;
+        watcher.see = [stalls = stalls_](const event&) { stalls->wait(); };
+        watcher.limits.stuck_seconds = 0.05;
     }
-    return made;
+    return watcher;
   }
 
   void detach(std::size_t i) {
     try {
       run_.detach(attached_[i]);
     } catch (const error&) {
-      // Killed, or stuck: what this is about.
+      // Killed or stuck monitors are what this test is about.
     }
     attached_.erase(attached_.begin() + static_cast<std::ptrdiff_t>(i));
   }
@@ -123,24 +123,24 @@ TEST_CASE("a monitor that stalls holds up no step, and drops its own events") {
   gate stalls;
   std::atomic<int> steps = 0, dropped = 0;
   std::atomic<bool> partial = false;
-  auto slow = watcher_of(tensor_kind::activation, [&](const event& seen) {
+  auto slow = watcher_of(tensor_kind::activation, [&](const event& event) {
     stalls.wait();
-    if (const auto* lost = std::get_if<dropped_event>(&seen))
+    if (const auto* lost = std::get_if<dropped_event>(&event))
       dropped += static_cast<int>(lost->count);
-    if (std::holds_alternative<step_event>(seen))
+    if (std::holds_alternative<step_event>(event))
       ++steps;
-    // What follows a loss begins with a step's ops or tensors.
+    // After a loss, an event begins with a step's ops or tensors.
     static thread_local bool after_loss = false;
     partial =
-      partial || (after_loss && std::holds_alternative<step_event>(seen));
-    after_loss = std::holds_alternative<dropped_event>(seen);
+      partial || (after_loss && std::holds_alternative<step_event>(event));
+    after_loss = std::holds_alternative<dropped_event>(event);
   });
   slow.limits.waiting_events = 40;
   run.attach(slow);
   for (int i = 0; i < 20; ++i)
     run.step(small_text());
   stalls.open();
-  // It catches up while further steps run.
+  // The monitor catches up while further steps run.
   for (int i = 0; i < 2000 && dropped == 0; ++i)
     run.step(small_text());
   run.finish_monitors();
@@ -186,8 +186,8 @@ TEST_CASE("whatever a monitor throws ends it alone") {
     try {
       run.detach(id);
       FAIL("it went on");
-    } catch (const error& said) {
-      CHECK_THAT(said.what(), ContainsSubstring(reason));
+    } catch (const error& failure) {
+      CHECK_THAT(failure.what(), ContainsSubstring(reason));
     }
   };
   ends_with(odd, "not a std::exception");
@@ -213,13 +213,13 @@ TEST_CASE("a monitor can't wait for its own end") {
     tried = true;
   });
   watcher.name = "quitter";
-  trainer made(model_for(what), options_for(what));
-  run = &made;
-  id = made.attach(watcher);
-  made.step(small_text());
+  trainer training(model_for(what), options_for(what));
+  run = &training;
+  id = training.attach(watcher);
+  training.step(small_text());
   while (!tried)
     std::this_thread::yield();
-  made.detach(id);
+  training.detach(id);
   REQUIRE(refusals.size() == 2);
   for (const auto& each : refusals)
     CHECK_THAT(each, ContainsSubstring("monitor quitter can't be detached by "
@@ -273,15 +273,15 @@ TEST_CASE(
   trainer run(model_for(what), options_for(what));
   std::string reason;
   auto greedy = watcher_of(tensor_kind::activation, [](const event&) {});
-  const auto held = std::make_shared<tensor_list>();
-  greedy.see = [held](const event& seen) {
-    if (const auto* op = std::get_if<tensors_event>(&seen))
+  const auto tensors = std::make_shared<tensor_list>();
+  greedy.see = [tensors](const event& event) {
+    if (const auto* op = std::get_if<tensors_event>(&event))
       for (const auto& record : op->tensors)
-        held->push_back(record.tensor);
+        tensors->push_back(record.tensor);
   };
   greedy.limits.held_bytes = 100'000;
   greedy.given_up = [&](const std::string& why) { reason = why; };
-  const std::weak_ptr<tensor_list> hoard = held;
+  const std::weak_ptr<tensor_list> hoard = tensors;
   run.attach(greedy);
   greedy.see = nullptr;
   for (int i = 0; i < 2000 && hoard.use_count() > 1; ++i)
@@ -294,25 +294,28 @@ TEST_CASE("a monitor that hoards tensors is detached, with a message") {
   const small_case what{};
   trainer run(model_for(what), options_for(what));
   auto hoard = std::make_shared<tensor_list>();
-  auto greedy = watcher_of(tensor_kind::activation, [hoard](const event& seen) {
-    if (const auto* op = std::get_if<tensors_event>(&seen))
-      for (const auto& record : op->tensors)
-        hoard->push_back(record.tensor);
-  });
+  auto greedy =
+    watcher_of(tensor_kind::activation, [hoard](const event& event) {
+      if (const auto* op = std::get_if<tensors_event>(&event))
+        for (const auto& record : op->tensors)
+          hoard->push_back(record.tensor);
+    });
   greedy.limits.held_bytes = 100'000;
   bool lent = false;
-  auto modest = watcher_of(tensor_kind::activation, [&lent](const event& seen) {
-    if (const auto* op = std::get_if<tensors_event>(&seen))
-      for (const auto& record : op->tensors)
-        lent = lent || record.tensor.defined();
-  });
+  auto modest =
+    watcher_of(tensor_kind::activation, [&lent](const event& event) {
+      if (const auto* op = std::get_if<tensors_event>(&event))
+        for (const auto& record : op->tensors)
+          lent = lent || record.tensor.defined();
+    });
   modest.wants.needs = tensor_needs::statistics;
-  modest.limits.held_bytes = 1 << 20;  // its own records, while they wait
+  modest.limits.held_bytes = 1 << 20;  // for its own records that wait
   const auto id = run.attach(greedy);
   const auto beside = run.attach(modest);
   for (int i = 0; i < 30; ++i)
     run.step(small_text());
-  run.detach(beside);  // others' tensors are neither lent to it nor its own
+  run.detach(
+    beside);  // the tensors of others are neither lent to it nor its own
   CHECK_FALSE(lent);
   try {
     run.detach(id);
@@ -332,15 +335,15 @@ TEST_CASE("a monitor that is attached in a step sees whole steps") {
   });
   for (int i = 0; i < 30; ++i) {
     std::map<std::int64_t, int> forwards;
-    std::atomic<int> seen_steps = 0;
+    std::atomic<int> step_events = 0;
     const auto id =
-      run.attach(watcher_of(tensor_kind::loss, [&](const event& seen) {
-        if (const auto* op = std::get_if<tensors_event>(&seen))
+      run.attach(watcher_of(tensor_kind::loss, [&](const event& event) {
+        if (const auto* op = std::get_if<tensors_event>(&event))
           ++forwards[op->source.step];
-        else if (std::holds_alternative<step_event>(seen))
-          ++seen_steps;
+        else if (std::holds_alternative<step_event>(event))
+          ++step_events;
       }));
-    while (seen_steps < 3)
+    while (step_events < 3)
       std::this_thread::yield();
     run.detach(id);
     if (!forwards.empty())
@@ -355,17 +358,17 @@ TEST_CASE("a monitor that is attached in a step sees whole steps") {
 TEST_CASE("workers and monitors leave other threads their number of threads") {
   const auto before = at::get_num_threads();
   auto options = options_for({});
-  options.execution.intra_op_threads = 3;  // no machine's default
+  options.execution.intra_op_threads = 3;  // differs from any machine's default
   trainer run(model_for({}), options);
   monitor watcher;
   watcher.wants.ops = true;
-  std::atomic<bool> seen = false;
-  watcher.see = [&](const event&) { seen = true; };
+  std::atomic<bool> notified = false;
+  watcher.see = [&](const event&) { notified = true; };
   run.attach(watcher);
   for (const auto& step : run.train(small_text(), 2))
     static_cast<void>(step);
   run.finish_monitors();
-  CHECK(seen);
+  CHECK(notified);
   int later = 0;
   std::thread([&later] { later = at::get_num_threads(); }).join();
   CHECK(later == before);

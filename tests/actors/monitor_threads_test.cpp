@@ -1,4 +1,4 @@
-// Threads of monitors that can't be started, and that several threads end.
+// Monitor threads that can't be started, and that several threads end.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 

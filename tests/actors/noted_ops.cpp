@@ -22,16 +22,17 @@ noted_point point_now() {
   return {current_stream, clock.at(current_stream), clock};
 }
 
-/// What one layer has noted, of each microbatch.
+/// What one layer has noted, by microbatch.
 struct layer_notes {
   std::int32_t stage = 0;
   std::vector<noted_point> forwards, backwards;
 };
-/// Of all layers, as they were made: copies of a stage by number.
+/// The notes of all layers, in the order in which the layers were made; copies
+/// of a stage in the order of their numbers.
 using notes_of_layers =
   std::shared_ptr<std::vector<std::shared_ptr<layer_notes>>>;
 
-/// Hands on what it gets.
+/// Passes its input on, and notes the point.
 struct noting_layer final : stage_module {
   noting_layer(std::int32_t stage, const device_pointer& device, double wait,
                const notes_of_layers& all)
@@ -40,15 +41,15 @@ struct noting_layer final : stage_module {
     all->push_back(notes);
   }
   tensor_list forward(const tensor_list& inputs) override {
-    auto made = inputs[0] * 1;
+    auto output = inputs[0] * 1;
     note(notes->forwards);
-    if (made.requires_grad())
-      made.register_hook([this](const at::Tensor& gradient) {
+    if (output.requires_grad())
+      output.register_hook([this](const at::Tensor& gradient) {
         auto same = gradient * 1;
         note(notes->backwards);
         return same;
       });
-    return {made};
+    return {output};
   }
   void note(std::vector<noted_point>& to) const {
     to.push_back(point_now());
@@ -60,7 +61,7 @@ struct noting_layer final : stage_module {
   std::shared_ptr<layer_notes> notes;
 };
 
-/// Each stage of the model ends with a noting layer.
+/// A model in which each stage ends with a noting layer.
 model noting_model(const small_case& what, stage_split& ranges,
                    const device_pointer& on, double seconds,
                    const notes_of_layers& all) {
@@ -79,14 +80,14 @@ model noting_model(const small_case& what, stage_split& ranges,
   return layers;
 }
 
-/// By instance, those of the layers that have run.
+/// The notes of the layers that have run, by stage instance.
 std::map<stage_instance, layer_notes> notes_of(const notes_of_layers& all) {
-  std::map<stage_instance, layer_notes> found;
+  std::map<stage_instance, layer_notes> notes;
   std::map<std::int32_t, std::int8_t> copies;
   for (const auto& each : *all)
     if (!each->forwards.empty())
-      found.emplace(stage_instance{each->stage, copies[each->stage]++}, *each);
-  return found;
+      notes.emplace(stage_instance{each->stage, copies[each->stage]++}, *each);
+  return notes;
 }
 
 std::string text_of(const noted_step& step, std::uint32_t a, std::uint32_t b) {
@@ -138,24 +139,24 @@ noted_step note_step(const small_case& what, const device_pointer& on,
 }
 
 std::vector<std::string> unordered_ops(const noted_step& step) {
-  std::vector<std::string> found;
+  std::vector<std::string> unordered;
   for (const auto& rank : step.ranks)
     for (std::size_t a = 0; a < rank.size(); ++a)
       for (auto b = a + 1; b < rank.size(); ++b)
         if (!is_before(rank[a].at, rank[b].at)) {
           CHECK_FALSE(is_before(rank[b].at, rank[a].at));
-          found.push_back(text_of(step, rank[a].op, rank[b].op));
+          unordered.push_back(text_of(step, rank[a].op, rank[b].op));
         }
-  return found;
+  return unordered;
 }
 
 std::vector<std::string> pairs_of(const noted_step& step) {
-  std::vector<std::string> found;
+  std::vector<std::string> pairs;
   for (const auto& rank : step.ranks)
     for (const auto& each : rank)
       if (const auto partner = partner_of(*step.of, each.op))
-        found.push_back(text_of(step, each.op, *partner));
-  return found;
+        pairs.push_back(text_of(step, each.op, *partner));
+  return pairs;
 }
 
 int pairs_at_once(const noted_step& step) {

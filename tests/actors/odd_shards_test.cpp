@@ -1,5 +1,5 @@
 // Stages whose parameters have odd numbers of elements, or few: shards of
-// padding alone, parameters in several shards, scalars, and nothing at all.
+// padding alone, parameters in several shards, scalars, and no parameters.
 #include <ATen/ops/full.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/sum.h>
@@ -16,7 +16,7 @@ namespace {
 
 using shape_list = std::vector<std::vector<std::int64_t>>;
 
-/// x times a number for each parameter.
+/// x times a number per parameter.
 struct odd_layer final : stage_module {
   explicit odd_layer(const shape_list& shapes) {
     for (std::size_t i = 0; i < shapes.size(); ++i)

@@ -1,5 +1,5 @@
-// Overlapped pairs on devices: the two ops of a pair run at once, on a compute
-// stream each, and no others do.
+// Overlapped pairs on devices: the two ops of a pair run simultaneously on two
+// compute streams, and no others do.
 
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
@@ -32,8 +32,8 @@ const std::vector<small_case> paired{
 
 const small_case in_a_v = paired[1];
 
-/// The first compute stream of each rank, and the second, as they are numbered
-/// where ranks have both.
+/// Whether a stream is its rank's first compute stream, by the numbering of
+/// ranks that have two.
 bool is_first(int stream) {
   return stream % (streams_of_rank + 1) == 0;
 }
@@ -41,13 +41,14 @@ bool is_second(int stream) {
   return stream % (streams_of_rank + 1) == streams_of_rank;
 }
 
-/// The same bits as in a plain loop, with pairs that overlap and without.
+/// Checks that overlapped pairs train the plain loop's bits, and that separate
+/// ones do.
 void compare(const small_case& what, std::uint32_t seed = 0) {
   INFO(describe(what));
   const auto plain = train_plainly(what, nullptr);
   for (const bool pairs : {true, false}) {
     const auto device = std::make_shared<faked_accelerator>();
-    auto options = options_for(what);  // what.overlaps: of reductions
+    auto options = options_for(what);  // what.overlaps applies to reductions
     options.devices = {device};
     options.overlap.pairs = pairs;
     if (seed > 0)

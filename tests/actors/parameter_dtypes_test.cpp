@@ -1,4 +1,4 @@
-// Parameters of 16 bits, their masters, and the sums of their gradients.
+// 16-bit parameters, their masters, and the sums of their gradients.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 
@@ -41,9 +41,9 @@ TEST_CASE("a run in 16 bits stays close to one in fp32") {
   trainer whole(model_for(what), options_for(what));
   for (int i = 0; i < 10; ++i) {
     const auto own = halves.step(small_text()).summary.losses.at(0).value;
-    const auto wanted = whole.step(small_text()).summary.losses.at(0).value;
-    CHECK(own != wanted);
-    CHECK(std::abs(own - wanted) < 0.05);
+    const auto full = whole.step(small_text()).summary.losses.at(0).value;
+    CHECK(own != full);
+    CHECK(std::abs(own - full) < 0.05);
   }
   for (const auto& [name, value] : halves.parameters())
     CHECK(value.scalar_type() == at::kBFloat16);
@@ -54,7 +54,7 @@ TEST_CASE("gradients of replicas are divided as the options say") {
                   .division = {.before = 4, .after = 2},
                   .sharding = {.mode = shard_mode::all}};
   CHECK(compare_with_plain(what, 2) == "");
-  // Powers of two change no bit of the mean.
+  // Powers of two don't change the bits of the mean.
   auto other = what;
   other.division = {};
   what.division = balanced_division(4);
@@ -85,7 +85,7 @@ TEST_CASE("a run in 16 bits is saved with its masters, and goes on in fp32") {
   for (const auto& [name, value] : in_full.parameters())
     CHECK(value.equal(saved.read("optimizer/master/" + name)));
   in_full.step(text);
-  // And back, in any shards.
+  // The same in the other direction, with any shards.
   const stored_checkpoint whole(saved_run(in_full, folder / "full"));
   for (const auto mode :
        {shard_mode::replicate, shard_mode::gradients, shard_mode::all}) {
@@ -122,7 +122,7 @@ TEST_CASE("values that are loaded replace the masters") {
   run.load(initial, "test");
   for (const auto& [part, tensors] : run.snapshot())
     for (const auto& [name, value] : tensors)
-      for (const auto& [own, wanted] : initial)
+      for (const auto& [own, first] : initial)
         if (name == "optimizer/master/" + own)
-          CHECK(value.equal(wanted.to(at::kFloat)));
+          CHECK(value.equal(first.to(at::kFloat)));
 }

@@ -18,7 +18,7 @@ parameter_group frozen(const std::string& names) {
   return {names, 1, {}, true};
 }
 
-/// Half of the layers' weights; whole layers; one parameter of a layer of ours.
+/// Half of the layers' weights; whole layers; one parameter of a custom layer.
 const std::vector<parameter_groups> several_groups = {
   {{"tok.*,pos.*", 0.5, 0.0}, {"*.bias", 2}, frozen("blocks.0.*")},
   {frozen("tok.*"), frozen("blocks.*.attn.qkv.weight"), {"head.*", 0.1}},

@@ -15,21 +15,22 @@ std::atomic<race_watch*> active{nullptr};
 std::atomic<int> watchers{0};
 at::CallbackHandle callback = 0;
 
-/// What an operator was given, and the versions then: what has the same
-/// afterwards was not written, but a view made of it.
+/// An operator's inputs and their versions before it. An input whose version is
+/// the same afterwards was not written, but a view of it may have been
+/// returned.
 struct call_inputs final : at::ObserverContext {
   std::vector<std::pair<at::Tensor, std::uint32_t>> tensors;
 };
 
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& call) {
-  auto seen = std::make_unique<call_inputs>();
+  auto context = std::make_unique<call_inputs>();
   for (const auto& input : call.inputs())
     each_tensor(input, [&](const at::Tensor& tensor) {
       if (tensor.defined())
-        seen->tensors.emplace_back(
+        context->tensors.emplace_back(
           tensor, tensor.is_inference() ? 0 : tensor._version());
     });
-  return seen;
+  return context;
 }
 
 void on_end(const at::RecordFunction& call, at::ObserverContext* context) {
@@ -40,10 +41,10 @@ void on_end(const at::RecordFunction& call, at::ObserverContext* context) {
   for (const auto& [tensor, version] :
        static_cast<call_inputs*>(context)->tensors)
     (tensor._version() == version ? reads : writes).push_back(tensor);
-  const auto is_view = [&](const at::Tensor& made) {
+  const auto is_view = [&](const at::Tensor& output) {
     return std::ranges::any_of(reads, [&](const at::Tensor& of) {
-      return of.has_storage() && made.has_storage()
-             && of.storage().is_alias_of(made.storage());
+      return of.has_storage() && output.has_storage()
+             && of.storage().is_alias_of(output.storage());
     });
   };
   for (const auto& output : call.outputs())

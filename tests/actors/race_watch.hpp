@@ -15,7 +15,7 @@
 
 namespace troupe::testing {
 
-/// How much of each stream's work comes before; stream 0 is the host.
+/// How much of each stream's work precedes; stream 0 is the host.
 using vector_clock = std::map<int, std::int64_t>;
 
 inline void join(vector_clock& into, const vector_clock& other) {
@@ -26,8 +26,8 @@ inline void join(vector_clock& into, const vector_clock& other) {
 /// The stream that the calling thread has entered.
 inline thread_local int current_stream = 0;
 
-/// What streams did to which memory, in the order that they promise. Any
-/// thread.
+/// Which streams read and wrote which memory, and the order that events
+/// guarantee. Any thread.
 class race_watch {
  public:
   int add_stream() {
@@ -43,8 +43,8 @@ class race_watch {
     const std::scoped_lock lock(mutex_);
     join(clocks_[stream], event);
   }
-  /// When a stream is done with what it was given, in ns of the host's clock:
-  /// now, or later where it was told to be busy.
+  /// When a stream completes its work, in ns of the host's clock: now, or later
+  /// if it was told to be busy.
   std::int64_t done_at(int stream, std::int64_t now) {
     const std::scoped_lock lock(mutex_);
     return std::max(now, busy_until_[stream]);
@@ -54,7 +54,7 @@ class race_watch {
     auto& busy = busy_until_[stream];
     busy = std::max(busy, until);
   }
-  /// Whether the host has waited for what an event stands for.
+  /// Whether the host has waited for an event.
   bool host_knows(const vector_clock& event) {
     const std::scoped_lock lock(mutex_);
     const auto& host = clocks_[0];
@@ -63,49 +63,50 @@ class race_watch {
       return at != host.end() && at->second >= part.second;
     });
   }
-  /// Whether a stream made it: on a device it would be in that one's memory.
+  /// Whether a stream allocated the tensor; on a device it would be in that
+  /// stream's memory.
   bool made_by_stream(const at::Tensor& tensor) {
     const std::scoped_lock lock(mutex_);
-    const auto* known = find(tensor);
-    return known && known->made_on != 0;
+    const auto* state = find(tensor);
+    return state && state->origin != 0;
   }
   void uses(int stream, const at::Tensor& tensor) {
     if (!tensor.defined())
       return;
     const std::scoped_lock lock(mutex_);
-    if (auto* known = find(tensor))
-      known->told.insert(stream);
+    if (auto* state = find(tensor))
+      state->users.insert(stream);
   }
 
-  /// An operator has run: what it read, and what it wrote.
+  /// Records an operator that has run, with what it read and wrote.
   void ran(const char* name, const std::vector<at::Tensor>& reads,
            const std::vector<at::Tensor>& writes) {
     const std::scoped_lock lock(mutex_);
     const auto stream = current_stream;
     auto& clock = clocks_[stream];
-    join(clock, clocks_[0]);  // the host waited before it gave this
+    join(clock, clocks_[0]);  // the host waited before it launched this
     const auto tick = ++clock[stream];
     watched_ += stream == 0 ? 0 : 1;
     if (stream == 0 && !writes.empty())
       check_host(name, reads);
     for (const auto& tensor : reads)
-      if (auto* known = find(tensor)) {
-        check(name, "reads", stream, clock, *known, false);
-        if (!writes.empty() && !copies(name))  // else it made a view
-          check_place(name, stream, *known);
-        known->reads[stream] = tick;
+      if (auto* state = find(tensor)) {
+        check(name, "reads", stream, clock, *state, false);
+        if (!writes.empty() && !copies(name))  // otherwise it returned a view
+          check_place(name, stream, *state);
+        state->reads[stream] = tick;
       }
     for (const auto& tensor : writes) {
-      auto* known = find(tensor);
-      if (known) {
-        check(name, "writes", stream, clock, *known, true);
-        check_place(name, stream, *known);
+      auto* state = find(tensor);
+      if (state) {
+        check(name, "writes", stream, clock, *state, true);
+        check_place(name, stream, *state);
       } else {
-        known = add(tensor, stream);
+        state = add(tensor, stream);
       }
-      known->writer = stream;
-      known->written = tick;
-      known->reads.clear();
+      state->writer = stream;
+      state->written = tick;
+      state->reads.clear();
     }
   }
 
@@ -114,13 +115,13 @@ class race_watch {
     races_.insert(trouble);
   }
 
-  /// Whether streams have made, changed or read it before.
+  /// Whether streams have made, changed or read the tensor.
   bool is_on_device(const at::Tensor& tensor) {
     const std::scoped_lock lock(mutex_);
-    const auto* known = find(tensor);
-    return known
-           && (known->made_on != 0 || known->writer != 0
-               || std::ranges::any_of(known->reads, [](const auto& read) {
+    const auto* state = find(tensor);
+    return state
+           && (state->origin != 0 || state->writer != 0
+               || std::ranges::any_of(state->reads, [](const auto& read) {
                     return read.first != 0;
                   }));
   }
@@ -137,71 +138,72 @@ class race_watch {
  private:
   struct storage_state {
     c10::weak_intrusive_ptr<c10::StorageImpl> holder;  // keeps its address
-    int made_on = 0;
+    int origin = 0;
     int writer = 0;
     std::int64_t written = 0;
     std::map<int, std::int64_t> reads;
-    std::set<int> told;
+    std::set<int> users;
   };
 
   storage_state* find(const at::Tensor& tensor) {
     if (!tensor.defined() || !tensor.has_storage())
       return nullptr;
-    const auto at = known_.find(tensor.storage().unsafeGetStorageImpl());
-    return at == known_.end() ? nullptr : &at->second;
+    const auto at = states_.find(tensor.storage().unsafeGetStorageImpl());
+    return at == states_.end() ? nullptr : &at->second;
   }
   storage_state* add(const at::Tensor& tensor, int stream) {
     if (!tensor.defined() || !tensor.has_storage())
       return &nowhere_;
-    storage_state made{
+    storage_state state{
       tensor.storage().getWeakStorageImpl(), stream, stream, 0, {}, {stream}};
-    return &known_
-              .emplace(tensor.storage().unsafeGetStorageImpl(), std::move(made))
+    return &states_
+              .emplace(tensor.storage().unsafeGetStorageImpl(),
+                       std::move(state))
               .first->second;
   }
 
   void check(const char* name, const char* does, int stream,
-             const vector_clock& clock, const storage_state& known,
+             const vector_clock& clock, const storage_state& state,
              bool writes) {
     const auto before = [&](int other, std::int64_t tick) {
       const auto at = clock.find(other);
       return other == stream || (at != clock.end() && at->second >= tick);
     };
-    // What the host made was there when the work was given.
-    if (known.writer != 0 && !before(known.writer, known.written))
+    // What the host wrote was complete when the work was launched.
+    if (state.writer != 0 && !before(state.writer, state.written))
       races_.insert(fmt::format("{} {} on stream {} what stream {} writes",
-                                name, does, stream, known.writer));
+                                name, does, stream, state.writer));
     if (writes)
-      for (const auto& [reader, tick] : known.reads)
+      for (const auto& [reader, tick] : state.reads)
         if (reader != 0 && !before(reader, tick))
           races_.insert(fmt::format("{} writes on stream {} what {} reads",
                                     name, stream, reader));
-    if (stream != 0 && known.made_on != 0 && !known.told.contains(stream))
+    if (stream != 0 && state.origin != 0 && !state.users.contains(stream))
       races_.insert(
         fmt::format("{} {} on stream {} a tensor of stream {}, "
                     "which was not told to keep it",
-                    name, does, stream, known.made_on));
+                    name, does, stream, state.origin));
   }
 
   static bool copies(const std::string_view name) {
     return name == "aten::copy_" || name == "aten::clone"
            || name == "aten::_to_copy";
   }
-  /// On a device these would be work of its default stream, which no event
-  /// orders: only copies to the host may be made there.
+  /// On a device these operators would run on its default stream, which no
+  /// event orders; only copies to the host may.
   void check_host(const char* name, const std::vector<at::Tensor>& reads) {
     for (const auto& tensor : reads)
-      if (const auto* known = find(tensor);
-          known && known->made_on != 0 && !copies(name))
+      if (const auto* state = find(tensor);
+          state && state->origin != 0 && !copies(name))
         races_.insert(
           fmt::format("{} computes outside of streams with a "
                       "tensor of stream {}",
-                      name, known->made_on));
+                      name, state->origin));
   }
-  /// What was made outside of streams is the host's memory, or the default
+  /// Memory allocated outside of streams is host memory or the default
   /// stream's: only a copy may read it, unless the stream was told of it.
-  void check_place(const char* name, int stream, const storage_state& known) {
-    if (stream != 0 && known.made_on == 0 && !known.told.contains(stream))
+  void check_place(const char* name, int stream, const storage_state& state) {
+    if (stream != 0 && state.origin == 0 && !state.users.contains(stream))
       races_.insert(fmt::format(
         "{} uses on stream {} a tensor made outside of streams", name, stream));
   }
@@ -210,7 +212,7 @@ class race_watch {
   int streams_ = 0;
   std::map<int, vector_clock> clocks_;
   std::map<int, std::int64_t> busy_until_;
-  std::map<const c10::StorageImpl*, storage_state> known_;
+  std::map<const c10::StorageImpl*, storage_state> states_;
   storage_state nowhere_{c10::weak_intrusive_ptr<c10::StorageImpl>(
                            c10::intrusive_ptr<c10::StorageImpl>()),
                          0,
@@ -222,7 +224,7 @@ class race_watch {
   std::size_t watched_ = 0;
 };
 
-/// Watches every operator of LibTorch on all threads while an object lives.
+/// Watches every operator of LibTorch on all threads during its lifetime.
 class watched_operators {
  public:
   watched_operators();

@@ -21,7 +21,7 @@ using Catch::Matchers::MessageMatches;
 
 namespace {
 
-/// Keeps what a rank and its stages send.
+/// Records what a rank and its stages send.
 struct recorded_ports final : rank_ports {
   void run(stage_instance stage, run_op request) override {
     requests.emplace_back(stage, std::move(request));
@@ -30,7 +30,7 @@ struct recorded_ports final : rank_ports {
     delivered.push_back(std::move(message));
   }
   void want(want_data request) override {
-    wanted.push_back(request.microbatch);
+    requested.push_back(request.microbatch);
   }
   void feed(chosen_tokens) override {}
   void done(rank_done report) override { reports.push_back(std::move(report)); }
@@ -41,7 +41,7 @@ struct recorded_ports final : rank_ports {
 
   std::deque<std::pair<stage_instance, run_op>> requests;
   std::vector<stage_tensors> delivered;
-  std::vector<std::int32_t> wanted;
+  std::vector<std::int32_t> requested;
   std::vector<std::int32_t> reduced;
   int norms = 0;
   std::vector<rank_done> reports;
@@ -104,7 +104,7 @@ struct one_rank {
     ports.requests.pop_front();
     runner->run(stage, std::move(request));
   }
-  /// Runs the ops that start, until none does.
+  /// Runs ops as they start, until none starts.
   void run() {
     while (!ports.requests.empty())
       run_next();
@@ -122,7 +122,7 @@ struct one_rank {
     message.header.message = message_for(microbatch);
     return message;
   }
-  /// The plan's message that brings it; 99 where there is none.
+  /// The plan's message for a microbatch's activation; 99 if there is none.
   std::int32_t message_for(std::int32_t microbatch) const {
     for (std::size_t i = 0; i < whole->messages.size(); ++i) {
       const auto& op = whole->ops[whole->messages[i].consumer];
@@ -150,7 +150,7 @@ struct one_rank {
 TEST_CASE("a rank runs its lane in order as messages come") {
   one_rank at;
   at.begin();
-  at.runner->on(at.activation(1));  // too early: it waits for its turn
+  at.runner->on(at.activation(1));  // early: it waits for its turn
   CHECK(at.ports.requests.empty());
   CHECK(at.runner->current_op() == "1F0");
   CHECK(at.doing() == progress_board::state::waiting);
@@ -226,7 +226,7 @@ TEST_CASE("a norm that came before the update began is kept for it") {
     if (early)
       at.runner->on(norm_verdict{2, 1, 1.0, true});
     else
-      at.runner->on(norm_verdict{1, 1, 1.0, false});  // of the step before
+      at.runner->on(norm_verdict{1, 1, 1.0, false});  // of the previous step
     at.begin(2, update, step_part::update);
     at.run();
     CHECK(at.ports.reports.size() == (early ? 1 : 0));
@@ -257,7 +257,8 @@ TEST_CASE("a recording that failed is handed on to its end, without tensors") {
 TEST_CASE("data that no op took are an error at the step's end") {
   one_rank at;
   at.begin();
-  at.runner->on(loaded_data{1, {1}, 0, 0, {}});  // this stage reads no data
+  at.runner->on(
+    loaded_data{1, {1}, 0, 0, {}});  // of a stage that reads no data
   at.receive_all();
   CHECK_THROWS_MATCHES(
     at.run(), error,
@@ -306,21 +307,21 @@ TEST_CASE("messages that the envelope does not fit are refused") {
 
 namespace {
 
-/// The ops that the rank has its stages run beside the ops before them: each
-/// after that op.
+/// The ops that run concurrently with the op before them, each listed after
+/// that op.
 std::vector<std::string> run_beside(one_rank& at) {
-  std::vector<std::string> found;
+  std::vector<std::string> concurrent;
   std::string before;
   at.begin();
   while (!at.ports.requests.empty()) {
     const auto op = at.ports.requests.front().second.op;
     const auto name = to_text(*at.whole, at.whole->ops[op]);
     if (at.ports.requests.front().second.beside)
-      found.push_back(before + " " + name);
+      concurrent.push_back(before + " " + name);
     before = name;
     at.run_next();
   }
-  return found;
+  return concurrent;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Gradients of replicas are averaged alike within a process and over links.
+// Gradients of replicas are averaged equally within a process and over links.
 #include "troupe/actors/reduction/reducer.hpp"
 
 #include <ATen/ops/cat.h>
@@ -55,7 +55,7 @@ reducer_core local_core(std::int32_t replicas) {
   return {make_local_collectives(replicas), static_cast<std::size_t>(replicas)};
 }
 
-/// Processes that hand each other's parts on, one at a time.
+/// Processes that pass each other's parts on, one at a time.
 struct linked_processes {
   explicit linked_processes(std::vector<std::int32_t> owners_of_members,
                             std::int32_t copies_of_stage = 1)
@@ -124,10 +124,10 @@ TEST_CASE("copies of a stage are added, replicas averaged") {
   const std::vector<float> values = {1e8F, 1, -1e8F, 3};
   const auto expected = (((1e8F + 1.0F) - 1e8F) + 3.0F) / 2;
   const auto request = [&](std::int32_t member) {
-    auto made = request_of(member / 2,
+    auto part = request_of(member / 2,
                            std::vector<float>(3, values[std::size_t(member)]));
-    made.owner.copy = static_cast<std::int8_t>(member % 2);
-    return made;
+    part.owner.copy = static_cast<std::int8_t>(member % 2);
+    return part;
   };
   linked_processes one({0, 0, 0, 0}, 2), four({0, 1, 2, 3}, 2),
     two({0, 0, 1, 1}, 2);
@@ -221,14 +221,14 @@ TEST_CASE("parts over links in any order give the bits of one process") {
       }
     REQUIRE(job.answers.size() == owners.size());
     for (const auto& answer : job.answers) {
-      const auto& wanted =
+      const auto& expected_gradients =
         expected[static_cast<std::size_t>(answer.data_rank)].gradients;
       const auto& gradients = answer.gradients;
-      REQUIRE(gradients.size() == wanted.size());
-      for (std::size_t i = 0; i < wanted.size(); ++i) {
-        REQUIRE(gradients[i].defined() == wanted[i].defined());
-        if (wanted[i].defined())
-          CHECK(at::equal(gradients[i], wanted[i]));
+      REQUIRE(gradients.size() == expected_gradients.size());
+      for (std::size_t i = 0; i < expected_gradients.size(); ++i) {
+        REQUIRE(gradients[i].defined() == expected_gradients[i].defined());
+        if (expected_gradients[i].defined())
+          CHECK(at::equal(gradients[i], expected_gradients[i]));
       }
     }
   }
@@ -236,7 +236,7 @@ TEST_CASE("parts over links in any order give the bits of one process") {
 
 namespace {
 
-/// What the members of a group hold, drawn at random.
+/// Random values that the members of a group hold.
 struct drawn_group {
   explicit drawn_group(std::mt19937& random) {
     const auto draw = [&](std::size_t count) { return random() % count; };
@@ -257,12 +257,12 @@ struct drawn_group {
   }
 
   collective_request request(std::int32_t member, collective_work work) const {
-    collective_request asked;
-    asked.serial = 1;
-    asked.data_rank = member / copies;
-    asked.owner.copy = static_cast<std::int8_t>(member % copies);
-    asked.work = std::move(work);
-    return asked;
+    collective_request result;
+    result.serial = 1;
+    result.data_rank = member / copies;
+    result.owner.copy = static_cast<std::int8_t>(member % copies);
+    result.work = std::move(work);
+    return result;
   }
   collective_request reduction(std::int32_t member) const {
     reduce_scatter work;
@@ -340,13 +340,14 @@ TEST_CASE("shards over links, in any order, have the bits of one process") {
       CHECK(at::equal(group.without_padding(rows[i]),
                       group.without_padding(expected_rows[i])));
     for (const auto& answer : job.answers) {
-      const auto wanted = std::ranges::find_if(expected, [&](const auto& each) {
-        return each.data_rank == answer.data_rank
-               && each.owner.copy == answer.owner.copy;
-      });
-      REQUIRE(answer.gradients.size() == wanted->gradients.size());
+      const auto expected_answer =
+        std::ranges::find_if(expected, [&](const auto& each) {
+          return each.data_rank == answer.data_rank
+                 && each.owner.copy == answer.owner.copy;
+        });
+      REQUIRE(answer.gradients.size() == expected_answer->gradients.size());
       for (std::size_t i = 0; i < answer.gradients.size(); ++i)
-        CHECK(at::equal(answer.gradients[i], wanted->gradients[i]));
+        CHECK(at::equal(answer.gradients[i], expected_answer->gradients[i]));
     }
   }
 }

@@ -1,4 +1,4 @@
-// Another order of the same ops, taken up while a job runs, changes no bit.
+// Replanning to another order of the same ops while a job runs changes no bit.
 #include <catch2/catch_test_macros.hpp>
 
 #include <atomic>
@@ -18,7 +18,7 @@ using namespace troupe::testing;
 
 namespace {
 
-/// Of one placement, microbatches and slices.
+/// Schedules with the same placement, microbatches and slices.
 std::vector<schedule> orders_of(const small_case& what) {
   std::vector<schedule> all;
   for (const auto* name : {"gpipe", "zb_h1", "eager_1f1b", "zb_h2", "1f1b"})
@@ -38,28 +38,28 @@ parameter_list trained_without(const small_case& what, int steps) {
 TEST_CASE("each step runs the order that was asked for before it") {
   const small_case what{.ranks = 3, .microbatches = 7, .clip = 0.5};
   auto run = trainer_for(what, nullptr);
-  std::vector<std::string> seen;
+  std::vector<std::string> plans;
   monitor watcher;
   watcher.name = "plans";
   watcher.wants.ops = true;
-  watcher.see = [&](const event& told) {
-    if (const auto* ops = std::get_if<ops_event>(&told);
+  watcher.see = [&](const event& each) {
+    if (const auto* ops = std::get_if<ops_event>(&each);
         ops && ops->source.rank == 0)
-      seen.push_back(ops->plan->schedule_name);
+      plans.push_back(ops->plan->schedule_name);
   };
   run.attach(watcher);
   const auto orders = orders_of(what);
-  std::vector<std::string> asked;
+  std::vector<std::string> orders_taken;
   run.step(small_text());
-  asked.push_back("1f1b");
+  orders_taken.push_back("1f1b");
   for (const auto& order : orders) {
     run.replan(order);
     run.step(small_text());
     CHECK(run.plan().schedule_name == order.name);
-    asked.push_back(order.name);
+    orders_taken.push_back(order.name);
   }
   run.finish_monitors();
-  CHECK(seen == asked);
+  CHECK(plans == orders_taken);
   CHECK(first_difference(trained_without(what, 6), run.parameters()) == "");
 }
 
@@ -166,7 +166,7 @@ TEST_CASE("a job takes up orders that are asked for at any moment") {
 
 namespace {
 
-/// Copies take every second microbatch.
+/// The second copy takes every second microbatch.
 schedule mixed_copies() {
   return from_text_form(
     "troupe schedule 1\nname mix\nmicrobatches 4\nslices 1\n"

@@ -1,4 +1,4 @@
-// A run that starts its ops as another one has leaves the same log.
+// A run that replays the order of another run's ops leaves the same log.
 #include <catch2/catch_test_macros.hpp>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int steps = 3;
 
-/// Trains, and returns the log.
+/// Trains, and returns the order log.
 std::string logged(const small_case& what, trainer_options options,
                    parameter_list& parameters) {
   trainer run(model_for(what), std::move(options));

@@ -16,8 +16,8 @@ using Catch::Matchers::MessageMatches;
 
 namespace {
 
-/// Multiplies by a weight, and adds another one only to what is above 0: that
-/// one has no gradient where nothing is.
+/// Multiplies by a weight, and adds a second weight only to positive values:
+/// without any, the second weight has no gradient.
 struct choosing_layer final : stage_module {
   choosing_layer() {
     weight = register_parameter("weight", at::full({4}, 0.5));
@@ -35,7 +35,8 @@ model choosing_model() {
   return {{"first", make}, {"second", make}};
 }
 
-/// Below 0 for replica `below`, of two with two microbatches each.
+/// Inputs that are negative for replica `below`, of two replicas with two
+/// microbatches each.
 source_pointer signs(std::int64_t below) {
   return make_source([below](std::int64_t index) {
     const bool is_below = below == 2 || (index / 2) % 2 == below;
@@ -130,9 +131,9 @@ TEST_CASE("stages without parameters have nothing to average") {
 
 TEST_CASE("replicas that begin with different values are refused") {
   auto layers = choosing_model();
-  layers[0].make = [made = std::make_shared<int>(0)] {
+  layers[0].make = [count = std::make_shared<int>(0)] {
     auto layer = std::make_shared<choosing_layer>();
-    layer->weight.detach().add_((*made)++);
+    layer->weight.detach().add_((*count)++);
     return layer;
   };
   trainer run(layers, choosing_options());

@@ -23,7 +23,7 @@ using Catch::Matchers::MessageMatches;
 
 namespace {
 
-/// Parameters after so many steps of an uninterrupted run.
+/// The parameters after so many steps of an uninterrupted run.
 parameter_list after(std::int64_t steps) {
   trainer run(model_for({}), options_for({}));
   for (const auto& step : run.train(small_text(), steps))
@@ -37,14 +37,14 @@ parameter_list after(std::int64_t steps) {
 /// Throws in step 3.
 template <class End>
 monitor ender() {
-  monitor made;
-  made.name = "ender";
-  made.see = [](const event& seen) {
-    if (const auto* step = std::get_if<step_event>(&seen);
+  monitor result;
+  result.name = "ender";
+  result.see = [](const event& event) {
+    if (const auto* step = std::get_if<step_event>(&event);
         step && step->source.step == 3)
       throw End("seen enough");
   };
-  return made;
+  return result;
 }
 
 constexpr auto many = 1'000'000;
@@ -96,20 +96,20 @@ TEST_CASE("a monitor ends a run as a success") {
 }
 
 TEST_CASE("a trainer that ends finishes its monitors") {
-  std::int64_t seen = 0;
+  std::int64_t last_step = 0;
   bool finished = false;
   {
     trainer run(model_for({}), options_for({}));
     monitor counter;
     counter.name = "counter";
     counter.wants.steps = true;
-    counter.see = [&](const event&) { ++seen; };
+    counter.see = [&](const event&) { ++last_step; };
     counter.finish = [&] { finished = true; };
     run.attach(counter);
     for (int i = 0; i < 5; ++i)
       run.step(small_text());
   }
-  CHECK(seen == 5);
+  CHECK(last_step == 5);
   CHECK(finished);
 }
 
@@ -118,17 +118,17 @@ TEST_CASE("a monitor that is detached sees all of the step that runs") {
   std::atomic<std::int64_t> tensors = 0, steps = 0;
   std::int64_t all = 0;
   const auto counter = [&] {
-    monitor made;
-    made.name = "counter";
-    made.wants.tensors = tensor_kind::activation | tensor_kind::gradient;
-    made.wants.steps = true;
-    made.see = [&](const event& what) {
+    monitor result;
+    result.name = "counter";
+    result.wants.tensors = tensor_kind::activation | tensor_kind::gradient;
+    result.wants.steps = true;
+    result.see = [&](const event& what) {
       if (std::holds_alternative<tensors_event>(what))
         ++tensors;
       else
         ++steps;
     };
-    return made;
+    return result;
   };
   auto id = run.attach(counter());
   run.step(small_text());
@@ -139,7 +139,7 @@ TEST_CASE("a monitor that is detached sees all of the step that runs") {
   CHECK_THROWS_MATCHES(run.detach(id), error,
                        MessageMatches(ContainsSubstring(
                          "no monitor " + std::to_string(id) + " is attached")));
-  // While a step runs: from within its loading, by another thread.
+  // During a step: from within the data source, and from another thread.
   id = run.attach(counter());
   std::thread other;
   const auto text = small_text();
@@ -190,7 +190,7 @@ TEST_CASE("a monitor fails a run with a step, whose parameters it holds") {
   REQUIRE(run.ended());
   CHECK(run.ended()->why == run_end::kind::failed);
   CHECK(first_difference(run.parameters(), after(last)) == "");
-  run.finish_monitors();  // it was told of already
+  run.finish_monitors();  // the error was thrown already
 }
 
 TEST_CASE("a step that lasts too long for a stop is interrupted") {

@@ -17,10 +17,10 @@ using namespace troupe::testing;
 namespace {
 
 monitor named(const std::string& name, std::function<void()> part) {
-  monitor made;
-  made.name = name;
-  made.see = [part = std::move(part)](const event&) { part(); };
-  return made;
+  monitor result;
+  result.name = name;
+  result.see = [part = std::move(part)](const event&) { part(); };
+  return result;
 }
 
 }  // namespace
@@ -42,7 +42,8 @@ TEST_CASE("health tells of ranks and monitors, also while steps run") {
     run.step(small_text());
   done = true;
   other.join();
-  // The hub learns of a monitor's trouble with what it hands to it next.
+  // The hub learns that a monitor failed only when it passes the next event to
+  // it.
   const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   while (run.health().monitors.at(1).trouble.empty()
          && std::chrono::steady_clock::now() < until)

@@ -7,7 +7,7 @@
 
 namespace troupe::testing {
 
-/// Writes a checkpoint, and returns where it is.
+/// Writes a checkpoint, and returns its path.
 inline std::string saved_run(const trainer& run, const std::string& path) {
   const checkpoint_folder folder(path);
   folder.prepare();

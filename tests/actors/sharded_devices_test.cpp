@@ -1,4 +1,4 @@
-// Shards on devices: gathers and reductions run on streams of their own.
+// Shards on devices: gathers and reductions run on their own streams.
 #include <catch2/catch_test_macros.hpp>
 
 #include <mutex>
@@ -59,8 +59,8 @@ TEST_CASE("a disturbed device trains the same bits in shards") {
 
 TEST_CASE("each event between computing and the collectives of shards counts") {
   const auto& what = cases.front();
-  // Reducers make their streams in any order, so an event is known by the kinds
-  // of its streams: one of a rank's streams, or the stream of a collective.
+  // Reducers make their streams in any order, so a stream is identified by its
+  // kind: one of a rank's, or a collective's.
   const auto kind = [&](int stream) {
     const bool of_rank =
       stream < streams_of_rank * what.ranks * what.data_parallel;
@@ -78,7 +78,7 @@ TEST_CASE("each event between computing and the collectives of shards counts") {
   CHECK(waits.size() >= 2);
   for (const auto& left_out : waits) {
     CAPTURE(left_out.first, left_out.second);
-    // Once more as long as the host has waited meanwhile for the same.
+    // Repeated as long as the host has already waited for the same work.
     bool found = false;
     for (int i = 0; i < 100 && !found; ++i) {
       const auto device = std::make_shared<faked_accelerator>();

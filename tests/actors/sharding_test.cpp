@@ -1,5 +1,5 @@
 // Replicas that hold shards of a stage train the same parameters as whole ones,
-// bit for bit, by every schedule.
+// bit for bit, with every schedule.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -35,7 +35,7 @@ bool can_shard(const small_case& what) {
   return make_schedule(what.schedule, shape_of(what)).update.every == 0;
 }
 
-/// Sharded in one of the ways, by its number; hybrid ones with 4 replicas.
+/// The case, sharded in one of several ways; the hybrid ones have 4 replicas.
 small_case sharded_case(small_case what, std::size_t way) {
   what.sharding = ways[way % ways.size()];
   what.data_parallel = what.sharding.group > 0 ? 4 : 2;
@@ -71,7 +71,7 @@ TEST_CASE("each schedule trains the plain loop's bits in shards of each way",
         check(sharded_case(each, way));
 }
 
-// XLA's no_sync: k backwards that do not reduce, and one that does.
+// XLA's no_sync: k backwards without a reduction, and one with it.
 TEST_CASE(
   "microbatches add up unsharded, and the last one's backward reduces") {
   for (const std::int32_t without : {0, 1, 2, 3})
@@ -182,9 +182,9 @@ TEST_CASE("clipping in shards is the plain loop's within rounding") {
         });
         CHECK(std::abs(norm / expected.gradient_norm - 1) < 1e-6);
       }
-      const auto own = run.parameters(), wanted = oracle.parameters();
+      const auto own = run.parameters(), exact = oracle.parameters();
       for (std::size_t i = 0; i < own.size(); ++i)
-        CHECK(own[i].second.allclose(wanted[i].second, 1e-5, 1e-6));
+        CHECK(own[i].second.allclose(exact[i].second, 1e-5, 1e-6));
     }
 }
 

@@ -87,25 +87,25 @@ std::string describe(const small_case& what) {
 namespace {
 
 numerics numerics_for(const small_case& what) {
-  numerics made;
-  made.optimizer = adamw{.learning_rate = 1e-2};
+  numerics result;
+  result.optimizer = adamw{.learning_rate = 1e-2};
   if (what.use_sgd)
-    made.optimizer =
+    result.optimizer =
       sgd{.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01};
   if (what.optimizer)
-    made.optimizer = *what.optimizer;
-  made.parameters = what.groups;
-  made.gradient_norm = what.norm_type;
-  made.loss_scale = what.loss_scale;
-  made.clip = what.clip;
-  made.recompute = what.recompute;
-  made.autocast = what.autocast;
-  made.dtypes = what.dtypes;
-  made.division = what.division;
-  made.accumulate_in_fp32 = what.accumulate_in_fp32;
-  made.offload_optimizer = what.offload_optimizer;
-  made.backward_split = what.weight_split;
-  return made;
+    result.optimizer = *what.optimizer;
+  result.parameters = what.groups;
+  result.gradient_norm = what.norm_type;
+  result.loss_scale = what.loss_scale;
+  result.clip = what.clip;
+  result.recompute = what.recompute;
+  result.autocast = what.autocast;
+  result.dtypes = what.dtypes;
+  result.division = what.division;
+  result.accumulate_in_fp32 = what.accumulate_in_fp32;
+  result.offload_optimizer = what.offload_optimizer;
+  result.backward_split = what.weight_split;
+  return result;
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 namespace troupe::testing {
 
-/// A GPT small enough for hundreds of runs a minute.
+/// A GPT so small that a test trains hundreds of runs per minute.
 inline gpt_options small_gpt(std::int64_t layers = 4) {
   return {.width = 16,
           .layers = layers,
@@ -22,11 +22,12 @@ inline gpt_options small_gpt(std::int64_t layers = 4) {
 
 /// Deterministic token rows; microbatch i depends on i alone.
 source_pointer small_text(std::int64_t rows = 2);
-/// Each microbatch of each step in `ids` [steps, microbatches, rows, length +
-/// 1]: its tokens, and as targets the next ones.
+/// The tokens of each microbatch of each step in `ids` [steps, microbatches,
+/// rows, length + 1], with the next tokens as targets.
 source_pointer rows_of(const at::Tensor& ids);
 
-/// Whether two runs hold the same bits; on a difference says where.
+/// Describes the first difference in bits between two runs' parameters; empty
+/// without one.
 std::string first_difference(const parameter_list& a, const parameter_list& b);
 
 struct small_case {
@@ -46,7 +47,7 @@ struct small_case {
   lane_order order = lane_order::strict;
   bool overlaps = true;  // reductions with compute ops
   troupe::weight_split weight_split = troupe::weight_split::automatic;
-  std::optional<optimizer_options> optimizer = {};  // in place of use_sgd
+  std::optional<optimizer_options> optimizer = {};  // replaces use_sgd
   parameter_groups groups = {};
   troupe::norm_type norm_type = troupe::norm_type::two;
   loss_scale_options loss_scale = {};
@@ -58,23 +59,24 @@ struct small_case {
 };
 
 schedule_shape shape_of(const small_case& what);
-/// A schedule of the catalogue, of that shape.
+/// A case with a built-in schedule of that shape.
 small_case catalogue_case(const builtin_schedule& row,
                           const schedule_shape& shape);
 
 std::string describe(const small_case& what);
 trainer_options options_for(const small_case& what);
-/// A process of a job; null: alone.
+/// The trainer of a process in a job; null: without a job.
 trainer trainer_for(const small_case& what, std::shared_ptr<mesh> job);
 plain_options plain_options_for(const small_case& what);
-/// Of other lanes than those that the case names.
+/// For these lanes instead of the case's schedule.
 plain_options plain_options_for(const small_case& what, const schedule& lanes);
 model model_for(const small_case& what);
 
-/// Trains `steps` steps both ways; empty if the parameters are bit-identical.
+/// Trains `steps` steps with the trainer and the plain loop; empty if the
+/// parameters are bit-identical.
 std::string compare_with_plain(const small_case& what, int steps = 5,
                                std::function<void()> hook = {});
-/// Of another model, and perhaps another text.
+/// The same for another model, and optionally another text.
 std::string compare_with_plain(const model& layers, const small_case& what,
                                int steps, std::function<void()> hook = {},
                                const source_pointer& text = small_text());

@@ -9,15 +9,15 @@
 
 namespace troupe::testing {
 
-// Data and loss of models that a test makes of its own modules.
+// Data and a loss for custom models of tests.
 
-/// The mean of the first output.
+/// A loss: the mean of the first output.
 inline std::vector<loss_term> mean_of(const tensor_list& outputs,
                                       const microbatch_data&) {
   return {{"loss", at::mean(outputs[0])}};
 }
 
-/// Microbatch i: 1 to 8 plus i, fp32 [2, 4].
+/// Microbatch i holds 1 to 8 plus i, fp32 [2, 4].
 inline source_pointer small_rows() {
   return make_source([](std::int64_t index) {
     microbatch_data data;

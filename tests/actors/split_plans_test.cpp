@@ -1,5 +1,5 @@
-// Plans of input and weight backwards and of slices: edited, failing, in bf16,
-// and of stages that are no chain.
+// Plans with input and weight backwards and with slices: edited, failing, in
+// bf16, and for stages that are no chain.
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <catch2/catch_test_macros.hpp>
@@ -28,7 +28,7 @@ std::string text_of(const small_case& what) {
   return to_text(compile(make_schedule(what.schedule, shape_of(what))));
 }
 
-/// Moves an op of rank 0 before another one, or behind.
+/// Moves an op of rank 0 in front of another one, or behind it.
 std::string moved(std::string text, const std::string& op,
                   const std::string& to, bool behind = false) {
   const auto from = text.find(" " + op + " ");
@@ -41,7 +41,7 @@ std::string moved(std::string text, const std::string& op,
 
 trainer_options options_with(const small_case& what, const std::string& text) {
   auto whole = what;
-  whole.schedule = "1f1b";  // in whose place the plan is
+  whole.schedule = "1f1b";  // which the plan replaces
   whole.slices = 1;
   auto options = options_for(whole);
   options.schedule = {};
@@ -65,8 +65,8 @@ std::string order_of_rank_0(const trainer& run, const step_report& report) {
   return text + "\n";
 }
 
-/// Trains an edited plan; what ran on rank 0, and whether the bits differ from
-/// the plain loop's.
+/// Trains an edited plan, and checks which ops ran on rank 0, and whether the
+/// bits differ from the plain loop's.
 void check_trained(const small_case& what, const std::string& text) {
   trainer run(model_for(what), options_with(what, text));
   plain_loop oracle(model_for(what), plain_options_for(what));
@@ -153,8 +153,8 @@ TEST_CASE("split backwards and slices are the plain loop in bf16, too") {
 
 namespace {
 
-/// Passes its input on. In a backward it throws at the n-th call, either where
-/// the input's gradient is computed or where the weight's would be.
+/// Passes its input on. The n-th backward throws, either while computing the
+/// input's gradient or the weight's.
 struct refusing final : torch::autograd::Function<refusing> {
   static at::Tensor forward(torch::autograd::AutogradContext* context,
                             const at::Tensor& x, bool in_weights,
@@ -177,14 +177,14 @@ struct refusing final : torch::autograd::Function<refusing> {
 };
 
 struct refusing_layer final : stage_module {
-  refusing_layer(bool weights, int at) : in_weights(weights), left(at) {}
+  refusing_layer(bool weights, int at) : in_weights(weights), calls_left(at) {}
   bool runs_in_slices() const override { return true; }
   using stage_module::forward;
   tensor_list forward(const tensor_list& inputs) override {
-    return {refusing::apply(inputs.at(0), in_weights, left--)};
+    return {refusing::apply(inputs.at(0), in_weights, calls_left--)};
   }
   bool in_weights;
-  std::int64_t left;
+  std::int64_t calls_left;
 };
 
 model refusing_model(bool in_weights, int at) {

@@ -7,7 +7,7 @@ using namespace troupe;
 TEST_CASE("an abandoned step runs no further op, and tells of its updates") {
   step_gate before;
   REQUIRE(before.enter());
-  CHECK(before.close());  // the op may still run, and changes no parameter
+  CHECK(before.close());  // the op may still run, but changes no parameter
   CHECK_FALSE(before.begin_update());
   CHECK_FALSE(before.enter());
   CHECK_FALSE(before.await_ops(std::chrono::milliseconds(2)));

@@ -18,8 +18,8 @@ namespace troupe::testing {
 
 namespace {
 
-/// Operators that bring a device's value to the host, and wait for it, on any
-/// thread.
+/// Notes operators on any thread that copy a value from the device to the host
+/// and wait for it.
 class host_reads {
  public:
   host_reads() {
@@ -72,7 +72,7 @@ class host_reads {
   std::vector<std::string> names_;
 };
 
-/// Hands on what it gets, once so many seconds later.
+/// Passes its input on; its first call takes so many seconds longer.
 struct slow_layer final : stage_module {
   slow_layer(device_pointer device, std::shared_ptr<std::atomic<double>> once)
     : on(std::move(device)), seconds(std::move(once)) {}
@@ -85,14 +85,14 @@ struct slow_layer final : stage_module {
   std::shared_ptr<std::atomic<double>> seconds;
 };
 
-/// As many layers for each stage; what is left over goes to the first.
+/// An equal number of layers per stage; the remainder goes to the first stage.
 stage_split more_at_first(std::int32_t layers, std::int32_t stages) {
-  stage_split made;
+  stage_split split;
   for (std::int32_t s = 0; s < stages; ++s) {
-    const auto left = layers - (stages - s - 1) * (layers / stages);
-    made.push_back({s == 0 ? 0 : made.back().last, left});
+    const auto last = layers - (stages - s - 1) * (layers / stages);
+    split.push_back({s == 0 ? 0 : split.back().last, last});
   }
-  return made;
+  return split;
 }
 
 bool is_launch(const step_trace& trace, const op_record& op) {
@@ -140,12 +140,12 @@ launch_window launches_of(const step_trace& trace, std::size_t rank) {
 
 std::vector<host_wait> waits_within(const step_trace& trace, std::size_t rank) {
   const auto window = launches_of(trace, rank);
-  auto found = trace.waits;
-  std::erase_if(found, [&](const host_wait& wait) {
+  auto waits = trace.waits;
+  std::erase_if(waits, [&](const host_wait& wait) {
     return static_cast<std::size_t>(wait.stream / trace.streams_each) != rank
            || wait.begin < window.begin || wait.begin >= window.end;
   });
-  return found;
+  return waits;
 }
 
 std::int64_t launched_by(const step_trace& trace, std::size_t rank,
@@ -172,11 +172,11 @@ std::vector<std::string> disordered_ops(const step_trace& trace) {
     for (const auto& op : rank.ops)
       if (is_launch(trace, op))
         records.emplace(op.op, op);
-  std::vector<std::string> found;
+  std::vector<std::string> early;
   const auto compare = [&](const op_record& earlier, const op_record& later,
                            std::int64_t tolerance) {
     if (later.begin < earlier.end - tolerance)
-      found.push_back(to_text(*trace.of, trace.of->ops[later.op]) + " before "
+      early.push_back(to_text(*trace.of, trace.of->ops[later.op]) + " before "
                       + to_text(*trace.of, trace.of->ops[earlier.op]));
   };
   const op_record* before = nullptr;
@@ -188,7 +188,7 @@ std::vector<std::string> disordered_ops(const step_trace& trace) {
   for (const auto& message : trace.of->messages)
     compare(records.at(message.producer), records.at(message.consumer),
             clocks_differ);
-  return found;
+  return early;
 }
 
 void check_host_goes_on(const small_case& what, const device_pointer& on,
@@ -203,7 +203,7 @@ void check_host_goes_on(const small_case& what, const device_pointer& on,
     CHECK(launches_of(trace, rank).begin > 0);
     CHECK(launches_of(trace, rank).end < first_op_end(trace));
   }
-  // At the step's end it does wait, or the record tells nothing.
+  // It does wait at the step's end, otherwise the record would prove nothing.
   CHECK(trace.waits.size() >= trace.ops.size());
 }
 

@@ -12,7 +12,7 @@ using namespace troupe::testing;
 
 namespace {
 
-/// What each of two processes with a device throws.
+/// The errors of two processes with a device each.
 std::vector<std::string> refusals(const model& layers, bool device_links) {
   joined_meshes meshes(2);
   return in_all(meshes, [&](const std::shared_ptr<mesh>& job) {

@@ -1,5 +1,5 @@
-// A parameter that several layers hold: every schedule trains the plain loop's
-// bits, wherever the holders are.
+// A parameter that several layers hold: with every schedule the bits are the
+// plain loop's, wherever the holders are.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/full.h>
@@ -79,28 +79,28 @@ struct holder final : stage_module {
   at::Tensor weight, bias;
 };
 
-/// Embedding, back and forth, and head in three layers; the last two maps have
-/// the embedding's weight.
+/// Embedding, maps and head in three layers; the last two share the embedding's
+/// weight.
 model three_holders() {
   const auto layer = [](std::string name, holder::use what) {
-    troupe::layer made{std::move(name),
-                       [what] { return std::make_shared<holder>(what); }};
+    troupe::layer result{std::move(name),
+                         [what] { return std::make_shared<holder>(what); }};
     if (what != holder::use::embeds)
-      made.ties = {{made.name + ".weight", "a.weight"}};
-    return made;
+      result.ties = {{result.name + ".weight", "a.weight"}};
+    return result;
   };
   return {layer("a", holder::use::embeds), layer("b", holder::use::maps),
           layer("c", holder::use::maps_back)};
 }
 
 numerics tied_numerics() {
-  numerics made;
-  made.optimizer = adamw{.learning_rate = 1e-2};
-  made.loss = [](const tensor_list& outputs, const microbatch_data&) {
+  numerics result;
+  result.optimizer = adamw{.learning_rate = 1e-2};
+  result.loss = [](const tensor_list& outputs, const microbatch_data&) {
     return std::vector<loss_term>{
       {"loss", outputs.at(0).square().mean() + outputs.at(0).mean()}};
   };
-  return made;
+  return result;
 }
 
 std::vector<std::string> names_of(const plain_loop& loop) {
@@ -275,13 +275,13 @@ TEST_CASE("a holder with other values is named") {
   const small_case what{.ranks = 2, .tied = true};
   auto layers = model_for(what);
   auto& head = layers.back();
-  std::shared_ptr<stage_module> made;
-  head.make = [make = head.make, &made] { return made = make(); };
+  std::shared_ptr<stage_module> last_head;
+  head.make = [make = head.make, &last_head] { return last_head = make(); };
   const trainer run(layers, options_for(what));
   run.check_replicas();
   {
     const at::NoGradGuard no_grad;
-    for (auto& parameter : made->named_parameters())
+    for (auto& parameter : last_head->named_parameters())
       if (parameter.key() == "head.weight")
         parameter.value().add_(1);
   }

@@ -27,24 +27,24 @@ std::shared_ptr<const plan> of_shape(std::int32_t microbatches,
 }  // namespace
 
 TEST_CASE("plans that generate are kept by their shape, the last ones") {
-  generation_plans kept;
-  CHECK(kept.find(1, 2) == nullptr);
+  generation_plans cache;
+  CHECK(cache.find(1, 2) == nullptr);
   const auto first = of_shape(1, 2);
-  kept.keep(first);
-  kept.keep(of_shape(2, 1));
-  CHECK(kept.find(1, 2) == first);
-  CHECK(kept.find(2, 2) == nullptr);
+  cache.keep(first);
+  cache.keep(of_shape(2, 1));
+  CHECK(cache.find(1, 2) == first);
+  CHECK(cache.find(2, 2) == nullptr);
   const auto most = static_cast<std::int32_t>(generation_plans::most);
   for (std::int32_t i = 0; i < most - 1; ++i) {
-    kept.keep(of_shape(3, i + 1));
-    CHECK(kept.find(1, 2) == first);
+    cache.keep(of_shape(3, i + 1));
+    CHECK(cache.find(1, 2) == first);
   }
-  CHECK(kept.size() == generation_plans::most);
-  CHECK(kept.find(2, 1) == nullptr);  // its use was the longest ago
+  CHECK(cache.size() == generation_plans::most);
+  CHECK(cache.find(2, 1) == nullptr);  // the least recently used
   for (std::int32_t i = 0; i < most; ++i)
-    kept.keep(of_shape(4, i + 1));
-  CHECK(kept.size() == generation_plans::most);
-  CHECK(kept.find(1, 2) == nullptr);
+    cache.keep(of_shape(4, i + 1));
+  CHECK(cache.size() == generation_plans::most);
+  CHECK(cache.find(1, 2) == nullptr);
 }
 
 TEST_CASE("plans switch when the next training step takes another one up") {

@@ -20,7 +20,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-/// Runs one step and returns what it fails with.
+/// Runs one step and returns its error.
 std::string failure_of(trainer& run, const source_pointer& source) {
   try {
     run.step(source);
@@ -33,13 +33,13 @@ std::string failure_of(trainer& run, const source_pointer& source) {
 
 /// A layer that passes its input on and throws at the n-th forward.
 struct failing_layer final : stage_module {
-  explicit failing_layer(int at) : left(at) {}
+  explicit failing_layer(int at) : calls_left(at) {}
   tensor_list forward(const tensor_list& inputs) override {
-    if (left-- == 0)
+    if (calls_left-- == 0)
       throw std::runtime_error("the layer is broken");
     return inputs;
   }
-  int left;
+  int calls_left;
 };
 
 model with_failure(int at) {
@@ -170,7 +170,7 @@ TEST_CASE("a run goes on from its position and parameters, bit for bit") {
   const small_case what{.use_sgd = true};
   auto options = options_for(what);
   options.numerics.optimizer =
-    sgd{};  // without momentum: parameters are all its state
+    sgd{};  // without momentum the parameters are its whole state
   const auto text = small_text();
   trainer whole(model_for(what), options);
   whole.step(text);
@@ -187,9 +187,9 @@ TEST_CASE("a run goes on from its position and parameters, bit for bit") {
 TEST_CASE("replicas that differ are found, by name") {
   auto layers = gpt(small_gpt());
   const auto make_second = layers[1].make;
-  layers[1].make = [make_second, made = std::make_shared<int>(0)] {
+  layers[1].make = [make_second, count = std::make_shared<int>(0)] {
     auto module = make_second();
-    module->parameters()[0].detach().add_((*made)++);
+    module->parameters()[0].detach().add_((*count)++);
     return module;
   };
   trainer run(layers, options_for({.data_parallel = 2}));
@@ -278,8 +278,8 @@ TEST_CASE("observed tensors reach a monitor under their unsplit names") {
     tensor_kind::activation | tensor_kind::activation_gradient;
   watcher.wants.steps = false;
   watcher.wants.names = "blocks.3.mlp.*";
-  watcher.see = [names](const event& seen) {
-    const auto& op = std::get<tensors_event>(seen);
+  watcher.see = [names](const event& event) {
+    const auto& op = std::get<tensors_event>(event);
     expect(op.source.stage == 1, "it is stage 1");
     for (const auto& record : op.tensors)
       names->push_back(record.owner->name + (op.backward ? "'" : ""));

@@ -16,7 +16,8 @@ using namespace troupe::testing;
 
 namespace {
 
-/// Of 13 microbatches of two rows of 8 the last has one, of 3 labels.
+/// 13 microbatches: each has two rows of 8 labels, but the last has one row of
+/// 3.
 constexpr std::int64_t all_labels = 12 * 16 + 3;
 
 source_pointer held_out_rows() {
@@ -31,7 +32,7 @@ source_pointer held_out_rows() {
                    {.rows = 2, .length = 8, .vocabulary = 32});
 }
 
-/// The plain loop's validation, of so many microbatches.
+/// The plain loop's validation loss on so many microbatches.
 double plainly(const small_case& what, std::int64_t count) {
   plain_loop plain(model_for(what), {});
   const auto rows = held_out_rows();
@@ -39,7 +40,7 @@ double plainly(const small_case& what, std::int64_t count) {
     .value;
 }
 
-/// The mean over all labels, each microbatch by itself.
+/// The mean over all labels, with one microbatch after the other.
 double mean_of_labels() {
   plain_loop plain(model_for({}), {});
   const auto rows = held_out_rows();
@@ -75,32 +76,32 @@ TEST_CASE("the held-out loss is the mean over all labels in every shape") {
   const auto rows = held_out_rows();
   const std::map<std::int32_t, double> by_stages{
     {1, plainly({}, 13)}, {2, plainly({.stages_per_rank = 2}, 13)}};
-  for (const auto& known : builtin_schedules())
+  for (const auto& row : builtin_schedules())
     for (const std::int32_t microbatches : {1, 2, 5, 8})
       for (const std::int32_t replicas : {1, 2}) {
         auto what =
-          catalogue_case(known, {.ranks = 2,
-                                 .stages_per_rank = known.stages_per_rank.least,
-                                 .microbatches = microbatches,
-                                 .slices = known.has_slices ? 2 : 1});
+          catalogue_case(row, {.ranks = 2,
+                               .stages_per_rank = row.stages_per_rank.least,
+                               .microbatches = microbatches,
+                               .slices = row.has_slices ? 2 : 1});
         what.data_parallel = replicas;
         try {
           (void)make_schedule(what.schedule, shape_of(what));
         } catch (const error&) {
-          continue;  // not for so many microbatches
+          continue;  // the schedule does not support so many microbatches
         }
-        if (known.name == "forward_only")
+        if (row.name == "forward_only")
           continue;
         INFO(describe(what));
         const auto expected = by_stages.at(what.stages_per_rank);
         trainer run(model_for(what), options_for(what));
-        const auto told = run.evaluate(rows, rows->size());
-        CHECK(told.losses.at(0).count == all_labels);
-        CHECK(told.tokens == all_labels);
-        if (what.slices == 1)  // else the sums run in another order
-          CHECK(told.losses.at(0).value == expected);
+        const auto result = run.evaluate(rows, rows->size());
+        CHECK(result.losses.at(0).count == all_labels);
+        CHECK(result.tokens == all_labels);
+        if (what.slices == 1)  // otherwise the sums have another order
+          CHECK(result.losses.at(0).value == expected);
         else
-          CHECK(std::abs(told.losses.at(0).value - expected) < 1e-6);
+          CHECK(std::abs(result.losses.at(0).value - expected) < 1e-6);
       }
 }
 
@@ -109,8 +110,8 @@ TEST_CASE("a validation of some of the microbatches counts no others") {
   for (const std::int64_t count : {1, 3, 7, 13}) {
     const small_case what{.data_parallel = 2};
     trainer run(model_for(what), options_for(what));
-    const auto told = run.evaluate(rows, count);
-    CHECK(told.losses.at(0).value == plainly({}, count));
-    CHECK(told.tokens == std::min(count * 16, all_labels));
+    const auto result = run.evaluate(rows, count);
+    CHECK(result.losses.at(0).value == plainly({}, count));
+    CHECK(result.tokens == std::min(count * 16, all_labels));
   }
 }

@@ -34,7 +34,7 @@ rank_done report() {
           6};
 }
 
-tensors_event seen() {
+tensors_event sample_event() {
   tensor_record record;
   record.kind = tensor_kind::activation;
   record.owner =
@@ -85,12 +85,13 @@ TEST_CASE("control messages arrive as they were sent") {
 }
 
 TEST_CASE("events arrive with their tensors") {
-  const auto got = std::get<event>(read_control(to_frame(event(seen()))));
-  const auto& op = std::get<tensors_event>(got);
+  const auto arrived =
+    std::get<event>(read_control(to_frame(event(sample_event()))));
+  const auto& op = std::get<tensors_event>(arrived);
   REQUIRE(op.tensors.size() == 2);
   CHECK(op.source.step == 4);
   CHECK(op.tensors[0].owner->name == "blocks.1.mlp");
-  CHECK(op.tensors[0].statistics == seen().tensors[0].statistics);
+  CHECK(op.tensors[0].statistics == sample_event().tensors[0].statistics);
   CHECK(at::equal(op.tensors[0].tensor, at::ones({2, 3})));
   CHECK_FALSE(op.tensors[1].tensor.defined());
 }
@@ -101,19 +102,20 @@ TEST_CASE("tensors of stages and parts of gradients arrive as they were sent") {
   message.header.key.microbatch = 5;
   message.header.sent = 99;
   message.tensors = {at::arange(6).view({2, 3}).transpose(0, 1), at::Tensor{}};
-  const auto got = read_stage_tensors(to_frame(message));
-  CHECK(got.header.key.microbatch == 5);
-  CHECK(got.header.sent == 99);
-  CHECK(got.tensors.at(0).sizes() == at::IntArrayRef{3, 2});
-  CHECK(at::equal(got.tensors.at(0), message.tensors[0]));
-  CHECK_FALSE(got.tensors.at(1).defined());
+  const auto arrived = read_stage_tensors(to_frame(message));
+  CHECK(arrived.header.key.microbatch == 5);
+  CHECK(arrived.header.sent == 99);
+  CHECK(arrived.tensors.at(0).sizes() == at::IntArrayRef{3, 2});
+  CHECK(at::equal(arrived.tensors.at(0), message.tensors[0]));
+  CHECK_FALSE(arrived.tensors.at(1).defined());
   const auto part = read_collective_part(to_frame({1, 2, 3, 4, at::ones({7})}));
   CHECK(part.piece == 4);
   CHECK(part.values.numel() == 7);
 }
 
 TEST_CASE("mutated messages are read or refused, never worse") {
-  const std::vector<frame> good{to_frame(report()), to_frame(event(seen())),
+  const std::vector<frame> good{to_frame(report()),
+                                to_frame(event(sample_event())),
                                 to_frame(remote_begin{})};
   std::mt19937 random(5);
   for (int i = 0; i < 20000; ++i) {
@@ -151,8 +153,8 @@ TEST_CASE("messages with disturbed fields are read whole or refused") {
     const auto& sent = good[random() % good.size()];
     const auto kind = to_frame(sent).head.substr(0, 1);
     const auto part = std::visit(
-      [&](const auto& held) {
-        return testing::disturbed(testing::fields_in(held), random).joined();
+      [&](const auto& content) {
+        return testing::disturbed(testing::fields_in(content), random).joined();
       },
       sent);
     try {

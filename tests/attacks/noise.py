@@ -73,8 +73,8 @@ def mutated(data, dice):
 
 
 def to_endpoint(dice):
-    said = b"".join(dice.choice(REQUESTS) for _ in range(dice.choice((1, 1, 1, 3))))
-    return mutated(said, dice) if dice.random() < 0.6 else said
+    request = b"".join(dice.choice(REQUESTS) for _ in range(dice.choice((1, 1, 1, 3))))
+    return mutated(request, dice) if dice.random() < 0.6 else request
 
 
 def to_http(dice):
@@ -98,11 +98,11 @@ def to_rendezvous(dice):
     head = struct.pack("<I", 0) + bytes([0]) + struct.pack("<iiq", dice.choice([1, 0, -1, 7]), 3, 77) \
         + text(b"host\n\x1b[2J") + text(b"tcp:127.0.0.1:1") + text(b"") + text(b"") + struct.pack("<I", 0)
     frame = struct.pack("<4sHHIIQ", b"TRPF", 2, 1, len(head), 0, 0) + head
-    said = mutated(frame, dice)
+    message = mutated(frame, dice)
     # One that asks to join another job ends this one, as is intended: it never ends.
-    if said[:4] == b"TRPF" and len(said) >= 24:
-        said = said[:24 + struct.unpack("<I", said[8:12])[0] - 1]
-    return hello + said
+    if message[:4] == b"TRPF" and len(message) >= 24:
+        message = message[:24 + struct.unpack("<I", message[8:12])[0] - 1]
+    return hello + message
 
 
 def say(connected, data, dice, open_ones):
@@ -130,24 +130,24 @@ def say(connected, data, dice, open_ones):
 
 
 def unix(path):
-    made = socket.socket(socket.AF_UNIX)
-    made.settimeout(5)
-    made.connect(path)
-    return made
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(5)
+    connection.connect(path)
+    return connection
 
 
-def answer_seconds(make, words, wanted):
+def answer_seconds(make, words, expected):
     begin = time.monotonic()
     with make() as one:
         one.settimeout(2 * MOST_SECONDS)
         one.sendall(words)
-        got = b""
-        while wanted not in got:
+        received = b""
+        while expected not in received:
             more = one.recv(1 << 16)
             if not more:
-                return float("inf"), got[-300:]
-            got += more
-    return time.monotonic() - begin, got[-300:]
+                return float("inf"), received[-300:]
+            received += more
+    return time.monotonic() - begin, received[-300:]
 
 
 def detach_all(make):
@@ -199,7 +199,7 @@ def main():
         memory, open_ones = {}, []
         while time.monotonic() < end:
             name = dice.choice(list(subjects))
-            process, make, words, question, wanted = subjects[name]
+            process, make, words, question, expected = subjects[name]
             counts[name] = counts.get(name, 0) + 1
             if process.child.poll() is not None:
                 failures.append(f"{name}: the process ended: {process.output()[-2000:]}")
@@ -214,9 +214,9 @@ def main():
                 break
             say(connected, words(dice), dice, open_ones)
             if question and counts[name] % 100 == 0:
-                seconds, got = answer_seconds(make, question, wanted)
+                seconds, received = answer_seconds(make, question, expected)
                 if seconds > MOST_SECONDS:
-                    failures.append(f"{name}: an answer took {seconds:.1f} s: {got}")
+                    failures.append(f"{name}: an answer took {seconds:.1f} s: {received}")
             if not memory and time.monotonic() > warm:
                 memory = {key: each[0].resident_mib() for key, each in subjects.items()}
         for each in open_ones:
@@ -228,10 +228,10 @@ def main():
         failures += [f"{key}: grew by {more} MiB" for key, more in growth.items()
                      if more > MOST_GROWTH_MIB]
         for name, process in (("live", live), ("lab", lab), ("waiting", waiting)):
-            said = process.output()
-            if len(said) > MOST_LOG_BYTES:
-                failures.append(f"{name}: logged {len(said)} bytes")
-            if re.search(r"^troupe: warning: y", said, re.M) or "\x1b" in said or "$(" in said:
+            log = process.output()
+            if len(log) > MOST_LOG_BYTES:
+                failures.append(f"{name}: logged {len(log)} bytes")
+            if re.search(r"^troupe: warning: y", log, re.M) or "\x1b" in log or "$(" in log:
                 failures.append(f"{name}: its log was forged")
         if not failures:
             second = jobs.training(options.program, folder, 1, 2, flags)

@@ -30,7 +30,7 @@ using Catch::Matchers::MessageMatches;
 
 namespace {
 
-std::atomic<int> masks_asked = 0, folders_synchronised = 0;
+std::atomic<int> umask_calls = 0, folders_synchronised = 0;
 
 mode_t rights_of(const std::string& path) {
   struct stat status = {};
@@ -44,9 +44,9 @@ mode_t set_mask(mode_t to) {
 
 }  // namespace
 
-// In place of the system's: what this program does is counted.
+// Replaces the system's function, to count this program's calls.
 extern "C" mode_t umask(mode_t to) {
-  ++masks_asked;
+  ++umask_calls;
   return set_mask(to);
 }
 extern "C" int fsync(int file) {
@@ -59,12 +59,12 @@ extern "C" int fsync(int file) {
 TEST_CASE("files get a new file's permissions, without reading the umask") {
   const temporary_folder folder;
   const auto before = set_mask(027);
-  masks_asked = 0;
+  umask_calls = 0;
   write_file_atomically(folder / "a", "some bytes");
   set_mask(before);
   CHECK(rights_of(folder / "a") == 0640);
   CHECK(content(folder / "a") == "some bytes");
-  CHECK(masks_asked == 0);
+  CHECK(umask_calls == 0);
 }
 
 TEST_CASE("the folder is synchronised once the file is in place") {
@@ -94,8 +94,8 @@ TEST_CASE("a file that can't be finished leaves nothing, old bytes stay") {
   ::setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, handler);
   CHECK(content(path) == "old");
-  const auto left = std::filesystem::directory_iterator(folder / "");
-  CHECK(std::distance(begin(left), end(left)) == 1);
+  const auto files = std::filesystem::directory_iterator(folder / "");
+  CHECK(std::distance(begin(files), end(files)) == 1);
 }
 
 TEST_CASE("temporary files of dead writers are removed, no others") {
@@ -114,8 +114,8 @@ TEST_CASE("temporary files of dead writers are removed, no others") {
     CHECK(std::filesystem::exists(other));
   alive.commit();
   CHECK(content(path) == "new");
-  const auto left = std::filesystem::directory_iterator(folder / "");
-  CHECK(std::distance(begin(left), end(left)) == 4);
+  const auto files = std::filesystem::directory_iterator(folder / "");
+  CHECK(std::distance(begin(files), end(files)) == 4);
   remove_abandoned_temporaries(folder / "absent/a");
 }
 

@@ -8,15 +8,15 @@ namespace {
 
 using names = std::vector<std::string>;
 
-const names known = {"tok.weight", "pos.weight", "blocks.0.mlp.up.weight",
-                     "blocks.0.mlp.up.bias", "head.weight"};
+const names candidates = {"tok.weight", "pos.weight", "blocks.0.mlp.up.weight",
+                          "blocks.0.mlp.up.bias", "head.weight"};
 
 }  // namespace
 
 TEST_CASE("the closest names come first") {
-  CHECK(closest_names("tok.wieght", known, 1) == names{"tok.weight"});
-  CHECK(closest_names("haed.weight", known, 1) == names{"head.weight"});
-  CHECK(closest_names("pok.weight", known, 2)
+  CHECK(closest_names("tok.wieght", candidates, 1) == names{"tok.weight"});
+  CHECK(closest_names("haed.weight", candidates, 1) == names{"head.weight"});
+  CHECK(closest_names("pok.weight", candidates, 2)
         == names{"tok.weight", "pos.weight"});
 }
 
@@ -28,13 +28,13 @@ TEST_CASE("two characters in the wrong order are one edit") {
 }
 
 TEST_CASE("a glob's stars stand for any characters") {
-  CHECK(closest_names("blocks.*.mpl.*", known)
+  CHECK(closest_names("blocks.*.mpl.*", candidates)
         == names{"blocks.0.mlp.up.weight", "blocks.0.mlp.up.bias"});
-  CHECK(closest_names("heed.*", known, 1) == names{"head.weight"});
+  CHECK(closest_names("heed.*", candidates, 1) == names{"head.weight"});
 }
 
 TEST_CASE("names that share little are not offered") {
-  CHECK(closest_names("xyzzy", known).empty());
-  CHECK(closest_names("", known).empty());
+  CHECK(closest_names("xyzzy", candidates).empty());
+  CHECK(closest_names("", candidates).empty());
   CHECK(closest_names("a", {}).empty());
 }

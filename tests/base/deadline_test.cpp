@@ -22,8 +22,8 @@ TEST_CASE("a time span has bounds") {
 }
 
 TEST_CASE("a deadline counts down, to what poll takes") {
-  const auto left = deadline(60).milliseconds();
-  CHECK(left > 50'000);
-  CHECK(left <= 60'000);
+  const auto rest = deadline(60).milliseconds();
+  CHECK(rest > 50'000);
+  CHECK(rest <= 60'000);
   CHECK(deadline(1e30).milliseconds() == 1 << 30);
 }

@@ -12,7 +12,7 @@ struct numbered {
 };
 TROUPE_FIELDS(numbered, first, second, last)
 
-/// As many as any message of a job has, and more.
+/// At least as many fields as any message of a job.
 struct many {
   int a = 0, b = 1, c = 2, d = 3, e = 4, f = 5, g = 6, h = 7, i = 8, j = 9,
       k = 10, l = 11, m = 12, n = 13, o = 14, p = 15, q = 16, r = 17, s = 18,
@@ -33,18 +33,18 @@ struct listing {
 }  // namespace
 
 TEST_CASE("a description names the fields of a type, and no others") {
-  listing seen;
+  listing listed;
   numbered value;
-  fields(seen, value);
-  CHECK(seen.names == std::vector<std::string>{"first", "second", "last"});
-  CHECK(seen.values == std::vector{1, 2, 4});
+  fields(listed, value);
+  CHECK(listed.names == std::vector<std::string>{"first", "second", "last"});
+  CHECK(listed.values == std::vector{1, 2, 4});
 }
 
 TEST_CASE("a type may have two dozen fields") {
-  listing seen;
+  listing listed;
   many value;
-  fields(seen, value);
-  REQUIRE(seen.values.size() == 26);
-  CHECK(seen.values.back() == 25);
-  CHECK(seen.names.back() == "z");
+  fields(listed, value);
+  REQUIRE(listed.values.size() == 26);
+  CHECK(listed.values.back() == 25);
+  CHECK(listed.names.back() == "z");
 }

@@ -30,7 +30,7 @@ void refuses(const std::string& path, const std::string& why) {
 
 }  // namespace
 
-// In place of the system's, which a test can't make fail.
+// Replaces the system's function, which a test can't make fail.
 extern "C" int fstat(int file, struct stat* status) {
   if (files_have_no_status) {
     errno = ESTALE;

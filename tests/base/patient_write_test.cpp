@@ -17,21 +17,21 @@ TEST_CASE("a text longer than a pipe is printed as its reader takes it") {
   std::string sent;
   for (int i = 0; sent.size() < 300'000; ++i)
     sent += std::to_string(i) + "\n";
-  std::string got;
+  std::string received;
   std::thread reader([&] {
     std::array<char, 5000> chunk{};
     for (;;) {
       const auto count = ::read(ends[0], chunk.data(), chunk.size());
       if (count <= 0)
         return;
-      got.append(chunk.data(), static_cast<std::size_t>(count));
+      received.append(chunk.data(), static_cast<std::size_t>(count));
     }
   });
   CHECK(print_all(out, sent));
   std::fclose(out);
   reader.join();
   ::close(ends[0]);
-  CHECK(got == sent);
+  CHECK(received == sent);
 }
 
 TEST_CASE("text that can't be printed is an error") {

@@ -15,7 +15,7 @@ TEST_CASE("a rate limit lets some pass at once, and then one after a while") {
   CHECK(limit.suppressed() == 7);
   CHECK(limit.pass(start + 10s) == 7);
   CHECK_FALSE(limit.pass(start + 11s));
-  // No more than at first, however long it was quiet.
+  // No more than at first, however long the pause.
   for (int i = 0; i < 3; ++i)
     CHECK(limit.pass(start + 24h) == (i == 0 ? 1 : 0));
   CHECK_FALSE(limit.pass(start + 24h));

@@ -26,8 +26,8 @@ def run(a, folder, processes, flags, name):
                      "--steps", str(STEPS), "--save-parameters", folder.at(name)]
     codes = jobs.join(folder.start(a.troupe, processes, flags))
     code = next((each for each in codes if each), 0)
-    said = b"\n".join(folder.content(f"out{p}") for p in range(processes)).decode()
-    lines = [line for line in said.splitlines() if line.strip()]
+    output = b"\n".join(folder.content(f"out{p}") for p in range(processes)).decode()
+    lines = [line for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if "error" in line] or lines[-1:] or [""]
     return code, re.sub(r"^.*?error\S* ", "", errors[-1]), folder.content(name) if code == 0 else b""
 
@@ -49,13 +49,13 @@ def outcome(a, folder, processes, flags):
 
 def main():
     a = jobs.arguments(__doc__)
-    seen, reasons = collections.Counter(), collections.Counter()
+    outcomes, reasons = collections.Counter(), collections.Counter()
     for number in range(a.count):
         random_ = random.Random(f"{a.seed}-{number}")
         processes, flags = jobs.random_shape(random_.choice)
         folder = jobs.Folder(a.seed)
         what, why = outcome(a, folder, processes, flags)
-        seen[what] += 1
+        outcomes[what] += 1
         if what == "refused":
             reasons[re.sub(r"/\S+", "PATH", re.sub(r"\d[\d.e+]*", "N", why))[:110]] += 1
         elif what != "equal":
@@ -66,8 +66,8 @@ def main():
         folder.remove()
     for why, count in reasons.most_common():
         print(f"{count:4} {why}")
-    print(f"seed {a.seed}, {a.count} combinations: {dict(seen)}")
-    return 1 if any(what.isupper() for what in seen) else 0
+    print(f"seed {a.seed}, {a.count} combinations: {dict(outcomes)}")
+    return 1 if any(what.isupper() for what in outcomes) else 0
 
 
 raise SystemExit(main())

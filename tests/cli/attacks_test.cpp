@@ -1,4 +1,4 @@
-// The attacks in tests/attacks, each a program of its own.
+// The attacks in tests/attacks; each is a program of its own.
 #include <catch2/catch_test_macros.hpp>
 
 #include <string>

@@ -17,15 +17,15 @@
 
 namespace troupe::testing {
 
-/// A shell command line that runs beside the test; killed with it.
+/// A shell command line that runs in the background; the destructor kills it.
 class background_program {
  public:
-  /// What it writes, to both, goes to a file.
+  /// Redirects its standard output and error to a file.
   background_program(const std::string& command, std::string output)
     : output_(std::move(output)), child_(::fork()) {
     if (child_ != 0)
       return;
-    ::signal(SIGTERM, SIG_DFL);  // Catch2 handles it in this process's copy
+    ::signal(SIGTERM, SIG_DFL);  // Catch2 handles it in the child, too
     ::signal(SIGINT, SIG_DFL);
     const auto file =
       ::open(output_.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
@@ -54,8 +54,8 @@ class background_program {
     }
     return false;
   }
-  /// Signals it again and again, for at most so many seconds; its exit code, or
-  /// none.
+  /// Sends the signal repeatedly, for at most so many seconds; returns the exit
+  /// code, if the program has ended.
   std::optional<int> insist(int signal, int seconds) {
     for (int i = 0; i < seconds * 20; ++i) {
       int status = 0;
@@ -68,9 +68,9 @@ class background_program {
     }
     return {};
   }
-  /// Its exit code, after a signal (0: none); 128 + the signal that ended it.
-  /// Throws what it has written if it runs for four more minutes: before CTest
-  /// ends the test without a word.
+  /// The exit code, after sending a signal (0: none); 128 + the signal that
+  /// ended the program. Throws the output if the program still runs after four
+  /// minutes, before CTest would end the test without output.
   int end(int signal) {
     int status = 0;
     ::kill(child_, signal);

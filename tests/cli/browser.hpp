@@ -11,8 +11,7 @@
 
 namespace troupe::testing {
 
-/// The name of a browser, Chromium or one named in TROUPE_CHROMIUM; empty where
-/// there is none.
+/// The command of a browser, Chromium or $TROUPE_CHROMIUM; empty without one.
 inline std::string browser() {
   if (const auto* named = std::getenv("TROUPE_CHROMIUM"))
     return named;

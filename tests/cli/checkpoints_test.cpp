@@ -1,4 +1,4 @@
-// Saving runs and going on from what was saved, by the program.
+// Saving and resuming runs with the program.
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -32,7 +32,7 @@ struct runs {
     return run_troupe("train", fmt::format("--text {} {}", text, small_model),
                       flags);
   }
-  /// The parameters' bytes after a run that must succeed.
+  /// The bytes of the parameters after a run that must succeed.
   std::string trained(const std::string& flags) const {
     const auto path = at / "out.safetensors";
     const auto run = train(fmt::format("{} --save-parameters {}", flags, path));
@@ -314,7 +314,7 @@ TEST_CASE("a split that fails leaves no folder of its own") {
   const runs here;
   here.trained("--ranks 2 --microbatches 2 --steps 0");
   const auto split = [&](const std::string& to) {
-    // No file may be longer than a block.
+    // Limits files to one block.
     return run_program(
       fmt::format("ulimit -f 1; {} checkpoint split {} --parts 2 -o {}",
                   TROUPE_PROGRAM, here.at / "out.safetensors", to));
@@ -354,7 +354,7 @@ TEST_CASE("a path whose file can't be looked up is refused by name") {
 
 namespace {
 
-/// The index of a Megatron corpus of bytes, in sequences of these lengths.
+/// The index of a Megatron corpus with sequences of these lengths.
 std::string megatron_index_of(const std::vector<std::int32_t>& lengths) {
   std::string text("MMIDIDX\0\0", 9);
   const auto append = [&](auto value) {

@@ -12,7 +12,8 @@ using namespace troupe::testing;
 
 namespace {
 
-/// What --print-config says of these flags; read again it must say the same.
+/// The output of --print-config with these flags; checks that reading it prints
+/// the same.
 std::string printed_and_read(const temporary_folder& folder,
                              const std::string& flags) {
   const auto printed = run_troupe("train", "--print-config " + flags);

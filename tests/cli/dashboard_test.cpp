@@ -29,7 +29,7 @@ std::string train_command(const temporary_folder& folder,
          + flags;
 }
 
-/// A run with a page, that goes on until the test is over.
+/// A run with a page, which goes on until the test is over.
 struct shown_run {
   explicit shown_run(const std::string& flags = {})
     : job(train_command(folder,
@@ -40,7 +40,7 @@ struct shown_run {
     REQUIRE(job.writes("step 25/"));
   }
 
-  /// As it logs it: http://127.0.0.1:43211/
+  /// As logged, such as http://127.0.0.1:43211/
   std::string url() const {
     const auto output = job.output();
     const auto from = output.find("dashboard: ") + 11;
@@ -52,16 +52,16 @@ struct shown_run {
   background_program job;
 };
 
-/// The number in `name="17"`; -1: there is none.
+/// The number in `name="17"`; -1 without one.
 int attribute(const std::string& page, const std::string& name) {
-  std::smatch found;
-  return std::regex_search(page, found, std::regex(name + "=\"(\\d+)\""))
-           ? std::stoi(found[1])
+  std::smatch match;
+  return std::regex_search(page, match, std::regex(name + "=\"(\\d+)\""))
+           ? std::stoi(match[1])
            : -1;
 }
 
-/// What the page itself asked for, according to the browser's own log.
-std::vector<std::string> asked_by_page(const std::string& log) {
+/// The URLs that the page requested, according to the browser's log.
+std::vector<std::string> requests_of_page(const std::string& log) {
   std::ifstream in(log);
   std::vector<std::string> urls;
   const auto all = nlohmann::json::parse(in);
@@ -100,9 +100,9 @@ TEST_CASE("a browser shows a live run", "[serial]") {
                      && ContainsSubstring("data-actor=\"rank 3\"")
                      && ContainsSubstring("data-actor=\"stability\"")
                      && ContainsSubstring("<b>1f1b</b>"));
-  const auto asked = asked_by_page(log);
-  CHECK(asked.size() >= 2);  // the page and its state
-  for (const auto& url : asked)
+  const auto requests = requests_of_page(log);
+  CHECK(requests.size() >= 2);  // the page and its state
+  for (const auto& url : requests)
     CHECK_THAT(url, StartsWith(at.url()));
 }
 

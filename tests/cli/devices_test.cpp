@@ -14,7 +14,7 @@ using namespace troupe::testing;
 
 namespace {
 
-/// Trains three steps; the bytes of the parameters, or what went wrong.
+/// Trains three steps; returns the bytes of the parameters, or the error.
 std::string trained(const std::string& flags) {
   const temporary_folder folder;
   const auto text = folder.write("text", std::string(4096, 'a') + "bcd");

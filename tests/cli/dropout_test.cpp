@@ -1,5 +1,5 @@
-// Dropout as people train with it: by several processes, resumed, with models
-// of transformers and adapters.
+// Dropout as in practice: in several processes, resumed, with models of
+// transformers and adapters.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
@@ -13,7 +13,7 @@ using namespace troupe::testing;
 
 namespace {
 
-/// The parameters that a training saves.
+/// The saved parameters of a training.
 std::string parameters_after(const tiny_training& at,
                              const std::string& command) {
   const auto saved = at.folder / "saved.safetensors";
@@ -72,7 +72,7 @@ TEST_CASE("a probability of dropout is from 0 to 1") {
 
 namespace {
 
-/// A GPT-2 of transformers, whose missing fields of dropout mean 0.1.
+/// A GPT-2 of transformers without fields for dropout, whose defaults are 0.1.
 struct dropped_gpt2 : tiny_training {
   dropped_gpt2() { std::filesystem::create_directory(folder / "gpt2"); }
 

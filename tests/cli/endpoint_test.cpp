@@ -1,4 +1,4 @@
-// A live job's endpoint by curl, which knows nothing of troupe.
+// A live job's endpoint, used with curl, which knows nothing of troupe.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
@@ -20,7 +20,7 @@ using namespace troupe::testing;
 
 namespace {
 
-/// A run with all that it can serve, until the test is over.
+/// A run that serves everything it can, until the test is over.
 struct curled_run {
   explicit curled_run(const std::string& flags = {})
     : job(
@@ -40,7 +40,7 @@ struct curled_run {
     const auto from = output.find("dashboard: ") + 11;
     return output.substr(from, output.find('\n', from) - from - 1);
   }
-  /// curl's arguments for a request to the socket.
+  /// curl's arguments for a request over the socket.
   std::string at_socket(const std::string& words) const {
     return fmt::format(
       "curl --silent --show-error --max-time 30 "
@@ -83,18 +83,20 @@ TEST_CASE("curl reads each resource at a unix socket") {
 
 TEST_CASE("curl attaches, detaches and replans") {
   const curled_run at;
-  const auto kept = json::parse(at.curl(
+  const auto attached = json::parse(at.curl(
     "/monitors" + of_json + R"(-d '{"spec":"throughput","keep":true}')"));
   const auto list = json::parse(at.curl("/monitors"));
   REQUIRE(list.size() == 1);
-  CHECK(list[0]
-        == json{{"id", kept["id"]}, {"spec", "throughput"}, {"keep", true}});
-  CHECK(json::parse(at.curl("/monitors/" + kept["id"].dump() + " -X DELETE"))
-        == json{{"detached", kept["id"]}});
+  CHECK(
+    list[0]
+    == json{{"id", attached["id"]}, {"spec", "throughput"}, {"keep", true}});
+  CHECK(
+    json::parse(at.curl("/monitors/" + attached["id"].dump() + " -X DELETE"))
+    == json{{"detached", attached["id"]}});
   CHECK(json::parse(at.curl("/monitors")).empty());
-  const auto taken = json::parse(
+  const auto replanned = json::parse(
     at.curl("/replan" + of_json + R"(-d '{"schedule":"gpipe","force":true}')"));
-  CHECK(taken["taken"] == true);
+  CHECK(replanned["taken"] == true);
   CHECK(json::parse(at.curl("/health"))["schedule"] == "gpipe");
   CHECK_THAT(
     at.curl("/replan" + of_json + R"(-d '{"schedule":"gpipe","forse":1}')"),
@@ -108,17 +110,17 @@ TEST_CASE("streams of curl end with the run") {
   const background_program events(
     at.at_socket("'/events?memory=true&every=5'") + " --no-buffer",
     at.folder / "events");
-  background_program found(
+  background_program client(
     at.at_socket("/monitors" + of_json + "-d '{\"spec\":\"throughput\"}'")
       + " --no-buffer",
     at.folder / "found");
   CHECK(events.writes("\"event\":\"memory\""));
-  CHECK(found.writes("throughput/bubble"));
+  CHECK(client.writes("throughput/bubble"));
   CHECK(at.job.end(SIGTERM) == 143);
-  CHECK(found.writes("\"type\":\"ended\""));
-  CHECK(found.end(0) == 0);
+  CHECK(client.writes("\"type\":\"ended\""));
+  CHECK(client.end(0) == 0);
   CHECK(events.writes("\"type\":\"ended\""));
-  for (const background_program* stream : {&events, &std::as_const(found)}) {
+  for (const background_program* stream : {&events, &std::as_const(client)}) {
     std::istringstream in(stream->output());
     std::vector<std::string> types;
     for (std::string line; std::getline(in, line);)

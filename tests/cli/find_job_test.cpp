@@ -20,7 +20,7 @@ using namespace troupe::testing;
 
 namespace {
 
-/// A user whose jobs are those of the test.
+/// A user who has no jobs but those of the test.
 struct some_user {
   std::string variable() const {
     return "XDG_RUNTIME_DIR=" + (folder / "") + " ";
@@ -53,9 +53,9 @@ TEST_CASE("a job is found by itself where it is the user's only one") {
   INFO(top.output);
   CHECK(top.exit_code == 0);
   CHECK_THAT(top.output, ContainsSubstring("1f1b: 2 ranks"));
-  const auto kept = user.run("attach overflow --every 10 --keep");
-  INFO(kept.output);
-  CHECK(kept.exit_code == 0);
+  const auto attached = user.run("attach overflow --every 10 --keep");
+  INFO(attached.output);
+  CHECK(attached.exit_code == 0);
   const auto listed = user.run("detach --list").output;
   CHECK_THAT(listed, ContainsSubstring(" overflow:every=10 (kept)"));
   CHECK(user.run("detach " + listed.substr(0, listed.find(' '))).exit_code

@@ -1,4 +1,4 @@
-// Continuing prompts by a stored model, by the program.
+// Generating from prompts with a stored model, by the program.
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -21,7 +21,7 @@ using namespace troupe::testing;
 
 namespace {
 
-/// Edits what a manifest says of the model.
+/// Edits the model's description in a manifest.
 void change_model(const std::string& path, const auto& change) {
   auto about = troupe::parse_manifest(content(path), path);
   change(about.model);
@@ -47,7 +47,7 @@ struct trained_model {
     return run_troupe("generate", "--checkpoint " + checkpoints + " " + flags,
                       more);
   }
-  /// Its output without its log.
+  /// The standard output, without the log.
   std::string text(const std::string& flags) const {
     const auto run = generate(flags + " --log-level error");
     INFO(run.output);
@@ -56,10 +56,10 @@ struct trained_model {
   }
   std::vector<json> lines(const std::string& flags) const {
     std::istringstream all(text(flags + " --json"));
-    std::vector<json> made;
+    std::vector<json> results;
     for (std::string line; std::getline(all, line);)
-      made.push_back(json::parse(line));
-    return made;
+      results.push_back(json::parse(line));
+    return results;
   }
   void refuses(const std::string& flags, int exit_code,
                const std::string& sentence) const {

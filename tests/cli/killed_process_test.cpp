@@ -13,7 +13,7 @@ using namespace troupe::testing;
 
 namespace {
 
-/// A job with a rank in each process.
+/// A job with one rank per process.
 struct small_job {
   small_job(int count, const std::string& flags)
     : run(count, fmt::format("{} --ranks {} {}", training, count, flags),

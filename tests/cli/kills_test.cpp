@@ -1,4 +1,4 @@
-// Runs of any shape that are killed go on from their last checkpoint.
+// Killed runs of any shape resume from their last checkpoint.
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 
@@ -49,9 +49,9 @@ class killed_runs {
     life_ = clock_type::now() - begin;
   }
 
-  /// Kills one process after so much of the run's life, resumes, and compares
-  /// the bytes with those of a run that was not killed; only checkpoints may be
-  /// left.
+  /// Kills one process at a point of the run's duration, resumes, and compares
+  /// the bytes with those of an uninterrupted run. Nothing but checkpoints may
+  /// be left.
   void kill(double moment, std::size_t victim) {
     CAPTURE(shape_.flags, moment, victim);
     {
@@ -69,7 +69,7 @@ class killed_runs {
   }
 
  private:
-  /// `patience`: seconds for which processes wait for one that was killed
+  /// `patience`: the seconds for which processes wait for one that was killed
   /// before they met.
   background_job started(const std::string& checkpoints, int patience) const {
     return {shape_.processes,
@@ -82,7 +82,7 @@ class killed_runs {
               patience, shape_.flags),
             at_ / "."};
   }
-  /// The parameters' bytes after a run that must succeed.
+  /// The bytes of the parameters after a run that must succeed.
   std::string trained(const std::string& checkpoints) const {
     const auto run = started(checkpoints, 60);
     for (const auto& each : run.processes) {

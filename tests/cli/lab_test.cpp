@@ -26,13 +26,13 @@ struct served_lab {
     REQUIRE(program.writes("/\n"));
   }
 
-  /// As it is printed: http://127.0.0.1:43211/
+  /// As printed, such as http://127.0.0.1:43211/
   std::string url() const {
     const auto output = program.output();
     return output.substr(5, output.find('\n') - 5);
   }
   std::string address() const { return url().substr(7, url().size() - 8); }
-  /// Of the page in this state.
+  /// The URL of the page in this state.
   std::string page(const json& state) const {
     std::string hash;
     for (const auto byte : state.dump())
@@ -62,15 +62,15 @@ json panel_of(const troupe::builtin_schedule& row) {
           {"slices", row.has_slices ? 2 : 1}};
 }
 
-/// The panels of a page: their attributes data-verdict and data-ops.
+/// The panels of a page, by their attributes data-verdict and data-ops.
 std::vector<std::pair<std::string, int>> panels_in(const std::string& page) {
   const std::regex panel(
     "data-verdict=\"(\\w+)\"[\\s\\S]*?<canvas[^>]*data-ops=\"(\\d+)\"");
-  std::vector<std::pair<std::string, int>> found;
+  std::vector<std::pair<std::string, int>> panels;
   for (std::sregex_iterator next(page.begin(), page.end(), panel), end;
        next != end; ++next)
-    found.emplace_back((*next)[1], std::stoi((*next)[2]));
-  return found;
+    panels.emplace_back((*next)[1], std::stoi((*next)[2]));
+  return panels;
 }
 
 /// The first text that the page exports.
@@ -96,11 +96,11 @@ TEST_CASE("the lab serves its page and answers requests") {
                                     "'none'")
                && ContainsSubstring("<!doctype html>")
                && !ContainsSubstring("@nonce@"));
-  const auto made =
+  const auto drawn =
     lab.post("/api/draw", R"({"name":"zb_v","stages_per_rank":2})", of_json);
-  CHECK_THAT(made, StartsWith("HTTP/1.1 200")
-                     && ContainsSubstring("Content-Type: application/json"));
-  CHECK(json::parse(body_of(made))["name"] == "zb_v");
+  CHECK_THAT(drawn, StartsWith("HTTP/1.1 200")
+                      && ContainsSubstring("Content-Type: application/json"));
+  CHECK(json::parse(body_of(drawn))["name"] == "zb_v");
   CHECK_THAT(lab.post("/api/draw", R"({"ranks":0})", of_json),
              StartsWith("HTTP/1.1 400")
                && EndsWith("{\"error\":\"ranks must be a whole number in "

@@ -75,7 +75,7 @@ TEST_CASE("processes started with other settings learn the difference") {
   const auto text = "--text " + at.text;
   CHECK_THAT(both(text, text + " --lr 0.1").output,
              ContainsSubstring("--lr is 0.1 there"));
-  // The last value of a flag is the one in use.
+  // The last value of a repeated flag is used.
   CHECK_THAT(both(text + " --seed 1", text + " --seed 1 --seed 2").output,
              ContainsSubstring("--seed is 2 there, but 1 in process 0"));
   CHECK_THAT(both(text, text + " --steps 2 --steps 9").output,
@@ -92,7 +92,7 @@ TEST_CASE("processes started with other settings learn the difference") {
                                "process 0"));
   CHECK(both(logging, text).exit_code == 0);
   CHECK(content(at.folder / "log").find("\"step\":3") != std::string::npos);
-  // The same path, as seen from two machines, with other contents.
+  // The same path with different contents, as on two machines.
   const auto inside = [&](const char* name) {
     ::mkdir((at.folder / name).c_str(), 0700);
     return at.folder / name;
@@ -158,13 +158,13 @@ TEST_CASE("common output of all processes is printed once") {
 
 TEST_CASE("processes say whom they wait for, and end when one has died") {
   const launched_training at;
-  // Process 1 dies once the other one has said so, or after a minute.
-  const auto said = at.folder / "said";
+  // Process 1 dies once process 0 has logged that it waits, or after a minute.
+  const auto log = at.folder / "said";
   const auto all = run_program(
     program + " launch --processes 2 -- /bin/sh -c 'if [ $RANK = 1 ]; then for "
-    "i in $(seq 600); do grep -q waiting " + said + " && exit 3; sleep 0.1; "
+    "i in $(seq 600); do grep -q waiting " + log + " && exit 3; sleep 0.1; "
     "done; exit 4; fi; " + program + at.training("--ranks 2") + " 2>&1 | tee "
-    + said + "'");
+    + log + "'");
   INFO(all.output);
   CHECK(all.exit_code == 3);
   CHECK_THAT(all.output, ContainsSubstring("waiting for process 1 of 2"));

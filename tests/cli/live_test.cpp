@@ -36,8 +36,8 @@ struct live_run {
 
   std::string where() const { return "unix:" + (folder / "socket"); }
   void ready() const { REQUIRE(job.writes("attach with: troupe top ")); }
-  /// The endpoint as the job told it.
-  std::string told() const {
+  /// The endpoint that the job printed.
+  std::string printed_endpoint() const {
     const auto output = job.output();
     const auto from = output.find("troupe top ") + 11;
     return output.substr(from, output.find_first_of(" \n", from) - from);
@@ -52,17 +52,17 @@ struct live_run {
 TEST_CASE("top shows a live run once, and its ranks") {
   const live_run at;
   at.ready();
-  CHECK(at.told() == at.where());
-  const auto seen = run_troupe("top", at.where(), "--once");
-  INFO(seen.output);
-  CHECK(seen.exit_code == 0);
-  CHECK_THAT(seen.output,
+  CHECK(at.printed_endpoint() == at.where());
+  const auto top = run_troupe("top", at.where(), "--once");
+  INFO(top.output);
+  CHECK(top.exit_code == 0);
+  CHECK_THAT(top.output,
              ContainsSubstring("1f1b: 2 ranks, 2 stages, 4 microbatches, 8 "
                                "messages per step")
                && ContainsSubstring("/100000000 loss ")
                && ContainsSubstring("(plan ") && ContainsSubstring("     0B3 ")
                && ContainsSubstring("     1B3 "));
-  CHECK(seen.output.find('\033') == std::string::npos);
+  CHECK(top.output.find('\033') == std::string::npos);
 }
 
 TEST_CASE("events are printed, as lines and as JSON") {
@@ -97,9 +97,9 @@ TEST_CASE("what shows a run prints JSON too") {
   REQUIRE(view["by_rank"].size() == 2);
   CHECK(view["by_rank"][1]["last"] == "1B3");
   CHECK(view["by_rank"][0]["busy"] > 0);
-  const auto kept =
+  const auto attached =
     run_troupe("attach", at.where(), "--json --keep throughput 2>/dev/null");
-  const auto ids = nlohmann::json::parse(kept.output);
+  const auto ids = nlohmann::json::parse(attached.output);
   REQUIRE(ids.size() == 1);
   const auto list = nlohmann::json::parse(
     run_troupe("detach", at.where(), "--list --json 2>/dev/null").output);
@@ -114,10 +114,10 @@ TEST_CASE("what shows a run prints JSON too") {
   CHECK(watcher.end(SIGINT) == 0);
   const auto output = watcher.output();
   const auto begin = output.find('{');
-  const auto found = nlohmann::json::parse(
+  const auto line = nlohmann::json::parse(
     output.substr(begin, output.find('\n', begin) - begin));
-  CHECK(found["found"] == "metrics");
-  CHECK(found["id"].is_number());
+  CHECK(line["found"] == "metrics");
+  CHECK(line["id"].is_number());
   CHECK(run_troupe("detach", at.where(), "--json 1").exit_code == 2);
 }
 
@@ -144,13 +144,13 @@ TEST_CASE("attach prints findings until Ctrl-C, then detaches") {
     at.folder / "watcher");
   CHECK(watcher.writes("throughput/bubble"));
   CHECK(watcher.end(SIGINT) == 0);
-  const auto kept =
+  const auto attached =
     run_troupe("attach", at.where(), "--keep throughput 2>/dev/null");
-  CHECK(kept.exit_code == 0);
+  CHECK(attached.exit_code == 0);
   const auto list = [&] {
     return run_troupe("detach", at.where(), "--list 2>/dev/null").output;
   };
-  const auto id = kept.output.substr(0, kept.output.find('\n'));
+  const auto id = attached.output.substr(0, attached.output.find('\n'));
   CHECK(list() == id + " throughput (kept)\n");
   CHECK(run_troupe("detach", at.where(), id).exit_code == 0);
   CHECK(list() == "");
@@ -166,7 +166,7 @@ TEST_CASE("a client is warned of globs that match nothing") {
     background_program watcher(
       std::string{TROUPE_PROGRAM} + " "
         + fmt::format(fmt::runtime(watching), at.where()),
-      // Not the file that the one before wrote.
+      // Not the file that the previous command wrote.
       at.folder / (watching[0] == 'a' ? "attach" : "events"));
     CHECK(watcher.writes("no module or parameter is named 'nothing.*'"));
     CHECK(watcher.end(SIGINT) == 0);
@@ -214,10 +214,11 @@ TEST_CASE("tcp with a token") {
   const live_run at("--endpoint tcp:127.0.0.1:0 --endpoint-token-file "
                     + token);
   at.ready();
-  const auto refused = run_troupe("top", at.told(), "--once");
+  const auto refused = run_troupe("top", at.printed_endpoint(), "--once");
   CHECK(refused.exit_code == 2);
   CHECK_THAT(refused.output, ContainsSubstring("needs a token"));
-  CHECK(run_troupe("top", at.told(), "--once --token-file " + token).exit_code
+  CHECK(run_troupe("top", at.printed_endpoint(), "--once --token-file " + token)
+          .exit_code
         == 0);
 }
 

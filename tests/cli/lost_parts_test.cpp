@@ -1,4 +1,4 @@
-// Parts of a checkpoint that never come.
+// Parts of a checkpoint that never arrive.
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
@@ -20,8 +20,8 @@ using namespace troupe::testing;
 
 namespace {
 
-/// Process 0 saves its part of step 4; `follow` is what process 1 does with its
-/// saver before it leaves. Returns the error that process 0 ends with.
+/// Process 0 saves its part of step 4; process 1 calls `follow` with its saver,
+/// and leaves. Returns the error of process 0.
 std::string error_of_leader(
   const std::function<void(checkpoint_saver&)>& follow) {
   const temporary_folder folder;
@@ -87,7 +87,7 @@ TEST_CASE("a checkpoint whose replacement was interrupted is resumed from") {
   at.write("run/probe.troupe-01234567", "left by a killed process");
   const auto file = last + "/part-00000.safetensors";
   CHECK_THAT(train(6, "--resume auto"), ContainsSubstring("step 6"));
-  // Nothing was trained, so that nothing is saved again.
+  // Nothing was trained, so nothing is saved again.
   const auto written = std::filesystem::last_write_time(file);
   train(6, "--resume auto");
   CHECK(std::filesystem::last_write_time(file) == written);

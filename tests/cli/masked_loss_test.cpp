@@ -1,4 +1,4 @@
-// Runs in which nothing, or only little, is to be predicted.
+// Runs whose text has no labels, or only few.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -14,7 +14,7 @@ using namespace troupe::testing;
 
 namespace {
 
-/// A byte for each byte of the text: 1 in the given parts of it.
+/// Trains with a mask of one byte per byte of the text: 1 in the given part.
 struct masked_training : tiny_training {
   std::string mask = folder / "mask";
   std::string log = folder / "log.json";
@@ -52,7 +52,7 @@ TEST_CASE("validation takes rows that count, or there is none") {
   CHECK(late.exit_code == 0);
   const auto whole = at.lines("validation").at(0).at("loss").get<double>();
   CHECK(whole > 1);
-  // Only the first tenth of it has labels.
+  // Only its first tenth has labels.
   const auto first = at.train_where(0.45, 0.55, flags);
   INFO(first.output);
   CHECK(at.lines("validation").at(0).at("loss").get<double>() > 1);
@@ -79,7 +79,7 @@ TEST_CASE("a step in which nothing counts says so") {
   const masked_training at;
   const std::string plain = GENERATE("", "--plain ");
   const auto csv = at.folder / "m.csv";
-  // One row in a thousand has a label: no row of a step does.
+  // One row in a thousand has a label, so no row of the step has one.
   const auto run =
     at.train_where(0.2, 0.2005,
                    plain + "--steps 2 --microbatches 1 --microbatch-size 1"

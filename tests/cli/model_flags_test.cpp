@@ -13,7 +13,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-/// Registers a model for one test, as a program that adds its own would.
+/// Registers a model for one test, as a user's program would.
 struct own_model {
   own_model() {
     registered_models().push_back(

@@ -1,4 +1,4 @@
-// troupe train and generate with a folder of Hugging Face's transformers.
+// `troupe train` and `generate` with folders of Hugging Face's transformers.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
@@ -16,7 +16,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-/// A fresh Qwen 3 with tied embeddings, made by the program.
+/// A new Qwen 3 with tied embeddings, made by the program.
 struct saved_qwen {
   saved_qwen() {
     std::filesystem::create_directory(folder / "config");
@@ -28,10 +28,11 @@ struct saved_qwen {
       "torch_dtype": "float32"})");
     folder.write("config/tokenizer.json", "{\"a\": 1}");
     folder.write("book", std::string(3000, 'a') + std::string(3000, 'b'));
-    const auto made = run("train --from-scratch --steps 0 --model "
-                          + (folder / "config") + " --save-model " + model());
-    INFO(made.output);
-    REQUIRE(made.exit_code == 0);
+    const auto training =
+      run("train --from-scratch --steps 0 --model " + (folder / "config")
+          + " --save-model " + model());
+    INFO(training.output);
+    REQUIRE(training.exit_code == 0);
   }
   std::string model() const { return folder / "model"; }
   program_result run(const std::string& what) const {
@@ -125,11 +126,11 @@ TEST_CASE("a continuation ends before the end of text that a folder names") {
   REQUIRE(all.size() == 4);
   const auto end = all[2].dump();
   const auto before =
-    std::ranges::find(all, all[2]) - all.begin();  // it may repeat
+    std::ranges::find(all, all[2]) - all.begin();  // the token may be repeated
   const auto check_ends = [&](const std::string& source) {
-    const auto made = generated(source);
-    CHECK(made["end"] == "stop");
-    CHECK(std::ssize(made["ids"]) == before);
+    const auto result = generated(source);
+    CHECK(result["end"] == "stop");
+    CHECK(std::ssize(result["ids"]) == before);
     CHECK(generated(source + " --ignore-end-of-text")["ids"] == all);
   };
   auto config = nlohmann::json::parse(content(at.model() + "/config.json"));
@@ -153,7 +154,7 @@ TEST_CASE("a continuation ends before the end of text that a folder names") {
   at.run("checkpoint consolidate " + (at.folder / "two") + " -o "
          + (at.folder / "two.safetensors"));
   check_ends(at.folder / "two.safetensors");
-  // Another end is no other model.
+  // A different end token does not make it another model.
   CHECK(at.run(train + (at.folder / "endless") + " --resume auto").exit_code
         == 0);
   at.folder.write("model/generation_config.json", "{\"eos_token_id\": \"x\"}");

@@ -112,7 +112,7 @@ TEST_CASE("processes agree that a parameter is not finite") {
                 + tiny + "--endpoint none --ranks 2" + diverge);
   INFO(run.output);
   CHECK(run.exit_code == 1);
-  const std::string said = "error: the trained parameters are not finite";
-  CHECK(run.output.find(said) != std::string::npos);
-  CHECK(run.output.find(said) == run.output.rfind(said));
+  const std::string message = "error: the trained parameters are not finite";
+  CHECK(run.output.find(message) != std::string::npos);
+  CHECK(run.output.find(message) == run.output.rfind(message));
 }

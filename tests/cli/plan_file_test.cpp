@@ -1,4 +1,4 @@
-// Plans as files: written, proved, priced and trained.
+// Plan files: writing, verifying, simulating and training them.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
@@ -37,12 +37,12 @@ TEST_CASE("a plan is a file that the other commands read") {
   const auto priced = run_program(program + " simulate --plan " + at.path);
   CHECK(priced.exit_code == 0);
   const auto saved = at.folder / "given", expected = at.folder / "expected";
-  const auto given = at.train("--plan " + at.path
+  const auto run = at.train("--plan " + at.path
                               + " --data-parallel 2 --clip 1 "
                                 "--save-parameters "
                               + saved);
-  INFO(given.output);
-  CHECK(given.exit_code == 0);
+  INFO(run.output);
+  CHECK(run.exit_code == 0);
   CHECK(at.train("--data-parallel 2 --clip 1 --save-parameters " + expected)
           .exit_code
         == 0);

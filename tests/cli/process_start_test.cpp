@@ -1,4 +1,4 @@
-// A process with closed descriptors, signals and limits.
+// Processes with closed descriptors, with signals and with limits.
 
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
@@ -29,11 +29,11 @@ struct some_run {
       folder / "", TROUPE_PROGRAM, text, flags);
   }
   int files_named(const std::string& part) const {
-    int found = 0;
+    int count = 0;
     for (const auto& each :
          std::filesystem::recursive_directory_iterator(folder / ""))
-      found += each.path().filename().string().find(part) != std::string::npos;
-    return found;
+      count += each.path().filename().string().find(part) != std::string::npos;
+    return count;
   }
 
   temporary_folder folder;
@@ -41,14 +41,15 @@ struct some_run {
   std::string output = folder / "output";
 };
 
-/// Without what this process may have inherited, beyond standard streams.
+/// Without descriptors that this process may have inherited beyond the standard
+/// streams.
 program_result run_limited(const std::string& limit,
                            const std::string& command) {
   return run_program("( exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; ulimit "
                      + limit + "; " + command + " )");
 }
 
-/// How a program ends in which memory is used up, and nobody catches that.
+/// The end of a program that runs out of memory without catching the exception.
 program_result end_uncaught(troupe::cli::error_reporter report,
                             const std::string& output) {
   const auto child = ::fork();
@@ -134,7 +135,7 @@ TEST_CASE("too little address space is an error that says so") {
 
 TEST_CASE("too few open files are an error that names the limit") {
   const some_run at;
-  const auto told = [&](int files, const std::string& command) {
+  const auto check_refused = [&](int files, const std::string& command) {
     const auto run = run_limited(fmt::format("-n {}", files), command);
     INFO(command << "\n" << run.output);
     CHECK(run.exit_code == 1);
@@ -143,15 +144,15 @@ TEST_CASE("too few open files are an error that names the limit") {
   };
   const std::string troupe = TROUPE_PROGRAM;
   for (const auto files : {4, 10, 62}) {
-    told(files, "env " + at.with("--steps 1"));
+    check_refused(files, "env " + at.with("--steps 1"));
     for (const auto* command :
          {" launch -- train", " attach overflow", " top", " events"})
-      told(files, troupe + command);
+      check_refused(files, troupe + command);
     CHECK(run_limited(fmt::format("-n {}", files), troupe + " plan").exit_code
           == 0);
   }
-  told(64, "exec 3<&0 4<&0; " + troupe + " top");
-  told(64, troupe + " launch --processes 40 -- /bin/sleep 600");
+  check_refused(64, "exec 3<&0 4<&0; " + troupe + " top");
+  check_refused(64, troupe + " launch --processes 40 -- /bin/sleep 600");
 }
 
 TEST_CASE("the soft limit of open files is raised to the hard one") {
@@ -164,9 +165,9 @@ TEST_CASE("the soft limit of open files is raised to the hard one") {
 
 TEST_CASE("an uncaught exception is reported and dumps no core") {
   const temporary_folder folder;
-  const auto told = end_uncaught(troupe::cli::report_errors, folder / "told");
-  CHECK(told.exit_code == 1);
-  CHECK_THAT(told.output,
+  const auto ended = end_uncaught(troupe::cli::report_errors, folder / "told");
+  CHECK(ended.exit_code == 1);
+  CHECK_THAT(ended.output,
              ContainsSubstring("troupe: error: out of memory: the machine")
                && ContainsSubstring("(ulimit -v)\n"));
   const auto untold = end_uncaught(
@@ -181,10 +182,10 @@ TEST_CASE("a reader that leaves does not end the training, and is reported") {
   const auto run =
     run_program("{ " + at.with("--steps 300 --save-parameters " + saved)
                 + "; echo code $? >&2; } 2> " + at.output + " | head -1");
-  const auto told = content(at.output);
-  INFO(told);
-  CHECK_THAT(told, ContainsSubstring("code 1")
-                     && ContainsSubstring("written: Broken pipe"));
+  const auto output = content(at.output);
+  INFO(output);
+  CHECK_THAT(output, ContainsSubstring("code 1")
+                       && ContainsSubstring("written: Broken pipe"));
   CHECK(std::filesystem::file_size(saved) > 0);
 }
 
@@ -208,12 +209,12 @@ TEST_CASE("a closed terminal ends a run in order, but not under nohup") {
   CHECK_THAT(run.output(),
              ContainsSubstring("its terminal was closed (SIGHUP)"));
   const some_run other;
-  background_program kept(
+  background_program detached(
     "sh -c \"trap '' HUP; exec env " + other.with("--steps 100000000") + "\"",
     other.output);
-  REQUIRE(kept.writes("step 1/"));
-  ::kill(kept.pid(), SIGHUP);
-  CHECK(kept.end(SIGTERM) == 143);
+  REQUIRE(detached.writes("step 1/"));
+  ::kill(detached.pid(), SIGHUP);
+  CHECK(detached.end(SIGTERM) == 143);
 }
 
 TEST_CASE("Ctrl-C while processes meet says so, and leaves no socket") {
@@ -294,7 +295,7 @@ TEST_CASE("one signal ends a run whose output is not read, in seconds") {
 }
 
 TEST_CASE("launch forwards a signal even if its output is not read") {
-  // The numbers of processes make more of short lines than there is room for.
+  // Prefixed by process numbers, short lines take several times as many bytes.
   for (const auto* lines :
        {"while :; do echo a line of text; done", "yes ''"}) {
     CAPTURE(lines);

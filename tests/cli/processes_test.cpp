@@ -27,7 +27,7 @@ struct linked_training {
           == 0);
   }
 
-  /// The saved bits of processes joined by that kind of link; "": they failed.
+  /// The saved bits of processes joined by links of that kind; "" if they fail.
   std::string bits(const std::string& launching, const std::string& shape) {
     const auto path = folder / "job";
     std::remove(path.c_str());

@@ -1,4 +1,4 @@
-// What files record of a run that is resumed.
+// What files record about a run that is resumed.
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -13,7 +13,7 @@ using namespace troupe::testing;
 
 namespace {
 
-/// The steps of a file's lines, as its first number behind `key`.
+/// The steps in a file's lines: the first number after `key`.
 std::vector<int> steps_in(const std::string& path, const std::string& key) {
   std::vector<int> steps;
   std::istringstream lines(content(path));
@@ -55,11 +55,11 @@ TEST_CASE("records of a resumed run go on from its step") {
   };
   CHECK(at.train(flags + "--steps 4").exit_code == 0);
   check(4);
-  CHECK(at.train(flags + "--steps 4").exit_code == 0);  // finished already
+  CHECK(at.train(flags + "--steps 4").exit_code == 0);  // has finished already
   check(4);
   CHECK(at.train(flags + "--steps 6").exit_code == 0);
   check(6);
-  // A run that was killed has recorded more than it saved.
+  // A killed run has recorded more than it saved.
   std::filesystem::remove_all(at.folder / "run/step-00000006");
   CHECK(at.train(flags + "--steps 7").exit_code == 0);
   check(7);

@@ -1,4 +1,4 @@
-// Orders of ops from the command line: given to a live job, found by it, logged
+// Orders of ops from the command line: sent to a live job, found by it, logged
 // and replayed.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -35,7 +35,7 @@ TEST_CASE("a live job takes up a schedule by name and by file") {
   CHECK(run_troupe("replan", socket, "--force --schedule " + csv).exit_code
         == 0);
   CHECK(job.writes("own.csv"));
-  // As good as itself, and no better.
+  // As good as itself, but not better.
   const auto same = run_troupe("replan", socket, "--schedule gpipe");
   CHECK(same.exit_code == 0);
   CHECK_THAT(same.output,

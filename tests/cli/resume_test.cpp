@@ -1,4 +1,4 @@
-// What a run may go on from.
+// What a run may resume from.
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
@@ -43,7 +43,7 @@ TEST_CASE("a run from another folder is not saved among a run's checkpoints") {
   }
   CHECK(content(step(own, 2) + "/part-00000.safetensors") == part);
   CHECK_FALSE(std::filesystem::exists(step(own, 4)));
-  // Other names of the own checkpoint, and an empty folder.
+  // Other names of its own checkpoint, and an empty folder.
   std::filesystem::create_symlink(step(own, 2), link);
   save(3, own + " --resume " + link);
   save(4, own + " --keep 3 --resume " + step(own, 3) + "/.");

@@ -49,12 +49,12 @@ TEST_CASE("a resumed run warns of a decay that it stretches, and can keep it") {
   const extended_run at;
   const std::string flags = "--lr 0.01 --decay linear --final-lr 0.5 ";
   at.train(flags + "--steps 10");
-  const auto kept =
+  const auto resumed =
     at.train(flags + "--steps 12 --decay-steps 10 --resume auto");
-  CHECK_THAT(kept.output, !ContainsSubstring("learning rate of the next")
-                            && ContainsSubstring("lr 5e-3"));
-  CHECK_THAT(kept.output, ContainsSubstring("--decay-steps is 10; until the "
-                                            "checkpoint it was 0"));
+  CHECK_THAT(resumed.output, !ContainsSubstring("learning rate of the next")
+                               && ContainsSubstring("lr 5e-3"));
+  CHECK_THAT(resumed.output, ContainsSubstring("--decay-steps is 10; until the "
+                                               "checkpoint it was 0"));
 }
 
 TEST_CASE("a resumed run reports each flag that differs in a line") {
@@ -63,7 +63,7 @@ TEST_CASE("a resumed run reports each flag that differs in a line") {
   const auto run = at.train(
     "--steps 4 --clip 1 --eps 1e-5 --lr 0.01 --microbatches 2 --resume auto "
     "--schedule gpipe --threads 2");
-  for (const auto* told :
+  for (const auto* warning :
        {"--beta2 is not given; until the checkpoint it was 0.9\n",
         "--clip is 1; until the checkpoint it was 0\n",
         "--eps is 1e-05; until the checkpoint it was not given\n",
@@ -72,7 +72,7 @@ TEST_CASE("a resumed run reports each flag that differs in a line") {
         "--threads is 2; until the checkpoint it was 1\n",
         "next update is 0.01; by the schedule of the checkpoint it would be "
         "0.0003; give the flags of that run to keep it"})
-    CHECK_THAT(run.output, ContainsSubstring(told));
+    CHECK_THAT(run.output, ContainsSubstring(warning));
   CHECK_THAT(run.output, !ContainsSubstring("--steps is"));
   const auto again = at.train(
     "--steps 5 --clip 1 --eps 1e-5 --lr 0.01 --microbatches 2 --resume auto "

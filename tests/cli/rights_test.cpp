@@ -1,4 +1,4 @@
-// What the holders of a live job's tokens may do to it and to its machine.
+// What holders of a live job's tokens may do to the job and its machine.
 #include <sys/stat.h>
 
 #include <fmt/format.h>
@@ -82,27 +82,27 @@ TEST_CASE("a token for watching is no shell, and changes no file") {
   check_refused(at.watch("attach", "timeline --svg"), "may watch the job");
   check_refused(at.watch("attach", "stability --keep"), "may watch the job");
   check_refused(at.watch("attach", "budget"), "may watch the job");
-  // Nor does control let a client choose a file, or what is in it.
+  // Nor may a client with control choose a file or its content.
   check_refused(at.control("attach", "timeline:svg=" + at.text),
                 "names a place");
-  const auto taken = at.control("replan", replan);
-  INFO(taken.output);
-  CHECK(taken.exit_code == 0);
-  const auto kept = at.control("attach", "timeline --trace --svg --keep");
-  INFO(kept.output);
-  CHECK(kept.exit_code == 0);
-  // Its last line.
-  const auto end = kept.output.size() - 1;
-  const auto from = kept.output.find_last_of('\n', end - 1) + 1;
-  const auto id = kept.output.substr(from, end - from);
-  const auto made = at.attached + "/timeline-" + id + "-1";
-  CHECK_THAT(kept.output, ContainsSubstring(made));
+  const auto replanned = at.control("replan", replan);
+  INFO(replanned.output);
+  CHECK(replanned.exit_code == 0);
+  const auto attached = at.control("attach", "timeline --trace --svg --keep");
+  INFO(attached.output);
+  CHECK(attached.exit_code == 0);
+  // The last line of the output.
+  const auto end = attached.output.size() - 1;
+  const auto from = attached.output.find_last_of('\n', end - 1) + 1;
+  const auto id = attached.output.substr(from, end - from);
+  const auto timelines = at.attached + "/timeline-" + id + "-1";
+  CHECK_THAT(attached.output, ContainsSubstring(timelines));
   const auto top = at.watch("top", "--once");
   CHECK_THAT(top.output, ContainsSubstring("__command_.csv"));
   check_refused(at.watch("detach", id), "may watch the job");
   CHECK(at.control("detach", id).exit_code == 0);
   for (const auto* name : {"timeline.svg", "trace.json"}) {
-    const auto written = content(made + "/" + name);
+    const auto written = content(timelines + "/" + name);
     CHECK_THAT(written, ContainsSubstring("__command_.csv"));
     CHECK(written.find("$(") == std::string::npos);
   }
@@ -133,12 +133,12 @@ TEST_CASE("attached monitors can't fill a job's log") {
   const auto before = at.job.output().size();
   for (int i = 0; i < 60; ++i)
     live_client(at.where, content(at.watching)).attach("gap:match=" + globs);
-  const auto said = at.job.output().substr(before);
-  CHECK_THAT(said, ContainsSubstring("and 292 further names"));
+  const auto output = at.job.output().substr(before);
+  CHECK_THAT(output, ContainsSubstring("and 292 further names"));
   std::size_t lines = 0;
-  for (auto found = said.find("no module or parameter");
-       found != std::string::npos;
-       found = said.find("no module or parameter", found + 1))
+  for (auto position = output.find("no module or parameter");
+       position != std::string::npos;
+       position = output.find("no module or parameter", position + 1))
     ++lines;
   CHECK(lines >= 10);
   CHECK(lines <= 45);

@@ -10,7 +10,7 @@ using namespace troupe::testing;
 
 namespace {
 
-/// 816 bytes to train on: 101 rows of 8 tokens, and one token more.
+/// 816 bytes to train on: 101 rows of 8 tokens, and one more token.
 struct short_text {
   temporary_folder folder;
   std::string text = folder.write("text", std::string(816, 'a'));
@@ -34,7 +34,7 @@ struct short_text {
 
 TEST_CASE("a run trains for epochs") {
   const short_text at;
-  // Shuffled epochs leave a row for their offsets: 100 of the rows.
+  // Shuffled epochs lose one row to their offsets, so 100 rows remain.
   for (const std::string more : {"", "--plain "}) {
     const auto run = at.train(more + "--epochs 2");
     INFO(run.output);
@@ -65,7 +65,7 @@ TEST_CASE("learning rates fall to a rate or a part of the first") {
   };
   ends_with("--decay linear --min-lr 10%", "1e-3");
   ends_with("--decay cosine --min-lr 2e-3", "2e-3");
-  ends_with("--decay wsd --min-lr 0", "5e-3");  // in the middle of two steps
+  ends_with("--decay wsd --min-lr 0", "5e-3");  // between two steps
   ends_with("--decay wsd-sqrt --cooldown 4 --min-lr 0", "5e-3");
   for (const auto* wrong : {"0.02", "101%", "-1", "x", "%"})
     at.refused(std::string("--decay linear --lr 0.01 --min-lr ") + wrong,

@@ -74,11 +74,11 @@ TEST_CASE("search refuses what it can't take") {
 TEST_CASE("a schedule is searched for by its name") {
   constexpr std::string_view flags =
     "--ranks 2 --stages-per-rank 2 --microbatches 6 --costs message=0.5,f.3=2";
-  const auto found = nlohmann::json::parse(
+  const auto result = nlohmann::json::parse(
     run_troupe("search", flags, "--json").output)["period"];
   const auto simulated =
     run_troupe("simulate", flags, "--schedule search --json");
-  CHECK(nlohmann::json::parse(simulated.output)["period"] == found);
+  CHECK(nlohmann::json::parse(simulated.output)["period"] == result);
   const temporary_folder folder;
   const auto path = folder / "found.schedule";
   CHECK(
@@ -90,7 +90,7 @@ TEST_CASE("a schedule is searched for by its name") {
     nlohmann::json::parse(
       run_troupe("simulate --json --costs message=0.5,f.3=2 --schedule", path)
         .output)["period"]
-    == found);
+    == result);
   CHECK_THAT(run_troupe("plan", "--schedule 1f1b --costs f=2").output,
              ContainsSubstring("no effect without --schedule search"));
 }
@@ -101,20 +101,20 @@ TEST_CASE("search finds the catalogue's best on every placement") {
     "f=1,b=2,message=0.1,f.7=2.5,i.7=2.5,w.7=2.5,b.7=5";
   const temporary_folder folder;
   const auto path = folder / "found.schedule";
-  const auto found = nlohmann::json::parse(
+  const auto result = nlohmann::json::parse(
     search(job, fmt::format("--json -o {}", path)).output);
   const auto dualpipe = nlohmann::json::parse(
     run_troupe("simulate --json --schedule dualpipe", job.substr(0, 27),
                job.substr(job.find("--costs")))
       .output);
-  CHECK(found["placement"] == "bidirectional");
-  CHECK(found["known"] == "dualpipe");
-  CHECK(found["known_placement"] == "bidirectional");
-  CHECK(found["known_period"] == dualpipe["period"]);
+  CHECK(result["placement"] == "bidirectional");
+  CHECK(result["known"] == "dualpipe");
+  CHECK(result["known_placement"] == "bidirectional");
+  CHECK(result["known_period"] == dualpipe["period"]);
   CHECK(nlohmann::json::parse(run_troupe("simulate --json --schedule", path,
                                          job.substr(job.find("--costs")))
                                 .output)["period"]
-        == found["period"]);
+        == result["period"]);
   CHECK_THAT(search(job, "-o x.csv").output,
              ContainsSubstring("name ends in .schedule"));
   CHECK_THAT(search("--ranks 3", "--placement bidirectional").output,

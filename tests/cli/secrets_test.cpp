@@ -1,4 +1,4 @@
-// Secrets appear in no log, error, file or list of processes.
+// Secrets do not appear in logs, errors, files or lists of processes.
 #include <sys/stat.h>
 
 #include <fmt/format.h>
@@ -28,21 +28,22 @@ void check_silent(const std::string& where, const std::string& text) {
     CHECK(text.find(secret) == std::string::npos);
 }
 
-/// Arguments and environments of all processes that run `program`.
+/// Checks the arguments and environments of all processes that run `program`;
+/// returns their number.
 int check_processes(const std::string& program) {
-  int seen = 0;
+  int count = 0;
   for (const auto& each : std::filesystem::directory_iterator("/proc")) {
     const auto arguments = content(each.path() / "cmdline");
     if (arguments.find(program) == std::string::npos)
       continue;
-    ++seen;
+    ++count;
     check_silent("cmdline", arguments);
     check_silent("environ", content(each.path() / "environ"));
     for (const auto& thread :
          std::filesystem::directory_iterator(each.path() / "task"))
       check_silent("comm", content(thread.path() / "comm"));
   }
-  return seen;
+  return count;
 }
 
 struct secret_files {
@@ -79,9 +80,9 @@ TEST_CASE("a live job's secrets appear in no process list, log or error") {
     at.folder / "output");
   REQUIRE(job.writes("attach with: troupe top "));
   CHECK(check_processes(at.job) == 3);
-  const auto told = job.output();
-  const auto from = told.find("troupe top ") + 11;
-  const auto where = told.substr(from, told.find(' ', from) - from);
+  const auto output = job.output();
+  const auto from = output.find("troupe top ") + 11;
+  const auto where = output.substr(from, output.find(' ', from) - from);
   const auto wrong = at.write("wrong", "another-secret-altogether");
   for (const auto& flags :
        {std::string("--once"), "--once --token-file " + wrong,
@@ -98,7 +99,7 @@ TEST_CASE("secrets are in no error, setting or file of a job that fails") {
   const secret_files at;
   check_silent("settings",
                run_troupe("", at.training("1") + " --print-config").output);
-  // The other process has another token, and other settings.
+  // The other process has another token and other settings.
   const auto wrong = at.write("wrong", "another-secret-altogether");
   const auto meeting = free_address();
   const auto start = [&](int process, const std::string& token_file) {

@@ -1,4 +1,5 @@
-// Splitting a file of parameters, where another program has been or is.
+// Splitting a file of parameters into a folder that another program has used,
+// or is using.
 #include <ATen/ops/ones.h>
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>

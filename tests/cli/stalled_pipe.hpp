@@ -11,7 +11,7 @@
 
 namespace troupe::testing {
 
-/// A pipe with a reader that reads nothing.
+/// A pipe whose reader reads nothing.
 class stalled_pipe {
  public:
   explicit stalled_pipe(const std::string& path) : path_(path) {

@@ -1,4 +1,4 @@
-// What is left of a run that was asked to stop, by whatever signals came.
+// What is left of a run that was asked to stop, by any signals.
 #include <fmt/format.h>
 #include <signal.h>
 #include <catch2/catch_test_macros.hpp>
@@ -18,7 +18,7 @@ using namespace troupe::testing;
 
 namespace {
 
-/// Processes that a process has started, and not yet waited for.
+/// A process's children that it has not waited for yet.
 std::vector<pid_t> children_of(pid_t process) {
   std::istringstream text(
     content(fmt::format("/proc/{}/task/{}/children", process, process)));
@@ -28,7 +28,7 @@ std::vector<pid_t> children_of(pid_t process) {
   return all;
 }
 
-/// 'R', 'S', 'T', ...; 0: there is no such process.
+/// 'R', 'S', 'T', ...; 0 without such a process.
 char state_of(pid_t process) {
   const auto stat = content(fmt::format("/proc/{}/stat", process));
   const auto end = stat.rfind(") ");
@@ -52,7 +52,7 @@ int occurrences(const std::string& text, const std::string& of) {
   return count;
 }
 
-/// A training without an end, that saves when it is stopped.
+/// An endless training that saves when it is stopped.
 struct stopped_run : tiny_training {
   std::string checkpoints = folder / "run";
 
@@ -75,7 +75,7 @@ struct stopped_run : tiny_training {
     std::ranges::sort(names, std::greater{});
     return names;
   }
-  /// Of a checkpoint's parts.
+  /// The content of all parts of a checkpoint.
   std::string bytes_of(const std::string& name) const {
     std::vector<std::filesystem::path> parts;
     for (const auto& each :
@@ -98,7 +98,7 @@ std::string last_line(std::string text) {
 
 enum class order { launcher_first, children_first, twice };
 
-/// One stop reaches the processes on several ways.
+/// A single request to stop reaches the processes in several ways.
 void check_stop(const std::string& before, int processes, order sent) {
   const stopped_run at;
   CAPTURE(before, processes, static_cast<int>(sent));
@@ -134,7 +134,7 @@ void check_stops(int repetitions) {
   }
 }
 
-/// Steps after the second take much longer than a signal leaves them.
+/// Steps after the second one take much longer than the grace time.
 const std::string slow_steps =
   " --microbatches 256 --slow rank.0=20 --slow-from 3 --grace 3";
 
@@ -245,8 +245,8 @@ TEST_CASE("a notice that comes as soon as a run starts is taken by it") {
     background_program run(processes > 1 ? at.launch(processes, "--ranks 2")
                                          : program + at.training("--ranks 2"),
                            at.folder / "output");
-    // The shell, which starts with blocked signals, too, has become the
-    // program, which first blocks them.
+    // The shell, which also starts with blocked signals, has become the
+    // program, which blocks them first.
     REQUIRE(eventually([&] {
       const auto status = content(fmt::format("/proc/{}/status", run.pid()));
       const auto mask = status.find("SigBlk:\t");

@@ -7,12 +7,12 @@
 namespace troupe::testing {
 
 inline const std::string program = TROUPE_PROGRAM;
-/// A model that trains in milliseconds, for three steps.
+/// The flags of a model that trains in milliseconds, for three steps.
 inline const std::string tiny =
   " --d-model 16 --layers 4 --heads 2 --seq 8 --microbatch-size 2"
   " --microbatches 4 --steps 3 ";
 
-/// A folder with a text, and the tiny model's training on it.
+/// A folder with a text, and runs of the tiny model on it.
 struct tiny_training {
   temporary_folder folder;
   std::string text = write_text(folder);

@@ -22,13 +22,13 @@ nlohmann::json info_of_job() {
 }
 
 event_source of_rank(std::int32_t rank) {
-  event_source made;
-  made.step = 4;
-  made.rank = rank;
-  return made;
+  event_source source;
+  source.step = 4;
+  source.rank = rank;
+  return source;
 }
 
-/// Both ranks ran an op of 30 ms of a step of 100 ms.
+/// Both ranks ran a 30 ms op within a step of 100 ms.
 void end_one_step(cli::top_view& view) {
   for (const std::int32_t rank : {1, 0})
     view.add(ops_event{of_rank(rank), {{0, 0, 0, 10 * ms, 40 * ms}}});
@@ -43,7 +43,8 @@ void end_one_step(cli::top_view& view) {
 TEST_CASE("top shows messages in flight, waits and memory by rank") {
   cli::top_view view(info_of_job(), std::nullopt);
   CHECK_THAT(view.text(false), ContainsSubstring("step 3: waiting"));
-  // Sent at 10, 20 and 30 ms, taken at 25, 40 and 50: two at a time at most.
+  // Messages sent at 10, 20 and 30 ms and taken at 25, 40 and 50: at most two
+  // at a time.
   view.add(messages_event{
     of_rank(1),
     {{.message = 0, .bytes = 1 << 20, .sent = 10 * ms, .taken = 25 * ms},
@@ -95,7 +96,7 @@ TEST_CASE("top fits 80 columns, and tells how long a rank was idle") {
         <= 80);
     }
   }
-  // Neither the norm's op nor the optimizer's, which are the last of all steps.
+  // Not the ops of norm and optimizer, which are last in every step.
   CHECK_THAT(view.text(false), ContainsSubstring("     0B1   60.00"));
 }
 

@@ -23,16 +23,16 @@ struct watched_files {
   }
   cli::train_options writing(std::vector<std::string> monitors,
                              std::vector<std::string> sinks) const {
-    cli::train_options made;
-    made.data.text = {text};
-    made.access.endpoint_token_file = token;
-    made.monitoring.monitors = std::move(monitors);
-    made.monitoring.sinks = std::move(sinks);
-    return made;
+    cli::train_options options;
+    options.data.text = {text};
+    options.access.endpoint_token_file = token;
+    options.monitoring.monitors = std::move(monitors);
+    options.monitoring.sinks = std::move(sinks);
+    return options;
   }
 
   temporary_folder folder;
-  std::string made = [&] {
+  std::string own_output = [&] {
     std::filesystem::create_directory(folder / "retro");
     return folder / "";
   }();
@@ -112,9 +112,9 @@ TEST_CASE("a monitor that would replace what the run reads is refused") {
              "is also the file of --text");
   at.refused(at.writing({"timeline:svg=" + at.text}, {}),
              "is also the file of --text");
-  at.refused(at.writing({"retro:folder=" + at.made}, {}),
+  at.refused(at.writing({"retro:folder=" + at.own_output}, {}),
              "holds the file of --text");
-  auto dumped = at.writing({"gradient_dump:folder=" + at.made}, {});
+  auto dumped = at.writing({"gradient_dump:folder=" + at.own_output}, {});
   std::filesystem::create_directory(at.folder / "gradients");
   dumped.monitoring.trace = at.folder / "gradients/t.json";
   at.refused(dumped, "holds the file of --trace");
@@ -183,12 +183,12 @@ TEST_CASE(
   at.refused(options, "it is a link; give the folder that it leads to");
   options.output.save_model = at.folder / "none/.";
   at.refused(options, "give the folder's name");
-  const std::filesystem::path kept(at.folder / "none");
-  std::filesystem::permissions(kept, std::filesystem::perms::owner_all);
-  options.output.save_model = kept;
+  const std::filesystem::path read_only(at.folder / "none");
+  std::filesystem::permissions(read_only, std::filesystem::perms::owner_all);
+  options.output.save_model = read_only;
   cli::require_outputs(options);
-  CHECK(std::filesystem::is_empty(kept));
-  CHECK(status(kept).permissions() == std::filesystem::perms::owner_all);
+  CHECK(std::filesystem::is_empty(read_only));
+  CHECK(status(read_only).permissions() == std::filesystem::perms::owner_all);
 }
 
 TEST_CASE("files of their own, and folders that are shared, are fine") {
@@ -197,9 +197,9 @@ TEST_CASE("files of their own, and folders that are shared, are fine") {
   cli::require_outputs(
     at.writing({"timeline:svg=" + at.folder / "a" + ",trace=" + at.folder / "b",
                 "retro:folder=" + other, "retro:folder=" + other,
-                "gradient_dump:folder=" + at.made, "gap"},
+                "gradient_dump:folder=" + at.own_output, "gap"},
                {"csv:" + at.folder / "c", "terminal", "csv:/dev/stdout",
-                "json:/dev/stdout", "tensorboard:" + at.made}));
+                "json:/dev/stdout", "tensorboard:" + at.own_output}));
 }
 
 TEST_CASE("what a killed run left of the parameters it saved is removed") {

@@ -13,10 +13,10 @@ using Catch::Matchers::MessageMatches;
 
 TEST_CASE("bytes of parameters depend on their dtype and on what is trained") {
   struct row {
-    held_parameters held;
+    parameter_footprint footprint;
     double bytes;
   };
-  for (const auto& [held, bytes] : {
+  for (const auto& [footprint, bytes] : {
          row{{100, 100, at::kFloat}, 800},
          {{100, 100, at::kFloat, true, 3}, 2400},
          {{100, 100, at::kFloat, true, 1, 3}, 1600},
@@ -28,8 +28,8 @@ TEST_CASE("bytes of parameters depend on their dtype and on what is trained") {
          {{100, 10, at::kBFloat16}, 280},
          {{100, 0, at::kHalf}, 200},
        }) {
-    INFO(held.trained << " " << at::toString(held.dtype));
-    CHECK(least_bytes(held) == bytes);
+    INFO(footprint.trained << " " << at::toString(footprint.dtype));
+    CHECK(least_bytes(footprint) == bytes);
   }
 }
 
@@ -38,23 +38,21 @@ TEST_CASE("frozen parameters and runs of no steps have no gradients") {
   model.parameters = 100;
   model.frozen = 90;
   train_options options;
-  CHECK(held_parameters_of(options, model).trained == 10);
+  CHECK(footprint_of(options, model).trained == 10);
   options.numerics.dtypes.parameters = at::kBFloat16;
-  CHECK(held_parameters_of(options, model).dtype == at::kBFloat16);
+  CHECK(footprint_of(options, model).dtype == at::kBFloat16);
   options.optimisation.optimizer.parameters = {"head.*:frozen"};
-  CHECK(held_parameters_of(options, model).trained == 0);
+  CHECK(footprint_of(options, model).trained == 0);
   options.optimisation.optimizer.parameters.clear();
   options.steps = 0;
-  CHECK(held_parameters_of(options, model).trained == 0);
+  CHECK(footprint_of(options, model).trained == 0);
 }
 
 TEST_CASE("only gradients are held for each replica of a plain loop") {
   built_model model;
   model.parameters = 100;
   train_options options;
-  const auto bytes = [&] {
-    return least_bytes(held_parameters_of(options, model));
-  };
+  const auto bytes = [&] { return least_bytes(footprint_of(options, model)); };
   options.partition.data_parallel = 4;
   CHECK(bytes() == 4 * 800);
   options.partition.shard.mode = shard_mode::all;
@@ -67,9 +65,9 @@ TEST_CASE("only gradients are held for each replica of a plain loop") {
 
 TEST_CASE("only what lets a run need less memory is proposed") {
   train_options options;
-  held_parameters held{.all = 100, .trained = 0};
+  parameter_footprint footprint{.all = 100, .trained = 0};
   const auto ways = [&](model_source source) {
-    return ways_to_need_less(options, held, source);
+    return ways_to_need_less(options, footprint, source);
   };
   CHECK(ways(model_source::file) == "a smaller model or more machines");
   CHECK(ways(model_source::folder)
@@ -77,12 +75,12 @@ TEST_CASE("only what lets a run need less memory is proposed") {
   CHECK(ways(model_source::flags)
         == "--dtype bf16, a smaller model, --vocabulary, --seq or more "
            "machines");
-  held.trained = 100;  // more bytes in 16 bits, with masters of 32
+  footprint.trained = 100;  // more bytes in 16 bits, with masters of 32
   CHECK(ways(model_source::folder) == "a smaller model or more machines");
-  held.replicas = 2;
+  footprint.replicas = 2;
   CHECK(ways(model_source::folder)
         == "a smaller model, --data-parallel or more machines");
-  held = {.all = 100, .trained = 100, .gradients = 2};
+  footprint = {.all = 100, .trained = 100, .gradients = 2};
   options.plain = true;
   CHECK(ways(model_source::folder) == "a smaller model or --data-parallel");
 }

@@ -33,8 +33,8 @@ TEST_CASE("a sample of tokens that are not text is a list of ids") {
       bytes += {static_cast<char>(i % 10), '\1'};  // 256 to 265
     return bytes;
   }());
-  const auto given = "--text " + tokens + " --vocabulary 300 --sample 4 ";
-  const auto run = at.train(given + "--prompt '256 257'");
+  const auto flags = "--text " + tokens + " --vocabulary 300 --sample 4 ";
+  const auto run = at.train(flags + "--prompt '256 257'");
   INFO(run.output);
   CHECK(run.exit_code == 0);
   std::istringstream sample(run.output.substr(run.output.find("sample: ") + 8));
@@ -43,7 +43,7 @@ TEST_CASE("a sample of tokens that are not text is a list of ids") {
     CHECK(sample >> id);
   CHECK(ids[0] == 256);
   CHECK(ids[1] == 257);
-  CHECK(at.train(given + "--prompt And").exit_code == 2);
+  CHECK(at.train(flags + "--prompt And").exit_code == 2);
 }
 
 TEST_CASE("the plain loop logs its steps as the pipelined run does") {
@@ -60,10 +60,10 @@ TEST_CASE("metrics without a sink are shown, and alerts once") {
   INFO(gap.output);
   CHECK_THAT(gap.output, ContainsSubstring("no sink is given")
                            && ContainsSubstring("step 1 gap/"));
-  const auto told = [&](const std::string& flags) {
+  const auto alerts = [&](const std::string& flags) {
     const auto run = at.train("--monitor overflow --lr 1e30 " + flags);
-    // Not counted: the run's end, "monitor overflow: ...", which tells it too,
-    // once more if it comes before the last step's.
+    // Does not count the end of the run, "monitor overflow: ...", which repeats
+    // the alert, possibly before the last step's line.
     const std::string alert = "overflow: step 2: the first tensor";
     const std::string end = "monitor ";
     int count = 0;
@@ -72,6 +72,6 @@ TEST_CASE("metrics without a sink are shown, and alerts once") {
     INFO(run.output);
     return count;
   };
-  CHECK(told("") == 1);
-  CHECK(told("--sink terminal") == 1);
+  CHECK(alerts("") == 1);
+  CHECK(alerts("--sink terminal") == 1);
 }

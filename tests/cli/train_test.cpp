@@ -16,7 +16,7 @@ using namespace troupe::testing;
 namespace {
 
 struct trained_files : tiny_training {
-  /// What `train` does not begin with.
+  /// Checks that `train` refuses flags before it begins.
   void refuses(const std::string& flags, int code,
                const std::string& reason) const {
     INFO(flags);
@@ -68,15 +68,15 @@ TEST_CASE("a pipelined run saves the same bytes as the plain one") {
 
 TEST_CASE("a validation of less than a step gives the plain loop's loss") {
   const trained_files at;
-  const auto told = [&](const std::string& flags) {
+  const auto validation = [&](const std::string& flags) {
     const auto run = at.train("--validation-microbatches 5 " + flags);
     const auto line = run.output.find("validation at step 3");
     REQUIRE(line != std::string::npos);
     return run.output.substr(line);
   };
-  CHECK(told("--ranks 2") == told("--plain"));
+  CHECK(validation("--ranks 2") == validation("--plain"));
   const std::string two = "--data-parallel 2 ";
-  CHECK(told(two + "--ranks 2") == told(two + "--plain"));
+  CHECK(validation(two + "--ranks 2") == validation(two + "--plain"));
 }
 
 TEST_CASE("initial parameters are saved and taken up again") {

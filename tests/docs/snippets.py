@@ -32,18 +32,18 @@ def blocks():
 
 def extract(folder):
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = {}
+    expected = {}
     for place, language, text in blocks():
         if language == "cpp":
             name = re.sub(r"\W", "_", place)
-            wanted[f"{name}.cpp"] = (
+            expected[f"{name}.cpp"] = (
                 '#include "troupe/tests/docs/surroundings.hpp"\n\n'
                 f"void {name}() {{\nTROUPE_GIVEN {{\n#line 1 \"{place}\"\n"
                 f"{text}}}\n}}\n")
     for old in folder.glob("*.cpp"):
-        if old.name not in wanted:
+        if old.name not in expected:
             old.unlink()
-    for name, text in wanted.items():
+    for name, text in expected.items():
         path = folder / name
         if not path.exists() or path.read_text() != text:
             path.write_text(text)

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the C++ blocks of the documentation take as given.
+// The declarations that the C++ blocks of the documentation assume.
 
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
@@ -15,7 +15,8 @@
 
 using namespace troupe;
 
-// Within each block's function, so that names of types can be told apart.
+// Declared within each block's function, so that names of types are not
+// ambiguous.
 #define TROUPE_GIVEN              \
   extern gpt_options sizes;       \
   extern source_pointer text;     \

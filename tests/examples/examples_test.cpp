@@ -86,13 +86,13 @@ TEST_CASE("example: a fine-tuned model is saved, and goes on") {
     "num_attention_heads": 2, "num_key_value_heads": 1,
     "max_position_embeddings": 64, "torch_dtype": "float32"})");
   const auto book = at.write("book", std::string(2000, 'a'));
-  const auto made = run_program(TROUPE_PROGRAM
-                                " train --from-scratch --steps 0 --seq 8 "
-                                "--endpoint none --model "
-                                + (at / "config") + " --text " + book
-                                + " --save-model " + (at / "model"));
-  INFO(made.output);
-  REQUIRE(made.exit_code == 0);
+  const auto training = run_program(TROUPE_PROGRAM
+                                    " train --from-scratch --steps 0 --seq 8 "
+                                    "--endpoint none --model "
+                                    + (at / "config") + " --text " + book
+                                    + " --save-model " + (at / "model"));
+  INFO(training.output);
+  REQUIRE(training.exit_code == 0);
   const auto tune = [&](const std::string& steps) {
     return run_program(TROUPE_EXAMPLES "/fine_tune " + (at / "model") + " "
                        + book + " " + (at / "run") + " " + steps);

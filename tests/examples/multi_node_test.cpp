@@ -51,15 +51,16 @@ TEST_CASE("two processes with a relay between them train the same bits") {
   REQUIRE(relay.writes("listens"));
   folder.write("token", "a-secret-of-the-tests");
   const auto process = [&](int rank, const std::string& meeting,
-                           const std::string& own, const std::string& known) {
+                           const std::string& listen,
+                           const std::string& announced) {
     return "WORLD_SIZE=2 LOCAL_WORLD_SIZE=1 RANK=" + std::to_string(rank) + " "
            + program + training(folder) + " --rendezvous " + meeting
-           + " --listen " + own + " --announce " + known + " --job-token-file "
-           + (folder / "token") + " --save-parameters " + (folder / "job")
-           + " --log-json " + (folder / "log");
+           + " --listen " + listen + " --announce " + announced
+           + " --job-token-file " + (folder / "token") + " --save-parameters "
+           + (folder / "job") + " --log-json " + (folder / "log");
   };
   const auto begin = std::chrono::steady_clock::now();
-  // The relay is there before process 0 is.
+  // The relay starts before process 0.
   const auto run = run_program(
     "chmod 600 " + (folder / "token") + "; ( "
     + process(1, to_meeting, second, to_second) + " & sleep 0.3; "
@@ -68,14 +69,14 @@ TEST_CASE("two processes with a relay between them train the same bits") {
   INFO(run.output);
   CHECK(run.exit_code == 0);
   CHECK((content(folder / "job") == plain));
-  // Each step sends something there and gets something back, twice.
+  // Each step has two round trips.
   CHECK(took > std::chrono::milliseconds(4 * 20));
 }
 
 namespace {
 
-/// Trains on hosts of network namespaces, joined as the flags say; skips where
-/// this machine has none.
+/// Trains on hosts in network namespaces, joined as the flags say; skips the
+/// test if this machine does not support them.
 program_result run_on_hosts(const std::string& flags,
                             const std::string& train) {
   auto run = run_program(demos + "run --troupe " + program + " " + flags + " --"
@@ -86,7 +87,7 @@ program_result run_on_hosts(const std::string& flags,
   return run;
 }
 
-/// And compares with the plain loop.
+/// The same, compared with the plain loop.
 void compare_on_hosts(const std::string& flags, const std::string& shape) {
   const temporary_folder folder;
   const auto job = folder / "job";
@@ -116,7 +117,7 @@ TEST_CASE(
       compare_on_hosts(between, " --schedule " + shape);
 }
 
-// It matters whether something was on its way just then.
+// It matters whether something was in flight just then.
 TEST_CASE("a cut cable ends all, whenever it is cut", "[.full]") {
   const temporary_folder folder;
   for (const std::string step : {"1", "5", "20", "50"}) {

@@ -12,8 +12,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
     const auto kind = testing::take_choice(bytes) % 4;
     const std::string text(bytes);
     if (kind == 0) {
-      const auto found = parse_endpoint(text);
-      testing::require(parse_endpoint(to_text(found)) == found);
+      const auto parsed = parse_endpoint(text);
+      testing::require(parse_endpoint(to_text(parsed)) == parsed);
     } else if (kind == 1) {
       parse_http_address(text);
       require_servable(text, "");

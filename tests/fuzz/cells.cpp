@@ -1,4 +1,4 @@
-// One op's text, as PyTorch and as the project spell it.
+// The text of one op, in PyTorch's and the project's spelling.
 #include "parse.hpp"
 #include "troupe/schedules/cell.hpp"
 

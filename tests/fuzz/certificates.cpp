@@ -1,4 +1,4 @@
-// The files of `troupe certificates`: mutated ones in place of one of three.
+// The files of `troupe certificates`, one of three mutated.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::array files{"authority.pem", "member.pem", "member.key"};
 
-/// A set that fits together, and for each file a folder with the other two.
+/// A matching set, and for each file a folder with the other two.
 class certificate_folders {
  public:
   certificate_folders() {

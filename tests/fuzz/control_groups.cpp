@@ -1,5 +1,5 @@
-// What the system tells of control groups: the lines of proc/self/cgroup and,
-// behind a line without text, of proc/self/mountinfo.
+// The system's descriptions of control groups: the lines of proc/self/cgroup
+// and, after an empty line, of proc/self/mountinfo.
 #include <filesystem>
 
 #include "../temporary_folder.hpp"

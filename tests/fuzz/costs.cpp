@@ -1,4 +1,4 @@
-// How long ops take.
+// Costs of ops.
 #include "troupe/engine/plan/cost/costs.hpp"
 #include "parse.hpp"
 

@@ -1,5 +1,5 @@
-// g++ has no coverage of libFuzzer's kind. It calls a function in each block,
-// though, and libFuzzer takes counters of anybody.
+// g++ has no coverage in libFuzzer's format. It calls a function in each block,
+// though, and libFuzzer accepts counters from anywhere.
 #include <cstddef>
 #include <cstdint>
 
@@ -17,7 +17,7 @@ __sanitizer_cov_trace_pc() {
   ++counters[(at ^ (at >> 16) * 31) % count];
 }
 
-// Comparisons of floating point, which libFuzzer does without.
+// Comparisons of floating-point numbers, which libFuzzer does not use.
 extern "C" __attribute__((no_sanitize_coverage)) void
 __sanitizer_cov_trace_cmpf(float, float) {}
 extern "C" __attribute__((no_sanitize_coverage)) void

@@ -1,4 +1,4 @@
-// How libFuzzer changes inputs: by bytes, and as often by their own tokens.
+// How libFuzzer mutates inputs: by bytes, and equally often by their tokens.
 #include <cstring>
 
 #include "token_mutator.hpp"
@@ -14,7 +14,7 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data,
     return LLVMFuzzerMutate(data, size, most);
   const std::string text(reinterpret_cast<const char*>(data), size);
   const auto changed = troupe::testing::token_mutator(seed).mutate(text, text);
-  const auto kept = std::min(changed.size(), most);
-  std::memcpy(data, changed.data(), kept);
-  return kept;
+  const auto length = std::min(changed.size(), most);
+  std::memcpy(data, changed.data(), length);
+  return length;
 }

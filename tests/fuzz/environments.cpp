@@ -1,4 +1,4 @@
-// What launchers say in the environment: NAME=VALUE, one a line.
+// The environment variables of launchers: one NAME=VALUE per line.
 #include <map>
 
 #include "parse.hpp"
@@ -10,15 +10,15 @@ using namespace troupe;
 namespace {
 
 std::map<std::string, std::string> variables_of(std::string_view text) {
-  std::map<std::string, std::string> made;
+  std::map<std::string, std::string> variables;
   while (!text.empty()) {
     const auto line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
     const auto equals = std::min(line.find('='), line.size());
-    made[std::string(line.substr(0, equals))] =
+    variables[std::string(line.substr(0, equals))] =
       line.substr(std::min(equals + 1, line.size()));
   }
-  return made;
+  return variables;
 }
 
 }  // namespace

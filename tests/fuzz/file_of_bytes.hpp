@@ -8,7 +8,7 @@
 
 namespace troupe::testing {
 
-/// A file in memory, for what reads files by their path.
+/// A file in memory, for functions that take a path.
 class file_of_bytes {
  public:
   explicit file_of_bytes(std::string_view bytes)

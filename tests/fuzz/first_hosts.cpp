@@ -1,4 +1,4 @@
-// Where launchers say that the first host of a job is.
+// Launchers' descriptions of the first host of a job.
 #include "parse.hpp"
 #include "troupe/engine/launch/environment.hpp"
 #include "troupe/engine/transport/address/endpoint.hpp"

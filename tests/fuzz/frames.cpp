@@ -1,5 +1,5 @@
-// Frames between processes, as a connection puts them together of what a
-// stream gives in pieces.
+// Frames between processes, assembled by a connection from the pieces that a
+// stream returns.
 #include "parse.hpp"
 #include "troupe/engine/transport/frame_queues.hpp"
 
@@ -7,19 +7,19 @@ using namespace troupe;
 
 namespace {
 
-/// Gives so many bytes at a time as its first one says.
+/// Returns so many bytes at a time as its first byte says.
 class stream_of_bytes final : public byte_stream {
  public:
   explicit stream_of_bytes(std::string_view bytes)
     : piece_(1 + testing::take_choice(bytes)), left_(bytes) {}
 
   stream_progress read(void* into, std::size_t size) override {
-    const auto taken = std::min({size, piece_, left_.size()});
-    if (taken == 0)
+    const auto count = std::min({size, piece_, left_.size()});
+    if (count == 0)
       return {stream_progress::state::ended};
-    std::memcpy(into, left_.data(), taken);
-    left_.remove_prefix(taken);
-    return {stream_progress::state::moved, taken};
+    std::memcpy(into, left_.data(), count);
+    left_.remove_prefix(count);
+    return {stream_progress::state::moved, count};
   }
   stream_progress write(std::span<const iovec>) override { return {}; }
   stream_progress finish_writing() override { return {}; }

@@ -23,18 +23,18 @@ std::int64_t attach(const monitor& watcher) {
 }
 
 job_operations operations() {
-  job_operations made;
-  made.attach = attach;
-  made.detach = [](std::int64_t) {};
-  made.make = [](const wanted_monitor& wanted) {
-    monitor found;
-    found.name = wanted.spec;
-    return found;
+  job_operations result;
+  result.attach = attach;
+  result.detach = [](std::int64_t) {};
+  result.make = [](const wanted_monitor& request) {
+    monitor attached;
+    attached.name = request.spec;
+    return attached;
   };
-  made.info = [] { return nlohmann::json::object(); };
-  made.plan = [] { return std::string("a plan"); };
-  made.replan = [](const nlohmann::json& body) { return body; };
-  return made;
+  result.info = [] { return nlohmann::json::object(); };
+  result.plan = [] { return std::string("a plan"); };
+  result.replan = [](const nlohmann::json& body) { return body; };
+  return result;
 }
 
 /// What the endpoint serves, on this thread.
@@ -79,7 +79,7 @@ struct job {
   std::shared_ptr<void> served;
 };
 
-/// None where the bytes are no whole request.
+/// None if the bytes are not a whole request.
 std::optional<http_message> message_in(std::string_view bytes) {
   http::request_parser<http::string_body> parser;
   parser.body_limit(std::uint64_t{1} << 16);
@@ -95,14 +95,14 @@ std::optional<http_message> message_in(std::string_view bytes) {
 }
 
 http_entrance entrance_of(unsigned choice) {
-  http_entrance made;
-  made.place = static_cast<http_place>(choice % 4);
-  made.proven_token = choice / 4 % 2;
-  if (made.place == http_place::network) {
-    made.page_token = "a-page-token";
-    made.for_browsers = true;
+  http_entrance entrance;
+  entrance.place = static_cast<http_place>(choice % 4);
+  entrance.proven_token = choice / 4 % 2;
+  if (entrance.place == http_place::network) {
+    entrance.page_token = "a-page-token";
+    entrance.for_browsers = true;
   }
-  return made;
+  return entrance;
 }
 
 void answer(job& own, const http_request& request) {
@@ -111,7 +111,7 @@ void answer(job& own, const http_request& request) {
   own.site.answer(exchange);
   const auto response = exchange->take_answer();
   testing::require(response.has_value());
-  // The two rights are kept.
+  // The two rights are enforced.
   if (request.right == access_right::page)
     testing::require(!response->streams && request.method == "GET");
   if (request.right == access_right::watch)

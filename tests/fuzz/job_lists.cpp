@@ -1,5 +1,5 @@
-// What processes tell each other between steps: the parameters that they hold,
-// and the ids of links between devices.
+// What processes exchange between steps: the parameters that they hold, and the
+// ids of links between devices.
 #include "parse.hpp"
 #include "troupe/actors/job/job_parameters.hpp"
 #include "troupe/engine/transport/wire.hpp"

@@ -1,5 +1,5 @@
-// What the processes of a running job send: control, envelopes of tensors,
-// parts of reductions, credits, chosen tokens.
+// Messages between the processes of a running job: control, envelopes of
+// tensors, parts of reductions, credits, chosen tokens.
 #include "parse.hpp"
 #include "troupe/actors/job/wire_messages.hpp"
 #include "troupe/engine/transport/wire.hpp"
@@ -10,13 +10,13 @@ using namespace troupe;
 
 namespace {
 
-/// As the transport hands it on: with tensors of any number.
+/// As from the transport: with any number of tensors.
 frame some_frame(std::string_view bytes) {
-  frame made{frame_type::control, {}, {}};
+  frame result{frame_type::control, {}, {}};
   for (auto tensors = testing::take_choice(bytes) % 4; tensors > 0; --tensors)
-    made.tensors.push_back(tensors == 2 ? at::Tensor{} : at::zeros({2}));
-  made.head = bytes;
-  return made;
+    result.tensors.push_back(tensors == 2 ? at::Tensor{} : at::zeros({2}));
+  result.head = bytes;
+  return result;
 }
 
 }  // namespace

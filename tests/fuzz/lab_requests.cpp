@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
     const auto job = lab::parse_job(lab::parse_request(text));
     const auto& shape = job.shape;
     testing::require(shape.ranks >= 1 && shape.ranks <= lab::most_ranks);
-    constexpr std::int64_t few = 64;  // cells, as time is short
+    constexpr std::int64_t few = 64;  // cells, as time is limited
     if (std::int64_t{shape.ranks} * shape.stages_per_rank * shape.microbatches
           * shape.slices
         <= few)

@@ -14,13 +14,13 @@ std::size_t& troupe::testing::largest_allocation() {
   return largest;
 }
 
-// One for all: the others call these. The address sanitizer has its own, and
-// holds every one against its delete.
+// The other forms of `new` call this one. The address sanitizer has its own,
+// and matches each with its delete.
 #ifndef __SANITIZE_ADDRESS__
 void* operator new(std::size_t size) {
   largest = std::max(largest, size);
-  if (auto* made = std::malloc(size))
-    return made;
+  if (auto* memory = std::malloc(size))
+    return memory;
   throw std::bad_alloc();
 }
 void operator delete(void* what) noexcept {

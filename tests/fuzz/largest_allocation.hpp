@@ -4,7 +4,7 @@
 
 namespace troupe::testing {
 
-/// Bytes of the largest single `new` since this was set to 0, of any thread.
+/// The size of the largest single `new` by any thread since this was set to 0.
 std::size_t& largest_allocation();
 
 }  // namespace troupe::testing

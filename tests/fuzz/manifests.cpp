@@ -1,4 +1,4 @@
-// What a checkpoint says of itself.
+// Manifests of checkpoints.
 #include "troupe/engine/checkpoint/manifest.hpp"
 
 #include "parse.hpp"

@@ -6,12 +6,12 @@
 
 namespace troupe::testing {
 
-/// Changes bytes as libFuzzer does, the same ones for the same seed.
+/// Mutates bytes like libFuzzer, equally for equal seeds.
 class mutator {
  public:
   explicit mutator(unsigned seed) : random_(seed) {}
 
-  /// Of `one`, and at times with a part of `other`.
+  /// A mutation of `one`, at times with a part of `other`.
   std::string mutate(std::string one, const std::string& other) {
     for (auto times = 1 + below(4); times > 0; --times)
       change(one, other);
@@ -43,7 +43,7 @@ class mutator {
       bytes = bytes.substr(0, at) + other.substr(below(other.size() + 1));
   }
 
-  /// With a number that is large, or small, of some width.
+  /// Overwrites bytes by a large or small number of some width.
   void overwrite(std::string& bytes, std::size_t at) {
     const auto value = below(2) == 0 ? ~std::uint64_t{0} >> below(64)
                                      : std::uint64_t{1} << below(64);

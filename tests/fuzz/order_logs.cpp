@@ -1,4 +1,4 @@
-// Logs of the orders in which ops started, held against a plan.
+// Logs of the orders in which ops started, compared with a plan.
 #include "parse.hpp"
 #include "troupe/engine/plan/check/order_log.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"

@@ -1,5 +1,5 @@
-// Plans: lowered CSV and the text form; what is read is verified on every kind
-// of transport, simulated, drawn and written.
+// Plans in lowered CSV and in the text form; valid ones are verified for every
+// kind of transport, simulated, drawn and written.
 #include "parse.hpp"
 #include "troupe/engine/plan/check/verify.hpp"
 #include "troupe/engine/plan/draw/draw.hpp"

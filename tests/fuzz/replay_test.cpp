@@ -1,6 +1,6 @@
-// Every parser takes its corpus, and mutations of it: it reads them or refuses
-// them by an `error`, soon, and without much memory. scripts/fuzz looks for
-// more, and longer.
+// Every parser reads its corpus and mutations of it, or refuses them by an
+// `error`, quickly and without much memory. scripts/fuzz searches for more, and
+// longer.
 #include <catch2/catch_test_macros.hpp>
 
 #include <chrono>
@@ -115,7 +115,7 @@ TEST_CASE("every parser takes a hundred thousand mutations", "[.full]") {
     take_mutations<token_mutator>(parser, fuzzed_parsers.at(parser), 100'000);
 }
 
-// After a change of a format: scripts/fuzz begins with these, too.
+// To be run after a change of a format: scripts/fuzz begins with these, too.
 TEST_CASE("valid examples are written to the corpus", "[.seeds]") {
   std::map<std::string, int> written;
   for (const auto& [parser, bytes] : seeds()) {

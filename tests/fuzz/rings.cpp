@@ -1,5 +1,5 @@
-// Shared memory whose other end writes any counts into it: a command, a count
-// and a size at a time.
+// Shared memory whose other end writes arbitrary counts into it; each step has
+// a command, a count and a size.
 #include <array>
 #include <new>
 

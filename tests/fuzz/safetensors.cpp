@@ -9,10 +9,10 @@ using namespace troupe;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
                                       std::size_t size) {
   return testing::parse(data, size, [](std::string_view bytes) {
-    std::size_t held = 0;
+    std::size_t total = 0;
     for (const auto& [name, tensor] :
          read_safetensors(testing::file_of_bytes(bytes).path()))
-      held += tensor.nbytes();
-    testing::require(held <= bytes.size());
+      total += tensor.nbytes();
+    testing::require(total <= bytes.size());
   });
 }

@@ -1,4 +1,4 @@
-// Schedules: CSV with compute alone, and the project's own text.
+// Schedules in compute-only CSV and in the project's text form.
 #include "parse.hpp"
 #include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/text_form.hpp"

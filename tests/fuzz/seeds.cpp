@@ -70,13 +70,13 @@ void add_rendezvous(seed_list& to) {
 }
 
 rank_done report() {
-  rank_done made;
-  auto& stage = made.stages.emplace_back();
+  rank_done result;
+  auto& stage = result.stages.emplace_back();
   stage.result.losses = {{"loss", 1.5, 2}};
-  made.ops = {{1, 2, 3, 4, 5}};
-  made.messages = {{1, 2, 3, 4, 5, 6, 7}};
-  made.memory.emplace();
-  return made;
+  result.ops = {{1, 2, 3, 4, 5}};
+  result.messages = {{1, 2, 3, 4, 5, 6, 7}};
+  result.memory.emplace();
+  return result;
 }
 
 void add_job_messages(seed_list& to) {
@@ -103,7 +103,7 @@ void add_job_messages(seed_list& to) {
   add(4, to_frame(chosen_tokens{1, 0, {2, 1}, 3, {4, 5}}));
 }
 
-/// Between steps, and before the first.
+/// Messages between steps, and before the first one.
 void add_lists(seed_list& to) {
   const auto parameters = to_wire(std::vector<held_parameter>{
     {{1}, 0, "a.weight", "a.weight", 5}, {{1}, 0, "b.bias", "a.bias", 5}});
@@ -134,7 +134,8 @@ void add_rings(seed_list& to) {
   to.emplace_back("rings", commands.take());
 }
 
-/// Whole requests to a job, each behind a choice of the place that it comes to.
+/// Whole requests to a job, each after a byte that chooses the place where it
+/// arrives.
 void add_http_requests(seed_list& to) {
   const std::string by_token =
     "Host: localhost\r\nAuthorization: Bearer a-token-to-control-with\r\n";
@@ -187,7 +188,7 @@ void add_addresses(seed_list& to) {
   to.emplace_back("addresses", with_choice(3, "Bearer token"));
 }
 
-/// Each stage reads the one before and the one before that.
+/// Each stage reads the two previous ones.
 stage_graph skipping(const schedule& lanes) {
   std::vector<stage_edge> edges;
   for (std::int32_t s = 1; s < lanes.stages(); ++s) {

@@ -6,7 +6,7 @@
 
 namespace troupe::testing {
 
-/// Bytes that are as they should be, each with the name of its parser.
+/// Valid inputs, each with the name of its parser.
 std::vector<std::pair<std::string, std::string>> seeds();
 
 }  // namespace troupe::testing

@@ -1,4 +1,5 @@
-// What announces shared memory: any bytes, with any descriptors.
+// The announcement of shared memory: arbitrary bytes with arbitrary
+// descriptors.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -15,15 +16,16 @@ using namespace troupe;
 
 namespace {
 
-/// Two rings of 4 KiB each with its header, sealed or not, or of another size.
+/// Two rings of 4 KiB each with their headers, sealed or not, or memory of
+/// another size.
 owned_descriptor some_memory(unsigned kind) {
-  owned_descriptor made(
+  owned_descriptor memory(
     ::memfd_create("fuzzed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const auto bytes = (kind & 1U) != 0 ? 100 : 2 * (ring_header::bytes + 4096);
-  testing::require(::ftruncate(made.get(), static_cast<off_t>(bytes)) == 0);
+  testing::require(::ftruncate(memory.get(), static_cast<off_t>(bytes)) == 0);
   if ((kind & 2U) != 0)
-    ::fcntl(made.get(), F_ADD_SEALS, F_SEAL_SHRINK);
-  return made;
+    ::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK);
+  return memory;
 }
 
 void send(int socket, std::string_view bytes, int memory, std::size_t count) {
@@ -58,7 +60,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
       ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) == 0);
     const owned_descriptor here(ends[0]), there(ends[1]);
     send(there.get(), bytes, memory.get(), choice / 4 % 8);
-    shared_memory taken;
-    taken.receive(here.get());
+    shared_memory receiver;
+    receiver.receive(here.get());
   });
 }

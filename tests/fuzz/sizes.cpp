@@ -1,4 +1,4 @@
-// How many bytes ops keep and make.
+// Sizes of what ops keep and make.
 #include "parse.hpp"
 #include "troupe/engine/plan/cost/peak_bytes.hpp"
 

@@ -1,5 +1,5 @@
-// --monitor, --sink and --parameters. Nothing that would name a file elsewhere
-// is tried.
+// --monitor, --sink and --parameters. Specs that would name a file elsewhere
+// are skipped.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -17,14 +17,14 @@ using namespace troupe;
 
 namespace {
 
-/// Names of files are of this folder, then.
+/// Relative names of files are then in this folder.
 void enter_own_folder() {
   static const testing::temporary_folder folder;
   std::filesystem::current_path(folder / "");
 }
 
 const monitor_context& context() {
-  static const auto made = [] {
+  static const auto shared = [] {
     monitor_context one;
     one.run_plan = std::make_shared<const plan>(
       compile(make_schedule("1f1b", {.ranks = 2, .microbatches = 2}), {}));
@@ -33,7 +33,7 @@ const monitor_context& context() {
     one.print = [](const std::string&) {};
     return one;
   }();
-  return made;
+  return shared;
 }
 
 }  // namespace
@@ -53,8 +53,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
     enter_own_folder();
     if (choice == 1)
       return require_sink(std::string(text));
-    const auto made = make_monitor(std::string(text), context());
-    require_legal(made.wants);
-    matches_glob(made.wants.names, "blocks.3.attention.query");
+    const auto result = make_monitor(std::string(text), context());
+    require_legal(result.wants);
+    matches_glob(result.wants.names, "blocks.3.attention.query");
   });
 }

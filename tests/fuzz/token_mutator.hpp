@@ -56,7 +56,7 @@ class token_mutator {
 
   std::size_t below(std::size_t limit) { return random_() % limit; }
 
-  /// Mostly one word, such as "0RECV_B0,", at times a whole lane.
+  /// Mostly one word, such as "0RECV_B0,", sometimes a whole lane.
   range part_of(const token_list& tokens) {
     const auto begin = below(tokens.size());
     const auto longest = below(4) == 0 ? std::size_t{64} : std::size_t{4};
@@ -79,12 +79,12 @@ class token_mutator {
 
   void change(token_list& tokens, const token_list& donor) {
     const auto part = part_of(tokens);
-    const auto taken = copy_of(tokens, part);
+    const auto part_copy = copy_of(tokens, part);
     const auto kind = below(6);
     if (kind == 0 || kind == 1)  // drop, or move
       tokens.erase(tokens.begin() + part.begin, tokens.begin() + part.end);
     if (kind == 1 || kind == 2)  // move, or double
-      insert(tokens, taken);
+      insert(tokens, part_copy);
     if (kind == 3)
       std::swap(tokens[below(tokens.size())], tokens[below(tokens.size())]);
     if (kind == 4 && !donor.empty())

@@ -33,7 +33,7 @@ class waiting_job {
              + " --save-parameters " + (folder_ / "job")),
       first_(command(0, flags_), folder_ / "first") {}
 
-  /// Until somebody may connect.
+  /// Waits until the job listens.
   void wait() const {
     for (int i = 0; i < 1000; ++i) {
       const auto socket = connect(0);
@@ -70,7 +70,7 @@ class waiting_job {
     return resident * 4;
   }
 
-  /// The second one comes, and both train to the end.
+  /// Starts the second process, and lets both train to the end.
   void check_that_it_trains() {
     const auto second = run_program(command(1, flags_));
     INFO(second.output);
@@ -109,23 +109,23 @@ void send_all(int socket, const std::string& bytes) {
   ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
 }
 
-/// Empty where the other side has ended.
+/// Empty if the other side has ended.
 std::string receive(int socket, std::size_t bytes) {
-  std::string got(bytes, 0);
-  return ::recv(socket, got.data(), bytes, MSG_WAITALL)
+  std::string received(bytes, 0);
+  return ::recv(socket, received.data(), bytes, MSG_WAITALL)
              == static_cast<ssize_t>(bytes)
-           ? got
+           ? received
            : std::string{};
 }
 
-/// As another process of the same user.
+/// Identifies as another process of the same user.
 bool introduce(int socket) {
   static const auto words = first_words({});
   send_all(socket, words);
   return receive(socket, words.size()) == words;
 }
 
-/// Frames of all that is said before a job begins.
+/// The frames of all messages before a job begins.
 std::vector<std::string> messages() {
   std::vector<std::string> all;
   for (const rendezvous_message& each : std::vector<rendezvous_message>{
@@ -143,7 +143,7 @@ std::vector<std::string> messages() {
 }
 
 /// A process that asks to join is compared, and ends the job if it belongs to
-/// another one: this is intended.
+/// another one, which is intended.
 bool asks_to_join(std::string_view bytes) {
   try {
     const auto header = read_frame_header(bytes.substr(0, frame_header::bytes),
@@ -157,7 +157,7 @@ bool asks_to_join(std::string_view bytes) {
   }
 }
 
-/// So many clients in turn, each wrong in a way of its own.
+/// Connects so many clients one after the other, each invalid in its own way.
 void annoy(waiting_job& job, int count,
            const std::function<void(int socket, mutator&)>& say) {
   job.wait();
@@ -211,13 +211,13 @@ void annoy_with_messages(int count) {
   const auto all = messages();
   std::mt19937 random(23);
   annoy(job, count, [&](int socket, mutator& mutations) {
-    std::string said;
+    std::string message;
     do
-      said = mutations.mutate(all[random() % all.size()],
-                              all[random() % all.size()]);
-    while (asks_to_join(said));
+      message = mutations.mutate(all[random() % all.size()],
+                                 all[random() % all.size()]);
+    while (asks_to_join(message));
     REQUIRE(introduce(socket));
-    send_all(socket, said);
+    send_all(socket, message);
   });
 }
 

@@ -227,9 +227,9 @@ def main():
         for name, case in CASES.items():
             result = os.path.join(folder, name)
             mp.spawn(train, (case, name, result + ".meeting", result), case.processes)
-            made = torch.load(result)
-            print(name, made[f"{name}.losses"].tolist(), made[f"{name}.norms"].tolist())
-            out |= made
+            part = torch.load(result)
+            print(name, part[f"{name}.losses"].tolist(), part[f"{name}.norms"].tolist())
+            out |= part
     write_safetensors(sys.argv[1], out)
 
 

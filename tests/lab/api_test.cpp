@@ -74,17 +74,17 @@ TEST_CASE("the lab draws each schedule of the catalogue") {
     const auto shape = shape_for(row, 4, 8);
     const auto plan = compile(make_schedule(row.name, shape));
     const auto times = simulate(plan);
-    const auto made = drawn(request_for(row, shape));
-    CHECK(made["verdict"]["progress"] == true);
-    CHECK(made["name"] == plan.schedule_name);
-    CHECK(made["makespan"] == times.makespan);
-    CHECK(made["period"] == times.period);
-    CHECK(made["idle_by_rank"].size() == 4);
-    CHECK(made["in_flight"] == times.in_flight);
-    CHECK(made["messages"] == plan.messages.size());
-    CHECK(made["op_list"].size() == made["ops"]);
-    CHECK_FALSE(made["critical_path"].empty());
-    CHECK(made.value("staleness", 0) == std::ranges::max(staleness_of(plan)));
+    const auto answer = drawn(request_for(row, shape));
+    CHECK(answer["verdict"]["progress"] == true);
+    CHECK(answer["name"] == plan.schedule_name);
+    CHECK(answer["makespan"] == times.makespan);
+    CHECK(answer["period"] == times.period);
+    CHECK(answer["idle_by_rank"].size() == 4);
+    CHECK(answer["in_flight"] == times.in_flight);
+    CHECK(answer["messages"] == plan.messages.size());
+    CHECK(answer["op_list"].size() == answer["ops"]);
+    CHECK_FALSE(answer["critical_path"].empty());
+    CHECK(answer.value("staleness", 0) == std::ranges::max(staleness_of(plan)));
   }
 }
 
@@ -102,12 +102,12 @@ TEST_CASE("the lab's files are accepted by verify") {
                    ContainsSubstring(": CSV can't express "));
         continue;
       }
-      const auto made = ask("/api/export", request);
-      CHECK_THAT(made["file"].get<std::string>(),
+      const auto answer = ask("/api/export", request);
+      CHECK_THAT(answer["file"].get<std::string>(),
                  ContainsSubstring(std::string{row.name}));
-      const auto text = made["text"].get<std::string>();
+      const auto text = answer["text"].get<std::string>();
       CHECK(verify(plan_from_any_text(text, "x")).progress);
-      // Pasted, it is the same schedule.
+      // Pasted again, it is the same schedule.
       const auto pasted = drawn({{"source", "text"}, {"text", text}});
       CHECK(pasted["op_list"] == drawn(request_for(row, shape))["op_list"]);
     }
@@ -115,14 +115,14 @@ TEST_CASE("the lab's files are accepted by verify") {
 }
 
 TEST_CASE("the lab shows what an op waited for") {
-  const auto made =
+  const auto answer =
     drawn({{"ranks", 2}, {"microbatches", 1}, {"costs", "message=0.5"}});
   const json first{0, "F", 0, 0, -1, 0, 0.0, 1.0, 0, json::array()};
   const json second{1, "F", 1, 0, -1, 0, 1.5, 2.5, 0, {{0, 1.5}}};
-  CHECK(made["op_list"][0] == first);
-  CHECK(made["op_list"][2] == second);
-  CHECK(made["critical_path"] == json({0, 2, 3, 1}));
-  CHECK(made["channels"][0]
+  CHECK(answer["op_list"][0] == first);
+  CHECK(answer["op_list"][2] == second);
+  CHECK(answer["critical_path"] == json({0, 2, 3, 1}));
+  CHECK(answer["channels"][0]
         == json({{"from", 0},
                  {"to", 1},
                  {"carries", "outputs"},
@@ -131,29 +131,29 @@ TEST_CASE("the lab shows what an op waited for") {
 }
 
 TEST_CASE("lanes that wait for each other are a deadlock in the lab") {
-  const auto made = drawn({{"source", "text"}, {"text", deadlocking}});
-  CHECK(made["verdict"]["progress"] == false);
-  CHECK(made["verdict"]["text"]
+  const auto answer = drawn({{"source", "text"}, {"text", deadlocking}});
+  CHECK(answer["verdict"]["progress"] == false);
+  CHECK(answer["verdict"]["text"]
         == "deadlock: rank 0 at 0B0 waits for 1B0 of rank 1; rank 1 at 1F1 "
            "waits for 0F1 of rank 0");
-  CHECK(made["verdict"]["cycle"][1]
+  CHECK(answer["verdict"]["cycle"][1]
         == json({{"rank", 1},
                  {"op", "1F1"},
                  {"for", "0F1"},
                  {"text", "rank 1 at 1F1 waits for 0F1 of rank 0"}}));
-  CHECK_THAT(made["verdict"]["svg"].get<std::string>(), EndsWith("</svg>\n"));
-  CHECK_FALSE(made.contains("op_list"));
+  CHECK_THAT(answer["verdict"]["svg"].get<std::string>(), EndsWith("</svg>\n"));
+  CHECK_FALSE(answer.contains("op_list"));
 }
 
 TEST_CASE("a plan that only some transports can run is still simulated") {
-  const auto made = drawn({{"source", "text"},
-                           {"text", early_receive},
-                           {"transport", "rendezvous"},
-                           {"theme", "dark"}});
-  CHECK(made["verdict"]["progress"] == false);
-  CHECK_THAT(made["verdict"]["svg"].get<std::string>(),
+  const auto answer = drawn({{"source", "text"},
+                             {"text", early_receive},
+                             {"transport", "rendezvous"},
+                             {"theme", "dark"}});
+  CHECK(answer["verdict"]["progress"] == false);
+  CHECK_THAT(answer["verdict"]["svg"].get<std::string>(),
              ContainsSubstring("#12181f"));
-  CHECK(made["op_list"].size() == 4);
+  CHECK(answer["op_list"].size() == 4);
   const auto shared =
     drawn({{"source", "text"}, {"text", early_receive}, {"shared_fifo", true}});
   CHECK(shared["verdict"]["cycle"].size() == 2);
@@ -167,28 +167,28 @@ TEST_CASE("the lab divides a rank's costs and sizes among its stages") {
                  {"stages_per_rank", 2},       {"microbatches", 8},
                  {"costs", "f=2,b=4"},         {"sizes", "kept=100"},
                  {"costs_of_rank", true},      {"memory_limit", 10}};
-  const auto made = drawn(job);
-  CHECK(made["makespan"] == 3.0 * 2 * 8 + 3 * 3);
-  CHECK(made["fits"] == false);
+  const auto answer = drawn(job);
+  CHECK(answer["makespan"] == 3.0 * 2 * 8 + 3 * 3);
+  CHECK(answer["fits"] == false);
   auto whole = job;
   whole["costs_of_rank"] = false;
   whole["memory_limit"] = 0;
-  CHECK(drawn(whole)["makespan"] == 2 * made["makespan"].get<double>());
+  CHECK(drawn(whole)["makespan"] == 2 * answer["makespan"].get<double>());
   CHECK(drawn(whole)["peak_bytes"][0]
-        == 2 * made["peak_bytes"][0].get<double>());
+        == 2 * answer["peak_bytes"][0].get<double>());
   CHECK(drawn(whole)["fits"] == true);
 }
 
 TEST_CASE("the lab generates lanes by rules") {
-  const auto made = drawn(
+  const auto answer = drawn(
     {{"source", "rules"},
      {"ranks", 4},
      {"microbatches", 8},
      {"rules",
       {{"prefer", {"backward"}}, {"in_flight", 4}, {"falls_by_rank", true}}}});
-  // 1F1B: preference for backwards within its limits.
-  CHECK(made["makespan"] == 3 * (8 + 3));
-  CHECK(made["in_flight"] == json({4, 3, 2, 1}));
+  // 1F1B prefers backwards within its limits.
+  CHECK(answer["makespan"] == 3 * (8 + 3));
+  CHECK(answer["in_flight"] == json({4, 3, 2, 1}));
   CHECK(
     refusal({{"source", "rules"},
              {"ranks", 2},
@@ -253,7 +253,7 @@ TEST_CASE("what is no request is refused") {
   CHECK(
     refusal({{"rules", {{"prefer", std::vector<std::string>(7, "forward")}}}})
     == "rules.prefer has 7 preferences; there are 6");
-  // A file's name stands for no file.
+  // A file's name is not read as a file.
   CHECK_THAT(refusal({{"costs", "/etc/passwd"}}),
              ContainsSubstring("costs '/etc/passwd'"));
   CHECK_THAT(refusal({{"name", "./x.csv"}}),
@@ -272,15 +272,15 @@ TEST_CASE("costs and sizes of stages that there are not are told") {
 }
 
 TEST_CASE("the catalogue is told with the shapes that it takes") {
-  const auto made = ask("/api/schedules", {});
-  CHECK(made["schedules"].size() == builtin_schedules().size());
-  CHECK(made["schedules"][0]["name"] == "gpipe");
-  CHECK(made["schedules"][0]["stages_per_rank"]["most"] == 1);
+  const auto answer = ask("/api/schedules", {});
+  CHECK(answer["schedules"].size() == builtin_schedules().size());
+  CHECK(answer["schedules"][0]["name"] == "gpipe");
+  CHECK(answer["schedules"][0]["stages_per_rank"]["most"] == 1);
 }
 
 namespace {
 
-/// "f.0=1,f.1=1,...", as much as a request holds.
+/// "f.0=1,f.1=1,...", as much as a request may hold.
 std::string many_entries(const std::string& key, const std::string& place) {
   std::string all;
   for (int i = 0; all.size() < lab::most_request_bytes - 200; ++i)

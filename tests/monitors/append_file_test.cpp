@@ -22,7 +22,7 @@ using namespace troupe::testing;
 
 namespace {
 
-/// While it lives, no file of this process grows beyond some bytes.
+/// During its lifetime, no file of this process grows beyond a limit.
 class largest_file {
  public:
   explicit largest_file(rlim_t bytes) : handler_(::signal(SIGXFSZ, SIG_IGN)) {
@@ -125,20 +125,20 @@ TEST_CASE("a file that another one writes is refused, and keeps its lines") {
 
 TEST_CASE("a continued file keeps whole lines up to a step") {
   const temporary_folder folder;
-  const auto kept = [&](const std::string& text, std::int64_t step) {
+  const auto rest_of = [&](const std::string& text, std::int64_t step) {
     const auto path = folder.write("lines", text);
     append_file(path, lines_with_step(step, "")).write("new\n");
     return content(path);
   };
   const std::string head = "step,name\n", one = "1,a\n", two = "2,b\n2,c\n";
-  CHECK(kept(head + one + two, 2) == head + one + two + "new\n");
-  CHECK(kept(head + one + two, 1) == head + one + "new\n");
-  CHECK(kept(head + one + "2,", 2) == head + one + "new\n");
-  CHECK(kept(head + one + two, 0) == "new\n");
-  CHECK(kept("", 3) == "new\n");
-  // Longer than what is read at once, and a later step within.
+  CHECK(rest_of(head + one + two, 2) == head + one + two + "new\n");
+  CHECK(rest_of(head + one + two, 1) == head + one + "new\n");
+  CHECK(rest_of(head + one + "2,", 2) == head + one + "new\n");
+  CHECK(rest_of(head + one + two, 0) == "new\n");
+  CHECK(rest_of("", 3) == "new\n");
+  // Longer than a single read, with a later step in it.
   const std::string long_line = "1," + std::string(200'000, 'x') + "\n";
-  CHECK(kept(long_line + long_line + two, 1)
+  CHECK(rest_of(long_line + long_line + two, 1)
         == long_line + long_line + "new\n");
-  CHECK(kept(long_line + two + one, 1) == long_line + "new\n");
+  CHECK(rest_of(long_line + two + one, 1) == long_line + "new\n");
 }

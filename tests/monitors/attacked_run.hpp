@@ -14,9 +14,10 @@
 
 namespace troupe::testing {
 
-/// A run that goes on while a test does what must not change a bit of it.
+/// A run that goes on during a test whose actions must not change its bits.
 struct attacked_run {
-  /// Learns so slowly that its loss stays finite however long it runs.
+  /// With such a small learning rate that the loss stays finite, however long
+  /// it runs.
   static trainer make() {
     auto options = options_g(2, 2);
     options.numerics.optimizer = sgd{.learning_rate = 1e-6};
@@ -25,7 +26,7 @@ struct attacked_run {
 
   double step() { return run.step(rows).summary.losses.at(0).value; }
 
-  /// Trains on a thread of its own while `part` runs; returns the losses.
+  /// Trains on its own thread while `part` runs; returns the losses.
   std::vector<double> train_beside(const std::function<void()>& part) {
     std::vector<double> losses;
     std::exception_ptr failure;
@@ -45,7 +46,8 @@ struct attacked_run {
     return losses;
   }
 
-  /// The losses, and the parameters now, are those of a run left alone.
+  /// Checks that the losses and the current parameters equal those of an
+  /// undisturbed run.
   void check_untouched(const std::vector<double>& losses) const {
     attacked_run alone;
     for (const auto loss : losses)

@@ -16,7 +16,7 @@ using Catch::Approx;
 
 namespace {
 
-/// Steps of a second on two lanes, of which some show their tensors.
+/// Steps of one second on two lanes; some report their tensors.
 struct budget_run {
   explicit budget_run(std::int64_t interval) : monitor_interval(interval) {}
 
@@ -47,7 +47,7 @@ struct budget_run {
 TEST_CASE("costs above the budget are spread over steps, and it says so") {
   budget_run run(1);
   run.steps(3, 0.2);
-  CHECK(run.every == 5);  // 10 % of the time, for 2 % in the mean
+  CHECK(run.every == 5);  // 10 % of the time, 2 % on average
   run.steps(50, 0.2);
   CHECK(run.every == 5);
   REQUIRE(run.sink->alerts.size() == 1);
@@ -60,7 +60,7 @@ TEST_CASE("costs above the budget are spread over steps, and it says so") {
 
 TEST_CASE("what monitors leave out by themselves counts") {
   budget_run run(10);
-  run.steps(100, 0.4);  // 20 % of a step, and 2 % of all
+  run.steps(100, 0.4);  // 20 % of a step, 2 % of all steps
   CHECK(run.changes == 0);
   CHECK(run.sink->steps.at(30).at("budget/share") == Approx(0.02));
   run.steps(100, 0.8);
@@ -100,7 +100,7 @@ TEST_CASE("a monitor that detects sees the steps that a budget leaves out") {
   trainer run(model_g(), options_g(2, 1));
   run.attach(gap_monitor({}, sink));
   overflow_options options;
-  options.trace = {3};  // of step 4, which the budget leaves out
+  options.trace = {3};  // step 4, which the budget skips
   std::string traced;
   options.print = [&](const std::string& text) { traced += text; };
   run.attach(overflow_monitor(options, sink));

@@ -20,8 +20,8 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-/// Where a value that is not finite is put in. Microbatches count on over
-/// replicas.
+/// The place where a non-finite value is injected. Microbatches are numbered
+/// over all replicas.
 struct injection {
   std::int32_t layer, microbatch;
   bool backward;
@@ -33,8 +33,8 @@ struct injection {
   }
 };
 
-/// y = x w, elementwise, and the injections of its layer. The last column is
-/// the microbatch's number, and stays so.
+/// y = x w, elementwise, with the injections of its layer. The last column is
+/// the microbatch's number and stays unchanged.
 struct injected_layer final : stage_module {
   injected_layer(std::int32_t number, std::vector<injection> all)
     : layer(number), injections(std::move(all)) {
@@ -75,25 +75,26 @@ trial random_trial(std::mt19937& random, std::int32_t data_parallel) {
   };
   const std::vector<std::string> names{"gpipe", "1f1b", "eager_1f1b",
                                        "interleaved_1f1b", "breadth_first"};
-  trial made;
-  made.schedule = names[static_cast<std::size_t>(below(5))];
+  trial result;
+  result.schedule = names[static_cast<std::size_t>(below(5))];
   const bool interleaved =
-    made.schedule == "interleaved_1f1b" || made.schedule == "breadth_first";
-  made.sizes.ranks = 1 + below(3);
-  made.sizes.stages_per_rank = interleaved ? 2 : 1;
-  made.sizes.microbatches = made.sizes.ranks * (1 + below(3));
-  made.data_parallel = data_parallel;
-  const auto stages = made.sizes.ranks * made.sizes.stages_per_rank;
-  const auto microbatches = made.sizes.microbatches * data_parallel;
+    result.schedule == "interleaved_1f1b" || result.schedule == "breadth_first";
+  result.sizes.ranks = 1 + below(3);
+  result.sizes.stages_per_rank = interleaved ? 2 : 1;
+  result.sizes.microbatches = result.sizes.ranks * (1 + below(3));
+  result.data_parallel = data_parallel;
+  const auto stages = result.sizes.ranks * result.sizes.stages_per_rank;
+  const auto microbatches = result.sizes.microbatches * data_parallel;
   for (int i = 0; i <= below(3); ++i)
-    made.injections.push_back({below(stages), below(microbatches),
-                               below(2) == 1, below(2) == 1 ? NAN : INFINITY});
+    result.injections.push_back({below(stages), below(microbatches),
+                                 below(2) == 1,
+                                 below(2) == 1 ? NAN : INFINITY});
   if (below(8) == 0)
-    made.bad_data = below(microbatches);
-  return made;
+    result.bad_data = below(microbatches);
+  return result;
 }
 
-/// How the report must begin.
+/// The beginning of the report.
 std::string expected(const trial& what) {
   const auto place = [&](std::int32_t layer, std::int32_t microbatch) {
     const auto replica = microbatch / what.sizes.microbatches;
@@ -127,9 +128,9 @@ std::string reported(const trial& what, bool recompute) {
   options.numerics.loss = options_g(1, 1).numerics.loss;
   options.numerics.recompute = recompute;
   options.data_parallel = what.data_parallel;
-  overflow_run seen;
+  overflow_run output;
   trainer run(layers, options);
-  run.attach(seen.watch());
+  run.attach(output.watch());
   const auto source = make_source([bad = what.bad_data](std::int64_t k) {
     auto rows = at::full({2, 4}, 1.0F);
     rows.select(1, 3).fill_(k);
@@ -138,11 +139,11 @@ std::string reported(const trial& what, bool recompute) {
     return microbatch_data{{rows}, {}, {}, 2};
   });
   const auto all = what.sizes.microbatches * what.data_parallel;
-  run.evaluate(source, all);  // is bad as well, and not looked at
+  run.evaluate(source, all);  // has bad values too, but is not examined
   run.step(source);
-  seen.finish(run);
-  CHECK(seen.alerts.size() == 1);
-  return seen.error_text;
+  output.finish(run);
+  CHECK(output.alerts.size() == 1);
+  return output.error_text;
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ inline source_pointer source_g(std::int64_t parts) {
   });
 }
 
-/// `microbatches` a replica; the rows are shared out over all of them.
+/// `microbatches` per replica; the rows are divided among all of them.
 inline trainer_options options_g(std::int32_t ranks, std::int32_t microbatches,
                                  std::int32_t data_parallel = 1) {
   trainer_options options;

@@ -6,13 +6,14 @@ using namespace troupe;
 
 namespace {
 
-/// As it comes from another process: with an owner of its own.
+/// A record as from another process: with its own owner.
 tensor_record record(const char* name, tensor_kind kind, std::int32_t call) {
-  tensor_record made;
-  made.kind = kind;
-  made.owner = std::make_shared<const tensor_owner>(tensor_owner{name, "mlp"});
-  made.call = call;
-  return made;
+  tensor_record result;
+  result.kind = kind;
+  result.owner =
+    std::make_shared<const tensor_owner>(tensor_owner{name, "mlp"});
+  result.call = call;
+  return result;
 }
 
 }  // namespace

@@ -32,12 +32,12 @@ struct gap_run {
 };
 
 table first_step(const trainer_options& options, std::int64_t parts) {
-  gap_run seen;
+  gap_run output;
   trainer run(model_g(), options);
-  run.attach(gap_monitor({}, seen.sink()));
+  run.attach(gap_monitor({}, output.sink()));
   run.step(source_g(parts));
   run.finish_monitors();
-  return seen.steps[1];
+  return output.steps[1];
 }
 
 void check(const table& values, const std::string& name, double max,
@@ -56,7 +56,7 @@ TEST_CASE("gap's thirty golden numbers, however the batch and model are cut") {
   const auto microbatches = GENERATE(1, 2);
   const bool recompute = GENERATE(false, true);
   if (data_parallel * microbatches > 2)
-    return;  // head's outputs would have one element each: skipped
+    return;  // head's outputs would have one element each, and are skipped
   auto options = options_g(ranks, microbatches, data_parallel);
   options.numerics.recompute = recompute;
   const auto values = first_step(options, microbatches * data_parallel);
@@ -96,7 +96,7 @@ TEST_CASE("gap's golden numbers hold for every schedule") {
 TEST_CASE(
   "of sharded parameters gap's golden numbers are those of whole ones") {
   const auto mode = GENERATE(shard_mode::gradients, shard_mode::all);
-  // Groups of `hybrid`, and shards that hold nothing, among them.
+  // Including groups of `hybrid`, and shards that hold nothing.
   const auto replicas = GENERATE(2, 4);
   const auto group = GENERATE(0, 2);
   const auto multiple = GENERATE(32, 128);  // 32: fc's are in two shards
@@ -114,40 +114,40 @@ TEST_CASE(
 }
 
 TEST_CASE("steps that the interval leaves out, and evaluations, are not seen") {
-  gap_run seen;
+  gap_run output;
   trainer run(model_g(), options_g(2, 2));
-  run.attach(gap_monitor({.interval = 3}, seen.sink()));
+  run.attach(gap_monitor({.interval = 3}, output.sink()));
   for (int step = 0; step < 7; ++step)
     run.step(source_g(2));
   run.evaluate(source_g(2), 4);
   run.finish_monitors();
-  REQUIRE(seen.steps.size() == 2);
-  CHECK(seen.steps.contains(3));
-  CHECK(seen.steps.contains(6));
+  REQUIRE(output.steps.size() == 2);
+  CHECK(output.steps.contains(3));
+  CHECK(output.steps.contains(6));
 }
 
 TEST_CASE("a pass on made-up data, outside of a step, records nothing") {
-  gap_run seen;
+  gap_run output;
   trainer run(model_g(), options_g(2, 1));
-  run.attach(gap_monitor({}, seen.sink()));
+  run.attach(gap_monitor({}, output.sink()));
   measured_costs(model_g(), {rows_g() * 100}, 1);
   run.step(source_g(1));
   measured_costs(model_g(), {rows_g() * 100}, 1);
   run.finish_monitors();
-  CHECK(seen.steps.size() == 1);
-  check(seen.steps[1], "activations/fc", 7.5, .5, 27.0625);
+  CHECK(output.steps.size() == 1);
+  check(output.steps[1], "activations/fc", 7.5, .5, 27.0625);
 }
 
 TEST_CASE("an evaluation between two steps changes no value") {
-  gap_run seen;
+  gap_run output;
   trainer run(model_g(), options_g(2, 2));
-  run.attach(gap_monitor({}, seen.sink()));
+  run.attach(gap_monitor({}, output.sink()));
   run.evaluate(source_g(2), 4);
   run.step(source_g(2));
   run.evaluate(source_g(2), 4);
   run.finish_monitors();
-  CHECK(seen.steps.size() == 1);
-  check(seen.steps[1], "activations/fc", 7.5, .5, 27.0625);
+  CHECK(output.steps.size() == 1);
+  check(output.steps[1], "activations/fc", 7.5, .5, 27.0625);
 }
 
 TEST_CASE("gap takes the loss scale out, and sees gradients before clipping") {
@@ -160,20 +160,20 @@ TEST_CASE("gap takes the loss scale out, and sees gradients before clipping") {
 }
 
 TEST_CASE("gap's names are chosen by globs") {
-  gap_run seen;
+  gap_run output;
   trainer run(model_g(), options_g(2, 1));
-  run.attach(gap_monitor({.match = "fc,head.*"}, seen.sink()));
+  run.attach(gap_monitor({.match = "fc,head.*"}, output.sink()));
   run.step(source_g(1));
   run.finish_monitors();
-  CHECK(seen.steps[1].size() == 12);
-  CHECK(seen.steps[1].contains("gap/activations/fc/max"));
-  CHECK(seen.steps[1].contains("gap/grads/head.weight/var"));
+  CHECK(output.steps[1].size() == 12);
+  CHECK(output.steps[1].contains("gap/activations/fc/max"));
+  CHECK(output.steps[1].contains("gap/grads/head.weight/var"));
 }
 
 TEST_CASE("values that are not finite are counted, and left out of means") {
-  gap_run seen;
+  gap_run output;
   trainer run(model_g(), options_g(1, 1));
-  run.attach(gap_monitor({}, seen.sink()));
+  run.attach(gap_monitor({}, output.sink()));
   run.step(make_source([](std::int64_t) {
     auto rows = rows_g();
     rows[0][0] = NAN;
@@ -181,7 +181,7 @@ TEST_CASE("values that are not finite are counted, and left out of means") {
     return microbatch_data{{rows}, {}, {}, 4};
   }));
   run.finish_monitors();
-  const auto& values = seen.steps[1];
+  const auto& values = output.steps[1];
   CHECK(values.at("gap/activations/fc/nans") == 2);
   CHECK(values.at("gap/activations/fc/infs") == 2);
   CHECK(values.at("gap/activations/fc/max") == INFINITY);
@@ -191,7 +191,7 @@ TEST_CASE("values that are not finite are counted, and left out of means") {
 
 namespace {
 
-/// Returns a pair, an empty optional or a number, as `kind` says.
+/// Returns a pair, an empty optional or a number, by `kind`.
 struct odd_module : torch::nn::Module {
   std::tuple<at::Tensor, at::Tensor> forward(const at::Tensor& x) {
     return {x * 2, x * 100};
@@ -219,12 +219,12 @@ gap_run run_with() {
   auto layers = model_g();
   layers.insert(layers.begin() + 1,
                 {"between", [] { return std::make_shared<odd_layer<Odd>>(); }});
-  gap_run seen;
+  gap_run output;
   trainer run(layers, options_g(1, 1));
-  run.attach(gap_monitor({}, seen.sink()));
+  run.attach(gap_monitor({}, output.sink()));
   run.step(source_g(1));
   run.finish_monitors();
-  return seen;
+  return output;
 }
 
 }  // namespace
@@ -243,8 +243,8 @@ TEST_CASE("of a tuple the first counts, nothing is ignored, others refused") {
 }
 
 TEST_CASE("tensors without values are skipped, but for parameters") {
-  gap_run seen;
-  const auto watch = gap_monitor({}, seen.sink());
+  gap_run output;
+  const auto watch = gap_monitor({}, output.sink());
   tensors_event op;
   op.source.step = 1;
   const auto empty = [&](tensor_kind kind, const char* name) {
@@ -261,7 +261,7 @@ TEST_CASE("tensors without values are skipped, but for parameters") {
   step_event step;
   step.source.step = 1;
   watch.see(step);
-  CHECK(seen.steps[1]
+  CHECK(output.steps[1]
         == table{{"gap/params/p/max", 0},
                  {"gap/params/p/mean", 0},
                  {"gap/params/p/var", 0}});

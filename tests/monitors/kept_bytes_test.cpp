@@ -1,5 +1,5 @@
-// Monitors that keep records of past steps say how much, and are detached
-// beyond their limit.
+// Monitors that keep records of past steps report how many bytes, and are
+// detached beyond their limit.
 #include <catch2/catch_test_macros.hpp>
 
 #include <atomic>
@@ -21,7 +21,7 @@ using namespace troupe::testing;
 
 namespace {
 
-/// Hoards, as it is asked to, and has a limit that is soon reached.
+/// Monitors that keep many records, with limits that are reached soon.
 std::vector<monitor> hoarders(const temporary_folder& folder,
                               std::int64_t limit) {
   const auto nowhere = callback_sink({});
@@ -60,7 +60,7 @@ TEST_CASE("a monitor that keeps every step is detached at its limit") {
 TEST_CASE("what a monitor says that it keeps is about what it allocates") {
   constexpr int steps = 3000;
   const temporary_folder folder;
-  auto made = retro_monitor(
+  auto retro = retro_monitor(
     {.folder = folder / "", .steps = 1'000'000, .nonfinite = false},
     callback_sink({}));
   tensors_event op{{.step = 1}, false, 1, std::vector<tensor_record>(16)};
@@ -69,13 +69,13 @@ TEST_CASE("what a monitor says that it keeps is about what it allocates") {
       std::make_shared<const tensor_owner>(tensor_owner{"fc", "linear"});
   const auto before = allocated_bytes();
   for (int step = 1; step <= steps; ++step) {
-    made.see(op);
-    made.see(step_with(step, 1.0));
+    retro.see(op);
+    retro.see(step_with(step, 1.0));
   }
-  const auto kept = static_cast<double>(made.kept_bytes());
+  const auto counted = static_cast<double>(retro.kept_bytes());
   const auto allocated = static_cast<double>(allocated_bytes() - before);
-  CHECK(kept > 0.7 * allocated);
-  CHECK(kept < 1.1 * allocated);
-  made = {};
+  CHECK(counted > 0.7 * allocated);
+  CHECK(counted < 1.1 * allocated);
+  retro = {};
   CHECK(allocated_bytes() - before < 100'000);
 }

@@ -18,8 +18,8 @@ using namespace troupe::testing;
 
 namespace {
 
-/// What is allocated between two steps, once the monitors have seen their
-/// events: when it no longer changes.
+/// The allocated bytes between two steps, once the monitors have processed
+/// their events: when they no longer change.
 std::int64_t settled_bytes() {
   using clock = std::chrono::steady_clock;
   auto least = allocated_bytes();
@@ -36,9 +36,9 @@ std::int64_t settled_bytes() {
   return least;
 }
 
-/// Bytes a step that stay allocated in the last half of a run. Resident memory
-/// would be less telling: the caches of the allocator grow for a long time,
-/// up to their bound.
+/// The bytes per step that stay allocated in the second half of a run. Resident
+/// memory would say less, as the allocator's caches grow for a long time, up to
+/// their limit.
 double kept_per_step(trainer& run, int steps) {
   const auto source = source_g(1);
   const auto after = [&](int more) {
@@ -52,7 +52,8 @@ double kept_per_step(trainer& run, int steps) {
 
 std::unique_ptr<trainer> watched_run() {
   auto options = options_g(2, 1);
-  options.numerics.optimizer = sgd{.learning_rate = 0};  // stays finite
+  options.numerics.optimizer =
+    sgd{.learning_rate = 0};  // the loss stays finite
   auto run = std::make_unique<trainer>(model_g(), options);
   const auto nowhere = callback_sink({});
   run->attach(gap_monitor({}, nowhere));

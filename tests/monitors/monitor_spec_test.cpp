@@ -13,7 +13,7 @@ using Catch::Matchers::MessageMatches;
 
 namespace {
 
-monitor made(const std::string& spec) {
+monitor monitor_of(const std::string& spec) {
   monitor_context context;
   context.sink = callback_sink({});
   context.observe_every = [](std::int64_t) {};
@@ -22,7 +22,7 @@ monitor made(const std::string& spec) {
 
 void refused(const std::string& spec, const std::string& because) {
   try {
-    made(spec);
+    monitor_of(spec);
     FAIL(spec);
   } catch (const error& reason) {
     CHECK(reason.code() == error_code::invalid_argument);
@@ -33,18 +33,20 @@ void refused(const std::string& spec, const std::string& because) {
 }  // namespace
 
 TEST_CASE("a monitor is made of its name and settings") {
-  CHECK(made("gap").wants.every == 1);
-  const auto gap = made("gap:interval=10,match=blocks.*,head,histogram=true");
+  CHECK(monitor_of("gap").wants.every == 1);
+  const auto gap =
+    monitor_of("gap:interval=10,match=blocks.*,head,histogram=true");
   CHECK(gap.wants.every == 10);
   CHECK(gap.wants.names == "blocks.*,head");
   CHECK(gap.wants.needs == tensor_needs::histogram);
-  const auto dump = made("gradient_dump:start=5,end=9,every=2,save_first_n=3");
+  const auto dump =
+    monitor_of("gradient_dump:start=5,end=9,every=2,save_first_n=3");
   CHECK(dump.wants.covers_step(7));
   CHECK_FALSE(dump.wants.covers_step(6));
   CHECK_FALSE(dump.wants.covers_step(11));
   for (const auto* name : {"overflow:trace=0,3", "stability", "throughput",
                            "timeline:svg=a.svg", "retro", "budget:share=0.1"})
-    CHECK_FALSE(made(name).name.empty());
+    CHECK_FALSE(monitor_of(name).name.empty());
 }
 
 TEST_CASE("a spec that can't be meant says what is wrong and what there is") {
@@ -75,15 +77,15 @@ TEST_CASE("where troupe names the files, a spec says which are wanted") {
 
 TEST_CASE("gradient_dump may hold the gradients of any model") {
   monitor_context context;
-  const auto held = [&](const std::string& spec) {
+  const auto kept_bytes_limit = [&](const std::string& spec) {
     return make_monitor(spec, context).limits.held_bytes;
   };
   constexpr std::int64_t gib = 1 << 30;
-  CHECK(held("gradient_dump") == gib);
+  CHECK(kept_bytes_limit("gradient_dump") == gib);
   context.parameters = 300'000'000;
-  CHECK(held("gradient_dump") == 2 * 4 * context.parameters);
-  CHECK(held("gradient_dump:held_gib=0.5") == gib / 2);
-  CHECK(held("gradient_dump:held_gib=40") == 40 * gib);
+  CHECK(kept_bytes_limit("gradient_dump") == 2 * 4 * context.parameters);
+  CHECK(kept_bytes_limit("gradient_dump:held_gib=0.5") == gib / 2);
+  CHECK(kept_bytes_limit("gradient_dump:held_gib=40") == 40 * gib);
   refused("gradient_dump:held_gib=0", "use a size above 0");
   refused("gradient_dump:held_gib=nan", "use a size above 0");
 }

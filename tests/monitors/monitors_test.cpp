@@ -27,7 +27,7 @@ std::shared_ptr<const plan> two_ranks() {
     compile(make_schedule("1f1b", {2, 1, 2})));
 }
 
-/// The step as the simulator sees it: a forward takes 1 ms, a backward 2.
+/// A simulated step in which a forward takes 1 ms and a backward 2 ms.
 std::vector<ops_event> on_paper(const plan_pointer& planned,
                                 std::int64_t step = 1) {
   const auto& of = *planned;
@@ -54,17 +54,17 @@ std::vector<ops_event> on_paper(const plan_pointer& planned,
 }
 
 step_event summary(std::int64_t step) {
-  step_event made;
-  made.source.step = step;
-  made.losses = {{"loss", 2.5, 8}};
-  made.gradient_norm = 0.8125;
-  made.learning_rate = 3e-4;
-  made.updated = true;
-  made.tokens = 41200;
-  made.begin = 0;
-  made.end = 1'000'000'000;
-  made.resident_bytes = 412ll * 1024 * 1024;
-  return made;
+  step_event result;
+  result.source.step = step;
+  result.losses = {{"loss", 2.5, 8}};
+  result.gradient_norm = 0.8125;
+  result.learning_rate = 3e-4;
+  result.updated = true;
+  result.tokens = 41200;
+  result.begin = 0;
+  result.end = 1'000'000'000;
+  result.resident_bytes = 412ll * 1024 * 1024;
+  return result;
 }
 
 void feed(const monitor& to, const plan_pointer& of, std::int64_t step) {

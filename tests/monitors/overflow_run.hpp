@@ -9,7 +9,7 @@
 
 namespace troupe::testing {
 
-/// What the overflow monitor says of a run.
+/// The output of the overflow monitor in a run.
 struct overflow_run {
   std::string printed;
   std::vector<alert> alerts;

@@ -9,7 +9,7 @@
 
 namespace troupe::testing {
 
-/// Keeps what monitors write.
+/// Records what monitors write.
 struct recording_sink final : sink {
   void write(const metrics_record& record) override {
     const std::scoped_lock lock(mutex);

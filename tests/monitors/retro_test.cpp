@@ -57,16 +57,16 @@ TEST_CASE(
   "what fired before events were dropped is kept, and blames no other") {
   const temporary_folder folder;
   auto sink = std::make_shared<recording_sink>();
-  auto made = retro_monitor({.folder = folder / ""}, sink);
+  auto retro = retro_monitor({.folder = folder / ""}, sink);
   tensor_record bad;
   bad.owner =
     std::make_shared<const tensor_owner>(tensor_owner{"fc", "linear"});
   bad.statistics.nans = 1;
-  made.see(tensors_event{{.step = 3}, false, 1, {bad}});
-  made.see(dropped_event{{.step = 7}, 9});
+  retro.see(tensors_event{{.step = 3}, false, 1, {bad}});
+  retro.see(dropped_event{{.step = 7}, 9});
   REQUIRE(sink->alerts.size() == 1);
   CHECK_THAT(sink->alerts[0].text, Catch::Matchers::StartsWith("step 3: "));
-  made.see(step_with(8, 1.0));
+  retro.see(step_with(8, 1.0));
   CHECK(sink->alerts.size() == 1);
 }
 

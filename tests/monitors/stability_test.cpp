@@ -13,14 +13,14 @@ namespace {
 
 struct watched {
   explicit watched(const stability_options& options)
-    : made(stability_monitor(options, sink)) {}
+    : watcher(stability_monitor(options, sink)) {}
   void step(double loss, double norm = 1) {
-    made.see(step_with(++number, loss, norm));
+    watcher.see(step_with(++number, loss, norm));
   }
   std::size_t alerts() const { return sink->alerts.size(); }
 
   std::shared_ptr<recording_sink> sink = std::make_shared<recording_sink>();
-  monitor made;
+  monitor watcher;
   std::int64_t number = 0;
 };
 

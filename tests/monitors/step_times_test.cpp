@@ -20,8 +20,8 @@ namespace {
 
 constexpr std::int64_t ms = 1'000'000;
 
-/// One rank, whose device runs a compute op in 10 ms, one after the other; but
-/// the second op of a pair begins 4 ms after the first.
+/// One rank whose device runs its compute ops in 10 ms each, one after the
+/// other; the second op of a pair begins 4 ms after the first.
 struct paired_rank {
   paired_rank() {
     plan_pointer = std::make_shared<const plan>(compile(make_schedule(

@@ -84,8 +84,8 @@ TEST_CASE("throughput, MFU and a straggler, from what ranks executed") {
 
 namespace {
 
-/// Steps of three ranks, in which rank 2's forwards take so long, and its
-/// backwards make up for it.
+/// Steps of three ranks in which rank 2's forwards take so long, and its
+/// backwards correspondingly less.
 struct uneven_run {
   void steps(int count, std::int64_t forward) {
     for (int i = 0; i < count; ++i) {
@@ -124,11 +124,11 @@ TEST_CASE("a stage that costs more is told of once, and if it slows down") {
   uneven_run run;
   run.steps(40, 20);
   CHECK(run.alerts() == 1);
-  run.steps(40, 28);  // 1.4 times what it is known for
+  run.steps(40, 28);  // 1.4 times its usual duration
   CHECK(run.alerts() == 1);
   run.steps(40, 32);
   CHECK(run.alerts() == 2);
-  run.steps(60, 10);  // as the others: it may be told of again
+  run.steps(60, 10);  // like the others, so it may be reported again
   run.steps(10, 20);
   CHECK(run.alerts() == 3);
 }
@@ -144,8 +144,8 @@ TEST_CASE("a rank that hovers around the threshold is reported once") {
 
 namespace {
 
-/// Steps of two ranks, whose ops take 1 ms and noise: a tenth of them far
-/// longer, as if their thread had been interrupted.
+/// Steps of two ranks, whose ops take 1 ms plus noise: a tenth take far longer,
+/// as if their thread had been interrupted.
 struct noisy_run {
   ops_event ops(std::int32_t rank, double times) {
     auto event = ops_of(of, rank, step, 0, 0);

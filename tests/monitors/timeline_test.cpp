@@ -43,13 +43,13 @@ TEST_CASE("waits for an input and for the host are told apart") {
   ops.ops = {{0, 0, 0, 1'000'000, 2'000'000},
              {1, 1, 3'000'000, 3'500'000, 5'000'000}};
   ops.source.rank = 0;
-  const auto made = measured_timeline(of, {ops});
-  REQUIRE(made.waits.size() == 2);
-  CHECK(made.waits[0].kind == wait_kind::bubble);
-  CHECK(made.waits[0].start == Approx(1));
-  CHECK(made.waits[0].end == Approx(2));
-  CHECK(made.waits[1].kind == wait_kind::host);
-  CHECK(made.waits[1].end == Approx(2.5));
+  const auto measured = measured_timeline(of, {ops});
+  REQUIRE(measured.waits.size() == 2);
+  CHECK(measured.waits[0].kind == wait_kind::bubble);
+  CHECK(measured.waits[0].start == Approx(1));
+  CHECK(measured.waits[0].end == Approx(2));
+  CHECK(measured.waits[1].kind == wait_kind::host);
+  CHECK(measured.waits[1].end == Approx(2.5));
 }
 
 TEST_CASE("waits for credit and transport are told apart, too") {
@@ -58,9 +58,9 @@ TEST_CASE("waits for credit and transport are told apart, too") {
   ops.ops = {{0, 0, 0, 1'000'000, 2'000'000},
              {1, 1, 3'000'000, 6'500'000, 7'000'000, 4'000'000, 6'000'000}};
   ops.source.rank = 0;
-  const auto made = measured_timeline(of, {ops});
+  const auto measured = measured_timeline(of, {ops});
   std::vector<std::pair<std::string, double>> ends;
-  for (const auto& wait : made.waits)
+  for (const auto& wait : measured.waits)
     ends.emplace_back(to_text(wait.kind), wait.end);
   CHECK(ends
         == std::vector<std::pair<std::string, double>>{
@@ -75,16 +75,16 @@ namespace {
 /// The events of a category, by name.
 std::map<std::string, nlohmann::json> events_of(const nlohmann::json& trace,
                                                 const std::string& category) {
-  std::map<std::string, nlohmann::json> found;
+  std::map<std::string, nlohmann::json> events;
   for (const auto& event : trace.at("traceEvents"))
     if (event.value("cat", "") == category)
-      found[event.at("name").get<std::string>()] = event;
-  return found;
+      events[event.at("name").get<std::string>()] = event;
+  return events;
 }
 
 /// One microbatch through two ranks: op i of the plan runs on its device from
 /// 10 i + 5 to 10 i + 8 ms and was launched at 10 i + 1 ms. A message leaves
-/// its process 1 ms after it was sent, and is there 2 ms later.
+/// its process 1 ms after it was sent, and arrives 2 ms later.
 std::vector<ops_event> two_processes(const plan& of) {
   constexpr std::int64_t ms = 1'000'000;
   std::vector<ops_event> ranks(2);

@@ -1,8 +1,8 @@
-// A CAF program with messages and an actor system of its own, which trains.
+// A CAF program with its own messages and actor system, which trains.
 //
-// The variable USES_TRAINER chooses something else: a trainer that `exit`
-// destroys (static), a thread that calls exit(3) during a step (exit), a loss
-// that calls exit(4) (inside), a trainer before main() begins (early).
+// The environment variable USES_TRAINER chooses another program: a trainer that
+// `exit` destroys (static), a thread that calls exit(3) during a step (exit), a
+// loss that calls exit(4) (inside), a trainer before main() begins (early).
 #include <ATen/ops/randint.h>
 
 #include <caf/all.hpp>
@@ -26,8 +26,8 @@ struct question {
   int number = 0;
 };
 template <class Inspector>
-bool inspect(Inspector& f, question& asked) {
-  return f.object(asked).fields(f.field("number", asked.number));
+bool inspect(Inspector& f, question& request) {
+  return f.object(request).fields(f.field("number", request.number));
 }
 
 CAF_BEGIN_TYPE_ID_BLOCK(package_test, caf::first_custom_type_id)
@@ -55,7 +55,7 @@ troupe::trainer make_trainer(troupe::loss_function loss = {}) {
   return {model, options};
 }
 
-/// Prints at its end.
+/// Prints at the end of the run.
 troupe::monitor last_words() {
   troupe::monitor watcher;
   watcher.name = "last_words";
@@ -118,7 +118,7 @@ int trains_between_messages() {
   caf::actor_system_config config;
   caf::actor_system system(config);
   const auto doubles = system.spawn([]() -> caf::behavior {
-    return {[](const question& asked) { return 2 * asked.number; }};
+    return {[](const question& request) { return 2 * request.number; }};
   });
 
   train();

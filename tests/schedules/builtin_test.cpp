@@ -120,8 +120,8 @@ TEST_CASE("PyTorch's own lanes are ours") {
 namespace {
 
 // Whether each (stage, microbatch, slice) has F and B, or F, I and W, in this
-// order on the rank of its stage, and each stage and kind takes the
-// microbatches in ascending order; slices of backwards descend.
+// order on the rank of its stage, and each stage and kind runs microbatches in
+// ascending order; backwards run slices in descending order.
 bool is_whole_and_ordered(const schedule& lanes, const schedule_shape& shape) {
   std::map<std::tuple<int, int, int>, std::string> kinds;
   std::map<std::tuple<int, int, op_kind>, std::pair<int, int>> last;
@@ -130,10 +130,10 @@ bool is_whole_and_ordered(const schedule& lanes, const schedule_shape& shape) {
       kinds[{op.stage, op.microbatch, op.slice}] += letter(op.kind);
       const std::pair place{op.microbatch,
                             is_backward(op.kind) ? -op.slice : op.slice};
-      const auto [found, isnew] =
+      const auto [entry, isnew] =
         last.try_emplace({op.stage, op.copy, op.kind}, place);
       if (rank != lanes.placement.rank_of(op.stage, op.copy)
-          || (!isnew && std::exchange(found->second, place) >= place))
+          || (!isnew && std::exchange(entry->second, place) >= place))
         return false;
     }
   const auto slots =

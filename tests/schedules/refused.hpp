@@ -7,7 +7,7 @@
 
 namespace troupe::testing {
 
-/// A text that must be refused, and how.
+/// A text that must be refused, and the expected error.
 struct refused_text {
   const char* csv;
   error_code code;

@@ -19,8 +19,8 @@ constexpr bool takes(const builtin_schedule& row, const schedule_shape& shape) {
          && (row.has_slices || shape.slices == 1);
 }
 
-/// A shape that a schedule takes: 2 ranks, 4 microbatches, and two stages a
-/// rank and two slices if possible.
+/// A small shape that a schedule supports: 2 ranks, 4 microbatches, and two
+/// stages per rank and two slices if possible.
 constexpr schedule_shape small_shape(const builtin_schedule& row) {
   return {.ranks = 2,
           .stages_per_rank = std::min(2, row.stages_per_rank.most),

@@ -1,4 +1,4 @@
-// What the presets of CMakePresets.json make of the compiler's flags.
+// The compiler flags of the presets in CMakePresets.json.
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>

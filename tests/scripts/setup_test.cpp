@@ -1,6 +1,6 @@
-// Which packages scripts/setup chooses, and where it takes CAF's source from.
-// In place of apt-cache, apt-get and python3 (which fetches the release
-// archive) stand scripts that answer as told.
+// Which packages scripts/setup chooses, and where it gets CAF's source. Scripts
+// with prescribed answers replace apt-cache, apt-get and python3 (which fetches
+// the release archive).
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -42,14 +42,14 @@ class machine {
     stub("python3",
          yes ? fmt::format("cp {}/source.gz \"$3\"", path()) : "exit 1");
   }
-  /// What apt-get does, beside saying which mirror there is.
+  /// The effect of apt-get, besides listing its mirror.
   void apt(const std::string& does) {
     stub("apt-get", "case $1 in indextargets) echo http://localhost ;; *) "
                       + does + " ;; esac");
   }
   std::string archive() const { return path() + "/source.gz"; }
 
-  /// The version of each package that apt would install; the others have none.
+  /// The version of each package that apt would install; others have none.
   void candidates(const std::map<std::string, std::string>& versions) {
     std::string cases;
     for (const auto& [package, version] : versions)
@@ -58,7 +58,7 @@ class machine {
          "case $2 in " + cases + "*) echo '  Candidate: (none)' ;; esac");
   }
 
-  /// After sourcing scripts/setup.
+  /// Runs commands after sourcing scripts/setup.
   auto run(const std::string& commands) const {
     return run_program(
       fmt::format("env PATH={0}/bin:$PATH TROUPE_CACHE={0}/cache "
@@ -73,7 +73,7 @@ class machine {
       "source_archive caf",
       path()));
   }
-  /// What is taken where all packages are missing: those of apt, then names of
+  /// The choices if all packages are missing: those of apt, then the names of
   /// what comes from elsewhere.
   std::string choices() const {
     return run(
@@ -84,7 +84,7 @@ class machine {
       .output;
   }
 
-  /// Stands in the place of a program.
+  /// Replaces a program.
   void stub(const std::string& name, const std::string& does) {
     const auto file =
       folder_.write("bin/" + name, "#!/bin/bash\n" + does + "\n");
@@ -143,7 +143,7 @@ TEST_CASE("set-up says what to do where CAF's source is nowhere") {
 
 namespace {
 
-/// Of every system, what differs between them aside.
+/// Adds the packages that are the same on every system.
 std::map<std::string, std::string> with_usual(
   std::map<std::string, std::string> candidates) {
   for (const auto* package :
@@ -166,14 +166,14 @@ TEST_CASE("set-up chooses each system's packages by their versions") {
                               {"catch2", "2.13.10-1"},
                               {"libtcmalloc-minimal4", "2.10-1"},
                               {"bible-kjv", "4.38"}}));
-  auto found = here.choices();
-  CHECK_THAT(found,
+  auto choices = here.choices();
+  CHECK_THAT(choices,
              ContainsSubstring(
                "g++ cmake ninja-build git python3 python3-pip libfmt-dev "
                "libspdlog-dev nlohmann-json3-dev libcli11-dev "
                "libtomlplusplus-dev libboost1.81-dev libssl-dev "
                "libtcmalloc-minimal4 bible-kjv\ncatch2\n"));
-  CHECK_THAT(found, ContainsSubstring("going on without mold"));
+  CHECK_THAT(choices, ContainsSubstring("going on without mold"));
   // Debian 13
   here.candidates(with_usual({{"g++", "4:14.2.0-1"},
                               {"cmake", "3.31.6-2"},
@@ -182,19 +182,19 @@ TEST_CASE("set-up chooses each system's packages by their versions") {
                               {"libcatch2-dev", "3.7.1-0.5"},
                               {"catch2", "3.7.1-0.5"},
                               {"libtcmalloc-minimal4t64", "2.16-1"}}));
-  found = here.choices();
-  CHECK_THAT(found, ContainsSubstring("libtomlplusplus-dev libboost-dev "
-                                      "libssl-dev libcatch2-dev "
-                                      "libtcmalloc-minimal4t64\n\n"));
+  choices = here.choices();
+  CHECK_THAT(choices, ContainsSubstring("libtomlplusplus-dev libboost-dev "
+                                        "libssl-dev libcatch2-dev "
+                                        "libtcmalloc-minimal4t64\n\n"));
   // Ubuntu 22.04
   here.candidates(with_usual({{"g++", "4:11.2.0-1ubuntu1"},
                               {"g++-12", "12.3.0-1ubuntu1~22.04"},
                               {"cmake", "3.22.1-1ubuntu1"},
                               {"libboost-dev", "1.74.0.3ubuntu7"},
                               {"catch2", "2.13.8-1"}}));
-  found = here.choices();
-  CHECK_THAT(found, ContainsSubstring("g++-12 ninja-build"));
-  CHECK_THAT(found, ContainsSubstring("\ncmake tomlplusplus boost catch2\n"));
+  choices = here.choices();
+  CHECK_THAT(choices, ContainsSubstring("g++-12 ninja-build"));
+  CHECK_THAT(choices, ContainsSubstring("\ncmake tomlplusplus boost catch2\n"));
 }
 
 TEST_CASE("set-up says which package a system lacks") {

@@ -1,4 +1,4 @@
-// What scripts/test_systems does before it makes a system.
+// What scripts/test_systems does before it creates a system.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 

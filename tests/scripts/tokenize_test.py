@@ -46,10 +46,10 @@ END = "<|endoftext|>"
 
 
 def byte_level():
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    made.train_from_iterator(
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator(
         LINES * 4,
         trainers.BpeTrainer(
             vocab_size=400,
@@ -58,27 +58,27 @@ def byte_level():
             show_progress=False,
         ),
     )
-    return made
+    return tokenizer
 
 
 def word_pieces_with_prefix():
     """As SentencePiece: a prefix before the text, words not apart."""
-    made = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True))
-    made.pre_tokenizer = pre_tokenizers.Metaspace(split=False)
-    made.decoder = decoders.Metaspace()
-    made.train_from_iterator(
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(split=False)
+    tokenizer.decoder = decoders.Metaspace()
+    tokenizer.train_from_iterator(
         " ".join(LINES).split(" "),
         trainers.BpeTrainer(
             vocab_size=300, special_tokens=["<unk>", END], show_progress=False
         ),
     )
-    return made
+    return tokenizer
 
 
 def many_words(count):
-    made = Tokenizer(models.WordLevel({f"w{i}": i for i in range(count)}, "w0"))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
-    return made
+    tokenizer = Tokenizer(models.WordLevel({f"w{i}": i for i in range(count)}, "w0"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    return tokenizer
 
 
 def long_text(characters):
@@ -117,8 +117,8 @@ class TokenizeTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
-        self.made = byte_level()
-        self.save(self.made)
+        self.tokenizer = byte_level()
+        self.save(self.tokenizer)
         self.out = self.path("out.npy")
 
     def path(self, name):
@@ -146,41 +146,41 @@ class TokenizeTest(unittest.TestCase):
 
     def tokenize(self, *arguments, out=None, end=END):
         out = out or self.out
-        made = self.run_script("--out", out, "--end-of-text", end, *arguments)
-        self.assertEqual(made.returncode, 0, made.stderr.decode())
-        return made.stdout.decode()
+        result = self.run_script("--out", out, "--end-of-text", end, *arguments)
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+        return result.stdout.decode()
 
     def refused(self, *arguments, end=END):
-        """Its message; nothing is left behind but documents before, which are removed."""
+        """The message; only documents before may be left behind, and are removed."""
         before = sorted(os.listdir(self.folder))
         ending = [] if end is None else ["--end-of-text", end]
-        made = self.run_script("--out", self.out, *ending, *arguments)
-        self.assertEqual(made.returncode, 1, made.stderr.decode())
-        kept = [self.out + ".kept", self.out + ".kept.json"]
-        self.assertEqual(*map(os.path.exists, kept))
-        self.assertEqual("are kept" in made.stderr.decode(), os.path.exists(kept[0]))
-        for path in filter(os.path.exists, kept):
+        result = self.run_script("--out", self.out, *ending, *arguments)
+        self.assertEqual(result.returncode, 1, result.stderr.decode())
+        kept_files = [self.out + ".kept", self.out + ".kept.json"]
+        self.assertEqual(*map(os.path.exists, kept_files))
+        self.assertEqual("are kept" in result.stderr.decode(), os.path.exists(kept_files[0]))
+        for path in filter(os.path.exists, kept_files):
             os.remove(path)
         self.assertEqual(sorted(os.listdir(self.folder)), before)
-        return self.one_line(made)
+        return self.one_line(result)
 
-    def one_line(self, made):
-        message = made.stderr.decode()
+    def one_line(self, result):
+        message = result.stderr.decode()
         self.assertRegex(message, r"\Atokenize: [^\n]+\n\Z")
         return message
 
     def ids(self, *texts):
         out = []
         for text in texts:
-            out += self.made.encode(text, add_special_tokens=False).ids + [self.end]
+            out += self.tokenizer.encode(text, add_special_tokens=False).ids + [self.end]
         return out
 
     def test_text_files(self):
         files = [self.write(f"{i}.txt", text) for i, text in enumerate(LINES)]
-        said = self.tokenize(*files)
+        output = self.tokenize(*files)
         expected = self.ids(*LINES)
         self.assertEqual(read_npy(self.out), ("<u2", expected))
-        self.assertIn(f"{len(expected)} tokens of 16 bits, 4 documents", said)
+        self.assertIn(f"{len(expected)} tokens of 16 bits, 4 documents", output)
         self.assertNotIn(".partial", " ".join(os.listdir(self.folder)))
 
     def test_lines_of_json(self):
@@ -223,7 +223,7 @@ class TokenizeTest(unittest.TestCase):
     def test_long_documents_are_as_encoded_at_once(self):
         text = long_text(700_000)
         for tokenizer in byte_level(), word_pieces_with_prefix():
-            self.made = tokenizer
+            self.tokenizer = tokenizer
             self.save(tokenizer)
             file = self.write("a.txt", text)
             other = self.objects("b.jsonl", {"text": text}, {"text": "more"})
@@ -280,8 +280,8 @@ class TokenizeTest(unittest.TestCase):
         self.assertEqual(decoded, "".join(text + END for text in LINES))
 
     def test_types_of_tokens(self):
-        self.made = many_words(70_000)
-        self.save(self.made)
+        self.tokenizer = many_words(70_000)
+        self.save(self.tokenizer)
         file = self.write("a.txt", "w69999 w1")
         self.tokenize(file, end="69998")
         self.assertEqual(read_npy(self.out), ("<u4", [69999, 1, 69998]))
@@ -312,14 +312,14 @@ class TokenizeTest(unittest.TestCase):
             ("tokenizer_config.json", {"eos_token": END}, self.end),
         ):
             self.objects(os.path.join("model", name), content)
-            made = self.run_script("--out", self.out, file)
-            self.assertEqual(made.returncode, 0, made.stderr.decode())
-            expected = self.made.token_to_id("b") if expected is None else expected
+            result = self.run_script("--out", self.out, file)
+            self.assertEqual(result.returncode, 0, result.stderr.decode())
+            expected = self.tokenizer.token_to_id("b") if expected is None else expected
             self.assertEqual(read_npy(self.out)[1][-1], expected)
 
     def test_wrong_fields_of_the_model_are_named(self):
         file = self.write("a.txt", "a")
-        for name, content, said in (
+        for name, content, expected in (
             ("config.json", [], "is not a JSON object"),
             ("config.json", {"eos_token_id": []}, "eos_token_id is [], not the id"),
             ("config.json", {"eos_token_id": "0"}, "eos_token_id is '0', not the id"),
@@ -331,7 +331,7 @@ class TokenizeTest(unittest.TestCase):
              "eos_token is [], not a string"),
         ):
             self.objects(os.path.join("model", name), content)
-            self.assertIn(f"{name}: {said}", self.refused(file, end=None))
+            self.assertIn(f"{name}: {expected}", self.refused(file, end=None))
         self.objects("model/tokenizer_config.json", {"eos_token": "\ud800"})
         self.assertIn("no such token", self.refused(file, end=None))
 
@@ -358,7 +358,7 @@ class TokenizeTest(unittest.TestCase):
 
     def test_wrong_rows_are_named(self):
         good = json.dumps({"text": "a"}) + "\n"
-        for line, said in (
+        for line, expected in (
             ('{"body": "a", "id": 1}', "has no field 'text' (its fields: body, id)"),
             ('{"text": 1}', "field 'text' is of type int, not a string"),
             ('{"text": "a\\ud800"}', "field 'text' has half of a surrogate pair"),
@@ -367,7 +367,7 @@ class TokenizeTest(unittest.TestCase):
             ("[" * 100_000, "is nested too deep"),
         ):
             message = self.refused(self.write("a.jsonl", good * 2 + "\n" + line))
-            self.assertIn("a.jsonl:4: " + said, message)
+            self.assertIn("a.jsonl:4: " + expected, message)
         message = self.refused(self.write("a.jsonl", good.encode() + b'{"text": "\xff"}'))
         self.assertIn("a.jsonl:2: ", message)
 
@@ -376,34 +376,34 @@ class TokenizeTest(unittest.TestCase):
         file = self.objects("a.jsonl", rows[0], {"text": None}, *rows[1:], {"body": "a"})
         with open(file, "ab") as f:
             f.write(b'{"text": "\xff"}\n[\n')
-        made = self.run_script("--out", self.out, "--end-of-text", END, "--skip-bad", file)
-        self.assertEqual(made.returncode, 0, made.stderr.decode())
+        result = self.run_script("--out", self.out, "--end-of-text", END, "--skip-bad", file)
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
         self.assertEqual(read_npy(self.out)[1], self.ids(*LINES))
         self.assertIn("skipped 4 bad rows, the first: " + file + ":2: field 'text' is of "
-                      "type NoneType, not a string", self.one_line(made))
+                      "type NoneType, not a string", self.one_line(result))
         if pyarrow is not None:
             table = pyarrow.table({"text": [LINES[0], None, LINES[1]]})
             parquet.write_table(table, self.path("a.parquet"))
             self.tokenize("--skip-bad", self.path("a.parquet"))
             self.assertEqual(read_npy(self.out)[1], self.ids(*LINES[:2]))
 
-    def kept(self, *arguments, out=None):
+    def message_of_kept_run(self, *arguments, out=None):
         """The message of a run that keeps something."""
-        made = self.run_script("--out", out or self.out, "--end-of-text", END, *arguments)
-        self.assertEqual(made.returncode, 1, made.stderr.decode())
-        return self.one_line(made)
+        result = self.run_script("--out", out or self.out, "--end-of-text", END, *arguments)
+        self.assertEqual(result.returncode, 1, result.stderr.decode())
+        return self.one_line(result)
 
     def test_documents_before_a_bad_row_are_kept(self):
         rows = [{"text": text} for text in LINES]
         wrong = rows[:2] + [{"text": None}] + rows[3:]
         for out in self.out, self.path("corpus.bin"):
             file = self.objects("a.jsonl", *wrong)
-            message = self.kept(file, out=out)
+            message = self.message_of_kept_run(file, out=out)
             self.assertIn("a.jsonl:3: field 'text' is of type NoneType, not a string; "
                           "--skip-bad goes on without such rows; 2 documents before are "
                           "kept: --resume goes on behind them", message)
             # Not yet corrected: they are still kept.
-            self.assertIn("2 documents", self.kept("--resume", file, out=out))
+            self.assertIn("2 documents", self.message_of_kept_run("--resume", file, out=out))
             self.objects("a.jsonl", *rows)
             self.assertIn("4 documents", self.tokenize("--resume", file, out=out))
             with open(out, "rb") as f:
@@ -420,7 +420,7 @@ class TokenizeTest(unittest.TestCase):
         text = long_text(300_000)
         first = self.write("a.txt", text)
         second = self.write("b.txt", text.encode() + b"\xff")
-        self.assertIn("1 documents before are kept", self.kept(first, second))
+        self.assertIn("1 documents before are kept", self.message_of_kept_run(first, second))
         self.write("b.txt", text + "more")
         self.tokenize("--resume", first, second)
         self.assertTrue(read_npy(self.out)[1] == self.ids(text, text + "more"))
@@ -429,7 +429,7 @@ class TokenizeTest(unittest.TestCase):
         rows = [{"a": text, "b": " b"} for text in LINES]
         fields = "--prompt-field", "a", "--completion-field", "b"
         file = self.objects("a.jsonl", *rows[:3], {"a": "x"})
-        self.assertIn("3 documents before", self.kept(*fields, file))
+        self.assertIn("3 documents before", self.message_of_kept_run(*fields, file))
         self.objects("a.jsonl", *rows)
         self.tokenize(*fields, "--resume", file)
         resumed = read_npy(self.out), read_npy(self.path("out.mask.npy"))
@@ -455,9 +455,9 @@ class TokenizeTest(unittest.TestCase):
                 while os.path.getsize(partial) < 1 << 16 and time.monotonic() < until:
                     time.sleep(0.01)
                 run.send_signal(number)
-                said = run.communicate(timeout=60)[1].decode()
-            self.assertEqual(run.returncode, 128 + number, said)
-            self.assertRegex(said, "tokenize: interrupted; [0-9]+ documents before are kept")
+                errors = run.communicate(timeout=60)[1].decode()
+            self.assertEqual(run.returncode, 128 + number, errors)
+            self.assertRegex(errors, "tokenize: interrupted; [0-9]+ documents before are kept")
             self.tokenize("--resume", whole)
             self.assertTrue(read_npy(self.out) == expected)
             self.assertNotIn("out.npy.", " ".join(os.listdir(self.folder)))
@@ -472,18 +472,18 @@ class TokenizeTest(unittest.TestCase):
     def test_what_is_kept_must_fit(self):
         bad = {"text": 1}
         file = self.objects("a.jsonl", {"text": "a"}, bad)
-        self.assertIn("is missing: no run was interrupted", self.kept("--resume", file))
-        self.kept(file)
+        self.assertIn("is missing: no run was interrupted", self.message_of_kept_run("--resume", file))
+        self.message_of_kept_run(file)
         before = sorted(os.listdir(self.folder))
-        self.assertIn("another field", self.kept("--resume", "--text-field", "b", file))
+        self.assertIn("another field", self.message_of_kept_run("--resume", "--text-field", "b", file))
         self.objects("a.jsonl", {"text": "b"}, {"text": "c"})
-        self.assertIn("are not those of the files", self.kept("--resume", file))
-        self.assertIn("are not those of the files", self.kept(
+        self.assertIn("are not those of the files", self.message_of_kept_run("--resume", file))
+        self.assertIn("are not those of the files", self.message_of_kept_run(
             "--resume", self.write("c.jsonl", "")))
         os.remove(self.path("c.jsonl"))
         self.assertEqual(sorted(os.listdir(self.folder)), before)
         self.write("out.npy.kept.json", "{}")
-        self.assertIn("another program has changed it", self.kept("--resume", file))
+        self.assertIn("another program has changed it", self.message_of_kept_run("--resume", file))
         self.tokenize(file)
         self.assertNotIn(".kept", " ".join(os.listdir(self.folder)))
 
@@ -531,27 +531,27 @@ class TokenizeTest(unittest.TestCase):
         self.assertEqual(
             decoded.stdout.decode(),
             "--- prompt 1\n" + LINES[2] + END + "\n--- prompt 2\n" + LINES[2] + END)
-        for wrong, said in (
+        for wrong, expected in (
             (b"1 x", "'x'"),
             (b"--- prompt 1\n1 400", "token 1 is 400"),
             (b"1" * 5000, "is not a token id"),
             (b"\xff", "is not a token id"),
         ):
-            made = self.run_script("--decode", input=wrong, PYTHONIOENCODING="utf-8")
-            self.assertEqual(made.returncode, 1)
-            self.assertIn(said, self.one_line(made))
+            result = self.run_script("--decode", input=wrong, PYTHONIOENCODING="utf-8")
+            self.assertEqual(result.returncode, 1)
+            self.assertIn(expected, self.one_line(result))
 
     def decoding_refused(self, path):
-        made = self.run_script("--decode", path)
-        self.assertEqual(made.returncode, 1, made.stderr.decode())
-        self.assertEqual(made.stdout, b"")
-        return self.one_line(made)
+        result = self.run_script("--decode", path)
+        self.assertEqual(result.returncode, 1, result.stderr.decode())
+        self.assertEqual(result.stdout, b"")
+        return self.one_line(result)
 
     def test_wrong_npy_files_are_named(self):
         for version in b"\1\0", b"\2\0", b"\3\0":
-            made = self.run_script("--decode", self.write("a.npy", npy(version=version)))
-            self.assertEqual(made.stdout.decode(), self.made.decode([1, 2]), made.stderr)
-        for wrong, said in (
+            result = self.run_script("--decode", self.write("a.npy", npy(version=version)))
+            self.assertEqual(result.stdout.decode(), self.tokenizer.decode([1, 2]), result.stderr)
+        for wrong, expected in (
             (b"", "is not a .npy file"),
             (b"text", "is not a .npy file"),
             (b"\x93NUMPY", "is not a .npy file"),
@@ -580,7 +580,7 @@ class TokenizeTest(unittest.TestCase):
             (npy(shape="(999999999999999,)"), "999999999999999 tokens ("),
         ):
             message = self.decoding_refused(self.write("a.npy", wrong))
-            self.assertIn("a.npy: " + said, message)
+            self.assertIn("a.npy: " + expected, message)
         os.remove(self.path("a.npy"))
         self.assertIn("a.npy", self.decoding_refused(self.path("a.npy")))
         os.mkdir(self.path("a.npy"))
@@ -591,7 +591,7 @@ class TokenizeTest(unittest.TestCase):
         self.tokenize(self.write("a.txt", LINES[0]), out=tokens)
         with open(self.path("a.idx"), "rb") as f:
             index = f.read()
-        for wrong, said in (
+        for wrong, expected in (
             (b"", "is not an index of Megatron-LM"),
             (index[:17], "is not an index of Megatron-LM"),
             (b"x" * 99, "is not an index of Megatron-LM"),
@@ -601,7 +601,7 @@ class TokenizeTest(unittest.TestCase):
             (index[:18] + b"\xff" * 8 + index[26:], f"{2**64 - 1} sequences and"),
         ):
             self.write("a.idx", wrong)
-            self.assertIn("a.idx: " + said, self.decoding_refused(tokens))
+            self.assertIn("a.idx: " + expected, self.decoding_refused(tokens))
         for count in -5, 0, 3, 2**31 - 1:
             self.write("a.idx", index[:34] + struct.pack("<i", count) + index[38:])
             self.assertIn(f"a.bin: {count} tokens ({2 * count} bytes) are announced, "

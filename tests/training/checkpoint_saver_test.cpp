@@ -41,9 +41,9 @@ class saving_job {
     : timeouts_(std::move(timeouts)), processes_(processes) {}
 
   using work = std::function<void(mesh& job, checkpoint_saver&)>;
-  /// `lead` runs in this thread, once process 0 writes its part; `follow` in
-  /// the others, which leave when it has ended, but the last when `lead` has.
-  /// `own`: the lock of process 0.
+  /// `lead` runs in this thread once process 0 writes its part; `follow` runs
+  /// in the others, which leave when it has ended, except for the last one,
+  /// which leaves after `lead`. `own`: the lock of process 0.
   void run(const work& lead, const work& follow, folder_lock* own = nullptr) {
     joined_meshes meshes(processes_);
     const auto errors = in_all(meshes, [&](const std::shared_ptr<mesh>& job) {
@@ -78,7 +78,7 @@ class saving_job {
   std::promise<void> ended_;
 };
 
-/// What `finish` of process 0 fails with, which must be `io`.
+/// The error of process 0's `finish`, whose code must be `io`.
 std::string failure_of(saver_timeouts timeouts,
                        const saving_job::work& follow) {
   saving_job job(std::move(timeouts));
@@ -105,7 +105,7 @@ void wait_until(const std::function<bool()>& holds) {
     throw std::runtime_error("what was waited for did not come");
 }
 
-/// Whether process 0 has given up a checkpoint in this folder.
+/// Whether process 0 has abandoned a checkpoint in this folder.
 bool holds_mark(const std::string& folder) {
   return std::ranges::any_of(
     std::filesystem::directory_iterator(folder),
@@ -201,17 +201,17 @@ TEST_CASE("a checkpoint is completed although what comes after it throws") {
 
 TEST_CASE("a process that has reported may leave before others have written") {
   saving_job job({}, 3);
-  std::promise<void> left;
+  std::promise<void> has_left;
   job.run(
     [&](mesh& mine, auto& saver) {
       wait_until([&] { return mine.lost(1).has_value(); });
-      left.set_value();
+      has_left.set_value();
       saver.finish();
     },
     [&](mesh& mine, auto& saver) {
       const bool is_last = mine.place().process == 2;
       if (is_last)
-        left.get_future().wait_for(60s);
+        has_left.get_future().wait_for(60s);
       save_part(saver, is_last ? 1 : 2);
       saver.finish();
     });
@@ -248,7 +248,7 @@ TEST_CASE("process 0 tells its own failure, not what follows from it") {
 
 namespace {
 
-/// A process that is alone, and saves each step.
+/// A single process that saves each step.
 struct lone_saver {
   void save(std::int64_t step, bool fails = false) {
     saver.after_step({.step = step}, [fails] {

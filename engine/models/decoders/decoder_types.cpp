@@ -78,8 +78,8 @@ void set_plain(const model_config& config, decoder_options& o,
   o.gated = false;
 }
 
-/// Of the layers that slide; 0: none does. A missing window is 4096, as in
-/// transformers, where null means none.
+/// The window of sliding layers; 0: no layer slides. A missing window is 4096
+/// and null means none, as in transformers.
 std::int64_t read_window(model_config& config) {
   config.ignore({"sliding_window"});
   if (!config.flag("use_sliding_window", false))

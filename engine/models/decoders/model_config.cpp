@@ -34,9 +34,9 @@ json parsed_object(const std::string& text, const std::string& origin) {
 
 namespace {
 
-/// Of transformers' own, of its outputs and other tasks, of the tokenizer, of
-/// generation, and of published models, where nothing reads them: no field that
-/// training computes with.
+/// Fields that training does not compute with: those for transformers itself,
+/// its outputs and other tasks, the tokenizer and generation, and those of
+/// published models that nothing reads.
 constexpr std::initializer_list<const char*> ignored_fields{
   "_attn_implementation",
   "_attn_implementation_autoset",
@@ -132,7 +132,7 @@ model_config::model_config(const std::string& text, std::string origin)
   require("is_encoder_decoder", {false});
   require("pruned_heads", {json::object()});
   require("tie_encoder_decoder", {false});
-  // Of published models; transformers reads none of them.
+  // Published models have these; transformers reads none of them.
   require("is_llama_config", {true});
   require("rope_interleaved", {false});
   require("use_mrope", {false});

@@ -43,7 +43,7 @@ at::Tensor gradient_of(const at::Tensor& logits, const at::Tensor& targets) {
   return gradient.mul_(counts);
 }
 
-/// Of a part's rows; `all` in one type, which the sum has, too.
+/// The logits of a part's rows. All factors have one type, that of the result.
 at::Tensor logits_of(const std::vector<linear_factors>& all, part p) {
   at::Tensor sum;
   for (const auto& [x, weight] : all) {

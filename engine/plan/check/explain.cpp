@@ -94,8 +94,8 @@ std::vector<std::uint32_t> replay::posted() const {
   return ops;
 }
 
-// Of a lane for a node: nothing if the wait of the FIFO that blocks the lane is
-// sufficient.
+// The wait of a lane that blocks a node; none if the wait of the FIFO that
+// blocks the lane explains it.
 std::optional<wait> replay::lane_wait(std::int32_t rank,
                                       std::int32_t node) const {
   const auto op = next_[slot(rank)];

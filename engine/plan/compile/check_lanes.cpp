@@ -25,7 +25,7 @@ struct stage_state {
   std::int32_t updated = 0;  // within a step
 };
 
-// Of a stage's gradients for one update.
+// The state of a stage's gradients for one update.
 struct gradient_state {
   std::uint32_t closed = 0;  // a bit for each kind of op at its end
   std::int32_t backwards_left = 0;

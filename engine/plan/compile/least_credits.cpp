@@ -98,7 +98,7 @@ void grant_credits(plan& result, std::int32_t limit) {
     first += count;
   }
   for (auto& edge : result.channels) {
-    // Of the messages in the other direction between the channel's ends.
+    // The messages between the channel's ends in the other direction.
     const auto between = [&](bool backward) {
       const auto found =
         messages.find({edge.to_rank, edge.from_rank, backward});

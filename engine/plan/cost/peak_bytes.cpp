@@ -155,7 +155,7 @@ class held_bytes {
            sizes_.row(op.stage).whole_gradient);
   }
 
-  /// Of an edge: the sizes of the stage whose outputs travel on it.
+  /// The bytes of an edge, by the sizes of the stage whose outputs it carries.
   double bytes_of(bool gradient, std::int32_t sender,
                   std::int32_t receiver) const {
     return gradient ? sizes_.row(receiver).gradient

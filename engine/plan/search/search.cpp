@@ -91,7 +91,7 @@ class searcher {
          problem_.memory_limit, least_bytes_);
   }
 
-  // Of large jobs a trial is large.
+  // Keeps the best few: a trial of a large job takes much memory.
   void keep(trial found) {
     starts_.push_back(std::move(found));
     std::ranges::stable_sort(starts_, better);

@@ -138,8 +138,8 @@ void read_lane(line_reader& lines, plan& plan) {
     }
 }
 
-// Of the rank's compute op of an index: its index among all; past the last one
-// that of the lane's end.
+// The index in the rank's lane of its compute op number `compute`; the lane's
+// size if it has fewer.
 std::size_t lane_index(const plan& plan, std::int32_t rank,
                        std::size_t compute) {
   const auto lane = plan.lane(rank);

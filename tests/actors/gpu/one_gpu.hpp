@@ -9,14 +9,14 @@
 
 namespace troupe::testing {
 
-/// The first GPU, for trainings; the test is skipped where there is none. To
-/// be called first.
+/// The first GPU, for trainings; skips the test without a GPU. To be called
+/// first.
 inline std::shared_ptr<accelerator> one_gpu() {
   return first_gpu();
 }
 
-/// While it lives, LibTorch's operators give equal bits from run to run, or
-/// refuse: attention's backward adds in no fixed order otherwise. Memory that
+/// During its lifetime, LibTorch's operators give equal bits in every run, or
+/// refuse; otherwise attention's backward adds in no fixed order. Memory that
 /// they allocate is filled with nan meanwhile. To be made before the first
 /// matrix product.
 class equal_bits {

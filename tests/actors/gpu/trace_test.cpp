@@ -9,13 +9,13 @@ using namespace troupe::testing;
 
 namespace {
 
-/// Longer than the host takes to give a step of the small model.
+/// Seconds, longer than the host takes to launch a step of the small model.
 constexpr double long_while = 2;
 
 }  // namespace
 
 // A thread's first matrix product on a stream waits for the device, as cuBLAS
-// makes its workspace: after so many steps each worker has run each rank.
+// allocates its workspace. After so many steps each worker has run each rank.
 TEST_CASE("the host gives a GPU a whole step without a wait") {
   constexpr int warm_up = 20;
   const auto gpu = one_gpu();
@@ -29,8 +29,8 @@ TEST_CASE("the host gives a GPU a whole step without a wait") {
   check_host_goes_on({.autocast = at::kBFloat16}, gpu, long_while, warm_up);
 }
 
-// By events alone: the driver holds about 1,024 launches, fewer than 64 ops of
-// the small model take.
+// With events alone: 64 ops of the small model are fewer launches than the
+// 1,024 or so that the driver holds.
 TEST_CASE("the host waits when it is 64 ops ahead of a GPU, and not before") {
   rank_device rank(one_gpu(), {});
   delay(*rank.hardware(), rank.compute(), 0);  // loads the kernel

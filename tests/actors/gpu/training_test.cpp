@@ -9,13 +9,13 @@ using namespace troupe::testing;
 
 namespace {
 
-/// Losses are about 3.5; three steps of fp32 in other orders of additions.
+/// For losses of about 3.5: three steps in fp32 with other orders of additions.
 constexpr double rounding = 1e-3;
 /// bf16 has 8 bits.
 constexpr double coarse_rounding = 5e-2;
 
-/// Momentum and not AdamW, which turns the rounding of a gradient near zero
-/// into a whole step.
+/// With momentum instead of AdamW, which turns the rounding of a gradient near
+/// zero into a whole step.
 small_case with_sgd(small_case what) {
   what.use_sgd = true;
   return what;
@@ -114,24 +114,24 @@ TEST_CASE("a disturbed GPU shows where an event is missing") {
   disturbed_accelerator gpu(one_gpu(), {.every = 1, .delay = 0.2});
   const auto writer = gpu.make_stream(stream_priority::normal);
   const auto reader = gpu.make_stream(stream_priority::normal);
-  at::Tensor made;
+  at::Tensor buffer;
   {
     const auto scope = writer->enter();
-    made = at::zeros({1000}, at::device(writer->device()));
+    buffer = at::zeros({1000}, at::device(writer->device()));
   }
   writer->drain();
-  {  // the locked memory that copies need below, as making it may wait
-    const auto one = to_host(made, *reader), other = to_host(made, *reader);
+  {  // allocates the pinned memory for the copies below, which may wait
+    const auto one = to_host(buffer, *reader), other = to_host(buffer, *reader);
     reader->drain();
   }
   {
     const auto scope = writer->enter(), twice = writer->enter();
-    made.fill_(7);
+    buffer.fill_(7);
   }
   const auto filled = writer->record();
-  const auto early = to_host(made, *reader);  // delayed half as long
+  const auto early = to_host(buffer, *reader);  // delayed half as long
   reader->wait_for(*filled);
-  const auto late = to_host(made, *reader);
+  const auto late = to_host(buffer, *reader);
   late.ready->wait();
   CHECK(late.tensor[0].item<float>() == 7);
   CHECK(early.tensor[0].item<float>() == 0);

@@ -11,8 +11,8 @@
 namespace troupe::testing {
 
 /// A stage that computes nothing and calls no LibTorch function, so that the
-/// thread sanitizer sees all that runs. Like a real one it runs no backward
-/// without what that microbatch's forward, or I, has left.
+/// thread sanitizer sees all code. Like a real stage, it runs a backward only
+/// with the state that the microbatch's forward, or I, returned.
 class faked_stage final : public stage_compute, public stage_parameters {
  public:
   explicit faked_stage(bool last = false) : last_(last) {}
@@ -30,27 +30,28 @@ class faked_stage final : public stage_compute, public stage_parameters {
     if (key.slice > 0 && !states.carry)
       throw std::runtime_error("a slice without what the one before has left");
     op_outputs outputs{{tensor_list(1)}};
-    outputs.states.carry = std::make_shared<left>(op_kind::forward, key);
+    outputs.states.carry = std::make_shared<faked_state>(op_kind::forward, key);
     if (training_)
-      outputs.states.context = std::make_shared<left>(op_kind::forward, key);
+      outputs.states.context =
+        std::make_shared<faked_state>(op_kind::forward, key);
     return outputs;
   }
   op_outputs backward(op_kind kind, microbatch_key key, tensor_lists,
                       stage_states states) override {
     ++ran;
     const bool weights = kind == op_kind::weight_backward;
-    const auto* from =
-      dynamic_cast<left*>((weights ? states.deferred : states.context).get());
+    const auto* from = dynamic_cast<faked_state*>(
+      (weights ? states.deferred : states.context).get());
     if (from == nullptr || from->key != key
         || from->by != (weights ? op_kind::input_backward : op_kind::forward))
       throw std::runtime_error("a backward without what it needs");
     op_outputs outputs;
     if (!weights) {
       outputs.tensors = {tensor_list(1)};
-      outputs.states.carry = std::make_shared<left>(kind, key);
+      outputs.states.carry = std::make_shared<faked_state>(kind, key);
     }
     if (kind == op_kind::input_backward)
-      outputs.states.deferred = std::make_shared<left>(kind, key);
+      outputs.states.deferred = std::make_shared<faked_state>(kind, key);
     return outputs;
   }
   const tensor_list& parameters() const override { return parameters_; }
@@ -72,8 +73,8 @@ class faked_stage final : public stage_compute, public stage_parameters {
   std::int32_t fails_at = -1;
 
  private:
-  struct left final : stage_state {
-    left(op_kind op, microbatch_key of) : by(op), key(of) {}
+  struct faked_state final : stage_state {
+    faked_state(op_kind op, microbatch_key of) : by(op), key(of) {}
     op_kind by;
     microbatch_key key;
   };
@@ -84,7 +85,7 @@ class faked_stage final : public stage_compute, public stage_parameters {
   tensor_list parameters_;
 };
 
-/// A pipeline of faked stages, and what it runs.
+/// A pipeline of faked stages, and the threads that run it.
 struct faked_run {
   faked_run(const schedule& order, std::int32_t replicas,
             std::function<void()> hook = {}) {

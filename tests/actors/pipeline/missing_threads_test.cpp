@@ -20,7 +20,7 @@ namespace {
 constexpr rlim_t mebibyte = rlim_t{1} << 20U;
 constexpr int started = 0, refused = 1, wrong_error = 2;
 
-/// Bytes of this process's address space.
+/// The size of this process's address space, in bytes.
 rlim_t address_space() {
   rlim_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
@@ -48,11 +48,11 @@ int start_system() {
                        && std::strstr(reason.what(), "ulimit -u") != nullptr;
     return right ? refused : wrong_error;
   } catch (const std::system_error&) {
-    return refused;  // CAF's first thread, before the scheduler
+    return refused;  // CAF's first thread, which starts before the scheduler
   }
 }
 
-/// How a process ends that has room for so many stacks of 64 MiB.
+/// The exit code of a process with room for so many stacks of 64 MiB.
 int exit_with_room(rlim_t stacks) {
   const auto child = ::fork();
   if (child == 0) {

@@ -64,16 +64,16 @@ TEST_CASE("random delays in every actor keep the order") {
 
 TEST_CASE("monitors come and go while steps run") {
   faked_run run(interleaved(), 1);
-  auto seen = std::make_shared<std::atomic<int>>(0);
+  auto events = std::make_shared<std::atomic<int>>(0);
   monitor counter;
   counter.name = "counter";
   counter.wants.ops = true;
-  counter.see = [seen](const event&) { ++*seen; };
+  counter.see = [events](const event&) { ++*events; };
   for (int i = 0; i < 10; ++i) {
     const auto id = run.actors->attach(counter);
     run.step();
     run.actors->detach(id);
-    CHECK(*seen == (i + 1) * (3 + 1));  // an event a rank, and the step's
+    CHECK(*events == (i + 1) * (3 + 1));  // one event per rank, and the step's
     run.step();
   }
 }
@@ -117,7 +117,7 @@ TEST_CASE("a run that was never stepped ends cleanly") {
 TEST_CASE("idle actors burn no CPU", "[serial]") {
   faked_run run(interleaved(), 2);
   run.step();
-  // Poll with a deadline: the first quiet window of 50 ms will do.
+  // Polls with a deadline until the first quiet window of 50 ms.
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
   double busiest = 1;
   while (busiest > 0.02 && std::chrono::steady_clock::now() < until) {

@@ -35,7 +35,7 @@ TEST_CASE("a worker that was woken, and waits for a core, counts as awake") {
   CHECK_FALSE(shared.lacks_lookers());
   shared.push(nullptr);
   CHECK(shared.lacks_lookers());
-  CHECK_FALSE(shared.needs_another(workers));  // both cores have one
+  CHECK_FALSE(shared.needs_another(workers));  // both cores are taken
 }
 
 TEST_CASE("a quota of processor time is not spent on looking for work") {
@@ -56,8 +56,8 @@ TEST_CASE("workers that wait for something else don't hold up the others") {
     system.spawn([&opened](caf::event_based_actor*) -> caf::behavior {
       return {[&opened](int) { opened.set_value(); }};
     });
-  // As many as there are cores wait for the opener, to whom one of them sends
-  // when all of them run.
+  // A thread per core waits for the opener, to which one of them sends when all
+  // of them run.
   std::barrier all_run(static_cast<std::ptrdiff_t>(cores));
   std::atomic<unsigned> came_through = 0;
   for (unsigned i = 0; i < cores; ++i)

@@ -1,4 +1,4 @@
-// Folders of checkpoints: complete or not there, checked when read.
+// Folders of checkpoints: complete or absent, and verified when read.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
@@ -34,30 +34,31 @@ TEST_CASE("SHA-256 is that of the standard's example") {
 }
 
 TEST_CASE("a checkpoint is read by name, whichever file holds a tensor") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   CHECK(folder.steps().empty());
   save(folder, 12);
   CHECK(folder.steps() == std::vector<std::int64_t>{12});
   CHECK(folder.path_of(12).ends_with("step-00000012"));
-  const stored_checkpoint found(folder.path_of(12));
+  const stored_checkpoint checkpoint(folder.path_of(12));
   auto expected = manifest_of(12);
-  expected.files = found.about().files;
-  CHECK(found.about() == expected);
-  CHECK(found.names().size() == 4);
-  CHECK(at::equal(found.read("last.weight"), part_of(12, 1)[0].second));
-  CHECK(at::equal(found.read("head.weight"), part_of(12, 0)[0].second));
-  CHECK(at::equal(found.read("optimizer/exp_avg/last.weight"),
+  expected.files = checkpoint.about().files;
+  CHECK(checkpoint.about() == expected);
+  CHECK(checkpoint.names().size() == 4);
+  CHECK(at::equal(checkpoint.read("last.weight"), part_of(12, 1)[0].second));
+  CHECK(at::equal(checkpoint.read("head.weight"), part_of(12, 0)[0].second));
+  CHECK(at::equal(checkpoint.read("optimizer/exp_avg/last.weight"),
                   part_of(12, 1)[1].second));
-  CHECK(found.find("absent") == nullptr);
-  CHECK_THROWS_MATCHES(found.read("absent"), error, says("lacks 'absent'"));
-  found.verify();
+  CHECK(checkpoint.find("absent") == nullptr);
+  CHECK_THROWS_MATCHES(checkpoint.read("absent"), error,
+                       says("lacks 'absent'"));
+  checkpoint.verify();
   CHECK(entries_in(folder.path_of(12)) == 3);
 }
 
 TEST_CASE("the last checkpoints are kept, and every n-th") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   const auto foreign = folder.path_of(5);
   std::filesystem::create_directory(foreign);
   for (std::int64_t step = 10; step <= 70; step += 10)
@@ -68,8 +69,8 @@ TEST_CASE("the last checkpoints are kept, and every n-th") {
 }
 
 TEST_CASE("a checkpoint of a step that is saved again takes its place") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   save(folder, 5);
   write_file(folder.path_of(5) + "/part-00000.safetensors", "damage");
   save(folder, 5);
@@ -78,8 +79,8 @@ TEST_CASE("a checkpoint of a step that is saved again takes its place") {
 }
 
 TEST_CASE("what a killed process left is removed, and never read") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   save(folder, 4);
   folder.write_part(5, 0, part_of(5, 0));
   CHECK(folder.steps() == std::vector<std::int64_t>{4});
@@ -88,8 +89,8 @@ TEST_CASE("what a killed process left is removed, and never read") {
 }
 
 TEST_CASE("parts of an earlier attempt's processes are never taken") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   const checkpoint_folder earlier(at / "all", "earlier");
   earlier.write_part(4, 1, part_of(4, 1));
   folder.write_part(4, 0, part_of(4, 0));
@@ -103,8 +104,8 @@ TEST_CASE("parts of an earlier attempt's processes are never taken") {
 }
 
 TEST_CASE("a checkpoint that was being replaced is put back") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   save(folder, 4);
   std::filesystem::rename(folder.path_of(4),
                           at / "all/.step-00000004.replaced");
@@ -115,8 +116,8 @@ TEST_CASE("a checkpoint that was being replaced is put back") {
 }
 
 TEST_CASE("later checkpoints are set aside, and outlive none of the new ones") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   for (const std::int64_t step : {2, 4, 6})
     save(folder, step, {.last = 3});
   folder.set_aside_after(2);
@@ -132,8 +133,8 @@ TEST_CASE("later checkpoints are set aside, and outlive none of the new ones") {
 }
 
 TEST_CASE("the last finite checkpoint outlives later ones that are not") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   const auto save_bad = [&](std::int64_t step, double value) {
     folder.write_part(step, 0, {{"ids", at::ones({2}, at::kLong)}});
     folder.write_part(step, 1,
@@ -171,7 +172,7 @@ TEST_CASE("a folder is one job's until its lock goes") {
     CHECK(entries_in(folder) == 1);
   }
   CHECK(entries_in(folder) == 0);
-  // A dead owner's file is no lock.
+  // The file of an owner that has ended is no lock.
   write_file(folder + "/.lock", "process 1 on elsewhere");
   const folder_lock again(folder);
   CHECK(entries_in(folder) == 1);
@@ -199,8 +200,8 @@ TEST_CASE(
 }
 
 TEST_CASE("a checkpoint that fails leaves no parts, and nobody waits for it") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   folder.write_part(5, 0, part_of(5, 0));
   std::jthread other([&] { folder.refuse(5); });
   CHECK_THROWS_MATCHES(folder.complete(manifest_of(5), 2, {}), error,
@@ -215,8 +216,8 @@ TEST_CASE("a checkpoint that fails leaves no parts, and nobody waits for it") {
 }
 
 TEST_CASE("a manifest that was edited is refused") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   save(folder, 4);
   const auto path = folder.path_of(4) + "/manifest.json";
   auto text = content(path);
@@ -232,8 +233,8 @@ TEST_CASE("a manifest that was edited is refused") {
 }
 
 TEST_CASE("a folder where a file should be is refused, one without too") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   for (const std::int64_t step : {2, 4, 6})
     save(folder, step, {.last = 3});
   std::filesystem::remove(folder.path_of(6) + "/manifest.json");
@@ -241,17 +242,17 @@ TEST_CASE("a folder where a file should be is refused, one without too") {
   std::filesystem::create_directory(folder.path_of(4)
                                     + "/part-00001.safetensors");
   std::vector<std::string> refused;
-  const auto found = folder.last_valid(
+  const auto last = folder.last_valid(
     [&](const std::string& sentence) { refused.push_back(sentence); });
-  CHECK(found == folder.path_of(2));
+  CHECK(last == folder.path_of(2));
   REQUIRE(refused.size() == 2);
   CHECK(refused[0].starts_with(folder.path_of(6) + "/manifest.json"));
   CHECK(refused[1].find("is not a readable file") != std::string::npos);
 }
 
 TEST_CASE("a checkpoint of another version is not taken for a damaged one") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   save(folder, 4);
   const auto path = folder.path_of(4) + "/manifest.json";
   auto text = content(path);
@@ -262,14 +263,15 @@ TEST_CASE("a checkpoint of another version is not taken for a damaged one") {
 }
 
 TEST_CASE("a checkpoint that can't be read is not taken for a damaged one") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   std::filesystem::permissions(at / ".", std::filesystem::perms(0755));
   for (const std::string file : {"/manifest.json", "/part-00001.safetensors"}) {
     save(folder, 4);
     std::filesystem::permissions(folder.path_of(4) + file,
                                  std::filesystem::perms::none);
-    // Root could read it: this thread's files are another user's meanwhile.
+    // Root could read it, so this thread accesses files as another user
+    // meanwhile.
     const auto own = ::setfsuid(65534);
     CHECK_THROWS_MATCHES(folder.last_valid([](const std::string&) {}), error,
                          says("can't be read: Permission denied"));
@@ -279,8 +281,8 @@ TEST_CASE("a checkpoint that can't be read is not taken for a damaged one") {
 }
 
 TEST_CASE("a folder that is not a checkpoint is not replaced by one") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   std::filesystem::create_directory(folder.path_of(4));
   write_file(folder.path_of(4) + "/notes", "another program's");
   CHECK_THROWS_MATCHES(save(folder, 4), error,
@@ -289,8 +291,8 @@ TEST_CASE("a folder that is not a checkpoint is not replaced by one") {
 }
 
 TEST_CASE("parts that were exchanged are refused") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   save(folder, 4);
   const auto part = [&](int p) {
     return fmt::format("{}/part-0000{}.safetensors", folder.path_of(4), p);
@@ -302,8 +304,8 @@ TEST_CASE("parts that were exchanged are refused") {
 }
 
 TEST_CASE("a checkpoint in the folder of another step is refused") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   save(folder, 4);
   std::filesystem::rename(folder.path_of(4), folder.path_of(9));
   CHECK_THROWS_MATCHES(
@@ -313,8 +315,8 @@ TEST_CASE("a checkpoint in the folder of another step is refused") {
 }
 
 TEST_CASE("a part that can't be written is an error that names its folder") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   write_file(at / "all/.step-00000004.one.partial", "a file");
   CHECK_THROWS_MATCHES(folder.write_part(4, 0, part_of(4, 0)), error,
                        says(".step-00000004.one.partial"));
@@ -357,23 +359,23 @@ TEST_CASE("a damaged checkpoint is refused by name, the one before is taken") {
     };
   for (const auto& [file, why, change] : cases) {
     CAPTURE(why);
-    const prepared_folder made;
-    const auto& [at, folder] = made;
+    const prepared_folder prepared;
+    const auto& [at, folder] = prepared;
     save(folder, 1);
     save(folder, 2);
     damage(folder.path_of(2) + file, change);
     std::string refused;
-    const auto found = folder.last_valid(
+    const auto last = folder.last_valid(
       [&](const std::string& sentence) { refused += sentence; });
-    CHECK(found == folder.path_of(1));
+    CHECK(last == folder.path_of(1));
     CHECK(refused.find(why) != std::string::npos);
     CHECK(refused.find(folder.path_of(2) + file) != std::string::npos);
   }
 }
 
 TEST_CASE("process 0 waits for the parts of others, and may give up") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   std::thread other([&] { folder.write_part(3, 1, part_of(3, 1)); });
   folder.write_part(3, 0, part_of(3, 0));
   folder.complete(manifest_of(3), 2, {});

@@ -1,4 +1,4 @@
-// Folders of checkpoints where the file system or another process fails.
+// Folders of checkpoints when the file system or another process fails.
 #include <ATen/ops/equal.h>
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
@@ -34,7 +34,7 @@ bool leads_to(int descriptor, const std::string& path) {
            fmt::format("/proc/self/fd/{}", descriptor), path, trouble);
 }
 
-/// While it lives, no rename from or to a path that ends so succeeds.
+/// During its lifetime, renames from or to a path with this ending fail.
 struct refused_renames {
   explicit refused_renames(std::string_view path_end) { end = path_end; }
   refused_renames(const refused_renames&) = delete;
@@ -47,8 +47,8 @@ struct refused_renames {
   static inline std::string_view end{};
 };
 
-/// While it lives, the folders that are in this one now are as in a lower layer
-/// of an overlay file system, which can't rename them.
+/// During its lifetime, the folders that are now in this one behave as in the
+/// lower layer of an overlay file system, which can't rename them.
 struct lower_layer {
   explicit lower_layer(const std::string& folder) {
     for (const auto& each : std::filesystem::directory_iterator(folder))
@@ -63,7 +63,7 @@ struct lower_layer {
   static inline std::set<std::string> folders{};
 };
 
-/// While it lives, this folder can't be synchronised.
+/// During its lifetime, this folder can't be synchronised.
 struct unsynchronised_folder {
   unsynchronised_folder(std::string path, int why) {
     name = std::move(path);
@@ -78,8 +78,8 @@ struct unsynchronised_folder {
   static inline int reason = 0;
 };
 
-/// While it lives, something happens before each read at a place of this file,
-/// which fails with the errno that it returns, or goes on at 0.
+/// During its lifetime, calls a function before each read at an offset of this
+/// file. The read fails with the returned errno, or proceeds at 0.
 struct watched_reads {
   watched_reads(std::string path, std::function<int()> what) {
     name = std::move(path);
@@ -96,8 +96,8 @@ struct watched_reads {
   static inline std::function<int()> happens{};
 };
 
-/// A file that is missing at first. It appears when an attempt to open it has
-/// failed, or at a call of `appear`.
+/// A file that is missing at first. It appears after a failed attempt to open
+/// it, or when `appear` is called.
 struct late_file {
   explicit late_file(const std::string& path) {
     std::filesystem::rename(path, path + ".held");
@@ -116,7 +116,7 @@ struct late_file {
 
 }  // namespace
 
-// In place of the system's, which a test can't make fail.
+// Replaces the system's functions, which a test can't make fail.
 extern "C" int rename(const char* from, const char* to) {
   if (refused_renames::has(from) || refused_renames::has(to)) {
     errno = EACCES;
@@ -162,8 +162,8 @@ extern "C" ssize_t pread(int descriptor, void* out, std::size_t size,
 }
 
 TEST_CASE("a checkpoint is saved even if older ones can't be removed") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   for (const std::int64_t step : {1, 2, 3})
     CHECK(save(folder, step, {.last = 3}).empty());
   {
@@ -179,8 +179,8 @@ TEST_CASE("a checkpoint is saved even if older ones can't be removed") {
 }
 
 TEST_CASE("a checkpoint that can't be replaced stays where it was") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   save(folder, 4);
   for (std::int32_t part = 0; part < 2; ++part)
     folder.write_part(4, part, part_of(5, part));
@@ -190,15 +190,15 @@ TEST_CASE("a checkpoint that can't be replaced stays where it was") {
                          says("partial: can't be renamed: Permission denied"));
   }
   folder.discard(4);
-  const stored_checkpoint found(folder.path_of(4));
-  found.verify();
-  CHECK(at::equal(found.read("last.weight"), part_of(4, 1)[0].second));
+  const stored_checkpoint checkpoint(folder.path_of(4));
+  checkpoint.verify();
+  CHECK(at::equal(checkpoint.read("last.weight"), part_of(4, 1)[0].second));
   CHECK(entries_in(at / "all") == 1);
 }
 
 TEST_CASE("what an earlier replacement left does not hinder the next") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   save(folder, 4);
   std::filesystem::create_directories(at / "all/.step-00000004.replaced/more");
   CHECK(save(folder, 4).empty());
@@ -207,8 +207,8 @@ TEST_CASE("what an earlier replacement left does not hinder the next") {
 }
 
 TEST_CASE("checkpoints in a lower layer are set aside, removed and replaced") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   for (const std::int64_t step : {1, 2, 3})
     CHECK(save(folder, step, {.last = 3}).empty());
   write_file(folder.path_of(3) + "/part-00001.safetensors", "damaged");
@@ -226,7 +226,7 @@ TEST_CASE("checkpoints in a lower layer are set aside, removed and replaced") {
     stored_checkpoint(folder.path_of(4)).verify();
     CHECK(entries_in(at / "all") == 2);
   }
-  // As a process leaves it that is killed while it replaces one.
+  // A process that is killed during a replacement leaves this.
   std::filesystem::copy(folder.path_of(4), at / "all/.step-00000004.replaced");
   std::filesystem::remove(folder.path_of(4) + "/manifest.json");
   CHECK(folder.prepare().empty());
@@ -234,8 +234,8 @@ TEST_CASE("checkpoints in a lower layer are set aside, removed and replaced") {
 }
 
 TEST_CASE("a checkpoint that another process gave up is nobody's any more") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   const checkpoint_folder other(at / "all");
   other.refuse(5);  // before the others begin
   CHECK_THROWS_MATCHES(folder.write_part(5, 0, part_of(5, 0)), error,
@@ -249,8 +249,8 @@ TEST_CASE("a checkpoint that another process gave up is nobody's any more") {
 }
 
 TEST_CASE("a part that has changed or vanished ends the checkpoint") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   save(folder, 4);
   for (std::int32_t part = 0; part < 2; ++part)
     folder.write_part(6, part, part_of(6, part));
@@ -268,8 +268,8 @@ TEST_CASE("a part that has changed or vanished ends the checkpoint") {
 }
 
 TEST_CASE("a vanished folder is not reported as another process's failure") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   folder.write_part(4, 0, part_of(4, 0));
   std::filesystem::remove_all(at / "all");
   CHECK_THROWS_MATCHES(folder.complete(manifest_of(4), 1, {}), error,
@@ -277,8 +277,8 @@ TEST_CASE("a vanished folder is not reported as another process's failure") {
 }
 
 TEST_CASE("older checkpoints stay if the folder can't be synchronised") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   save(folder, 4);
   {
     const unsynchronised_folder broken(at / "all", EIO);
@@ -291,8 +291,8 @@ TEST_CASE("older checkpoints stay if the folder can't be synchronised") {
 }
 
 TEST_CASE("older checkpoints go where folders are never synchronised") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   for (const auto reason : {EINVAL, ENOTSUP, ENOSYS, EBADF}) {
     const unsynchronised_folder simple(at / "all", reason);
     save(folder, 4);
@@ -302,30 +302,30 @@ TEST_CASE("older checkpoints go where folders are never synchronised") {
 }
 
 TEST_CASE("a part that can't be read while it is verified is named") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   save(folder, 4);
-  const stored_checkpoint found(folder.path_of(4));
+  const stored_checkpoint checkpoint(folder.path_of(4));
   const auto path = folder.path_of(4) + "/part-00001.safetensors";
   {
     const watched_reads broken(path, [] { return EIO; });
-    CHECK_THROWS_MATCHES(found.verify(), error,
+    CHECK_THROWS_MATCHES(checkpoint.verify(), error,
                          says(path + ": can't be read: Input/output error"));
     CHECK_THROWS_MATCHES(stored_checkpoint(folder.path_of(4)), error,
                          says(path + ": can't be read: Input/output error"));
   }
-  found.verify();
+  checkpoint.verify();
   const watched_reads shortened(path, [&] {
     std::filesystem::resize_file(path, 0);
     return 0;
   });
-  CHECK_THROWS_MATCHES(found.verify(), error,
+  CHECK_THROWS_MATCHES(checkpoint.verify(), error,
                        says(path + ": was shortened from"));
 }
 
 TEST_CASE("a part is seen whenever another process completes it") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   folder.write_part(4, 0, part_of(4, 0));
   const late_file receipt(
     at / "all/.step-00000004.one.partial/part-00000.safetensors.written");
@@ -340,28 +340,30 @@ TEST_CASE("a part is seen whenever another process completes it") {
 }
 
 TEST_CASE("leftovers of a killed job that can't be removed are reported") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   std::filesystem::permissions(at / ".", std::filesystem::perms(0755));
   std::filesystem::permissions(folder.path(), std::filesystem::perms(0777));
-  const auto left = at / "all/.step-00000004.other.partial";
-  std::filesystem::create_directory(left);
-  write_file(left + "/part-00000.safetensors", "some");
-  // Root could remove it: this thread's files are another user's meanwhile.
+  const auto leftover = at / "all/.step-00000004.other.partial";
+  std::filesystem::create_directory(leftover);
+  write_file(leftover + "/part-00000.safetensors", "some");
+  // Root could remove it, so this thread accesses files as another user
+  // meanwhile.
   const auto own = ::setfsuid(65534);
   CHECK_THAT(folder.prepare(),
-             Catch::Matchers::StartsWith(left + ": can't be removed"));
+             Catch::Matchers::StartsWith(leftover + ": can't be removed"));
   ::setfsuid(static_cast<uid_t>(own));
   CHECK(folder.prepare().empty());
   CHECK(entries_in(folder.path()) == 0);
 }
 
 TEST_CASE("a folder of checkpoints that can't be read is named") {
-  const prepared_folder made;
-  const auto& [at, folder] = made;
+  const prepared_folder prepared;
+  const auto& [at, folder] = prepared;
   std::filesystem::permissions(at / ".", std::filesystem::perms(0755));
   std::filesystem::permissions(folder.path(), std::filesystem::perms::none);
-  // Root could read it: this thread's files are another user's meanwhile.
+  // Root could read it, so this thread accesses files as another user
+  // meanwhile.
   const auto own = ::setfsuid(65534);
   CHECK_THROWS_MATCHES(
     folder.steps(), error,

@@ -27,12 +27,12 @@ using namespace troupe::testing;
 
 namespace {
 
-int lost_looks = 0;     // of the next ones at a lock's file
-bool has_locks = true;  // whether the file system does
+int lost_looks = 0;     // how many of the next stats of a lock's file fail
+bool has_locks = true;  // whether the file system supports locks
 
 }  // namespace
 
-// In place of the system's, which a test can't make fail.
+// Replaces the system's function, which a test can't make fail.
 extern "C" int stat(const char* path, struct stat* status) {
   if (lost_looks > 0 && std::string_view(path).ends_with("/.lock")) {
     --lost_looks;
@@ -86,15 +86,15 @@ TEST_CASE("a renewal returns why the folder could not be locked") {
 
 namespace {
 
-/// Runs it on a thread of its own with this mask and, if this process is root,
-/// as another user. Returns its error's text.
+/// Runs a function on its own thread with this umask and, if this process is
+/// root, as another user. Returns the text of its error.
 std::string run_as_other(mode_t mask, const std::function<void()>& work) {
   std::string text;
   std::thread([&] {
     constexpr auto nobody = 65534;
     ::unshare(CLONE_FS);
     ::umask(mask);
-    if (::geteuid() == 0)  // of this thread only, which glibc's does not do
+    if (::geteuid() == 0)  // of this thread only, unlike glibc's function
       ::syscall(SYS_setresuid, -1, nobody, -1);
     try {
       work();
@@ -139,7 +139,7 @@ TEST_CASE("a lock that another user's killed job left is replaced") {
                               "it is replaced");
                      })
         == "");
-  // Where the file can't be removed, either.
+  // Here the file can't be removed, either.
   at.write(".lock", "process 7 on a host");
   ::chmod(file.c_str(), 0444);
   ::chmod((at / "").c_str(), 01777);

@@ -30,19 +30,19 @@ inline parameter_list part_of(std::int64_t step, std::int32_t part) {
   return tensors;
 }
 
-/// Returns what `complete` does.
+/// Saves a checkpoint of two parts; returns what `complete` returns.
 inline std::string save(const checkpoint_folder& to, std::int64_t step,
-                        const kept_checkpoints& kept = {}) {
+                        const kept_checkpoints& retention = {}) {
   for (std::int32_t part = 0; part < 2; ++part)
     to.write_part(step, part, part_of(step, part));
-  return to.complete(manifest_of(step), 2, kept);
+  return to.complete(manifest_of(step), 2, retention);
 }
 
 inline void write_file(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-/// Where checkpoints of two parts are saved.
+/// A folder for checkpoints of two parts.
 struct prepared_folder {
   prepared_folder() { folder.prepare(); }
   temporary_folder at{};

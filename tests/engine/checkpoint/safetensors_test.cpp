@@ -77,11 +77,11 @@ TEST_CASE("tensors of all dtypes and shapes come back as they were") {
   for (std::size_t i = 0; i < back.size(); ++i) {
     INFO(tensors[i].first);
     const auto& original = tensors[i].second;
-    const auto found = std::ranges::find(back, tensors[i].first,
+    const auto entry = std::ranges::find(back, tensors[i].first,
                                          &parameter_list::value_type::first);
-    REQUIRE(found != back.end());
-    CHECK(found->second.scalar_type() == original.scalar_type());
-    CHECK(at::equal(found->second, original));
+    REQUIRE(entry != back.end());
+    CHECK(entry->second.scalar_type() == original.scalar_type());
+    CHECK(at::equal(entry->second, original));
   }
 }
 
@@ -169,7 +169,7 @@ TEST_CASE("damaged files are refused with a reason") {
 
 namespace {
 
-/// Of `fields` in place of those of one tensor of no bytes.
+/// Checks that a file with this header, and no data, is refused.
 void refused_header(const std::string& header, const std::string& reason) {
   const temporary_folder folder;
   const auto path = folder.write("x.safetensors", with_header(header, 0));

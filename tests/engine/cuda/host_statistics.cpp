@@ -10,7 +10,7 @@
 namespace troupe {
 namespace {
 
-/// As block_join.cuh: values from the far half, until one is left.
+/// Like block_join.cuh: joins values from the far half until one is left.
 template <class Value>
 Value joined(Value* values, int count) {
   for (int offset = count / 2; offset > 0; offset /= 2)
@@ -32,7 +32,7 @@ Part joined_block(std::array<Part, block_threads> threads) {
   return joined(warps.data(), block_warps);
 }
 
-/// A launch for one tensor.
+/// The launch for one tensor.
 template <class Format>
 class host_launch {
   using stored = typename Format::stored;
@@ -104,7 +104,7 @@ class host_launch {
     return sums;
   }
 
-  /// The threads of one team take one instance.
+  /// The threads of a team process one instance.
   void take_instance(std::int64_t i, const piece_range& range, double centre,
                      thread_part* team, bool fast) {
     const auto begin = i * entry_.width + range.begin;

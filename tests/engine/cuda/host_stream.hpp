@@ -6,7 +6,8 @@
 
 namespace troupe {
 
-/// An event, a stream and kernels of the host: all is done at once.
+/// An event, a stream and kernels of the host, which complete everything at
+/// once.
 class host_event final : public device_event {
  public:
   bool reached() const override { return true; }

@@ -33,26 +33,26 @@ Number number_at(const std::string& bytes, std::size_t position) {
   return result;
 }
 
-/// The GPUs (80 for sm_80) that the containers of device code in a file hold
-/// machine code for.
+/// The GPUs (80 for sm_80) for which the containers of device code in a file
+/// hold machine code.
 std::set<std::uint32_t> machine_code_in(const std::filesystem::path& file) {
   const auto bytes = testing::content(file);
   const std::string magic{"\x50\xed\x55\xba\x01\x00\x10\x00", 8};
-  std::set<std::uint32_t> found;
+  std::set<std::uint32_t> architectures;
   for (auto at = bytes.find(magic); at != std::string::npos;
        at = bytes.find(magic, at + 1)) {
     const auto end = at + 16 + number_at<std::uint64_t>(bytes, at + 8);
     for (auto entry = at + 16; entry + 32 <= end;) {
       if (number_at<std::uint16_t>(bytes, entry) == 2)
-        found.insert(number_at<std::uint32_t>(bytes, entry + 28));
+        architectures.insert(number_at<std::uint32_t>(bytes, entry + 28));
       entry += number_at<std::uint32_t>(bytes, entry + 4)
                + number_at<std::uint64_t>(bytes, entry + 8);
     }
   }
-  return found;
+  return architectures;
 }
 
-std::set<std::uint32_t> wanted_machine_code() {
+std::set<std::uint32_t> expected_machine_code() {
   std::istringstream words{TROUPE_CUDA_CODE};
   std::set<std::uint32_t> result;
   for (std::string word; std::getline(words, word, ';');)
@@ -63,23 +63,23 @@ std::set<std::uint32_t> wanted_machine_code() {
 }  // namespace
 
 TEST_CASE("the library holds machine code for all GPUs it is built for") {
-  const auto found = machine_code_in(built_library());
-  const auto wanted = wanted_machine_code();
-  CHECK(wanted.contains(80));
-  CHECK(wanted.contains(90));
-  CHECK(wanted.contains(100));
-  CHECK(found == wanted);
+  const auto actual = machine_code_in(built_library());
+  const auto expected = expected_machine_code();
+  CHECK(expected.contains(80));
+  CHECK(expected.contains(90));
+  CHECK(expected.contains(100));
+  CHECK(actual == expected);
 }
 
 TEST_CASE("the library loads, or a sentence names what it lacks") {
   const auto file = built_library();
-  const auto found = load_accelerators(file);
-  CHECK((found.library == nullptr) == !found.why_not.empty());
-  if (!found)
-    CHECK((found.why_not.find("no NVIDIA driver") == 0
-           || found.why_not.find("no CUDA device") == 0
-           || found.why_not.find("driver") != std::string::npos
-           || found.why_not.find("cannot open shared object file")
+  const auto loaded = load_accelerators(file);
+  CHECK((loaded.library == nullptr) == !loaded.why_not.empty());
+  if (!loaded)
+    CHECK((loaded.why_not.find("no NVIDIA driver") == 0
+           || loaded.why_not.find("no CUDA device") == 0
+           || loaded.why_not.find("driver") != std::string::npos
+           || loaded.why_not.find("cannot open shared object file")
                 != std::string::npos));
 }
 

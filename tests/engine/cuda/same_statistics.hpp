@@ -7,6 +7,7 @@ namespace troupe {
 /// Checks (with Catch2) that two computations agree: counts and extremes
 /// exactly, moments within the rounding of fp32 sums, relative to the values'
 /// own spread.
-void check_same(const tensor_statistics& seen, const tensor_statistics& wanted);
+void check_same(const tensor_statistics& actual,
+                const tensor_statistics& expected);
 
 }  // namespace troupe

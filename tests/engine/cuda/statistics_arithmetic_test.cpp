@@ -30,7 +30,7 @@ at::Tensor sprinkled(at::Tensor x) {
   return x;
 }
 
-/// By the way that a device's statistics take, with kernels of the host.
+/// Computed like on a device, with kernels of the host.
 tensor_statistics as_device(const at::Tensor& tensor, bool with_histogram) {
   host_kernels kernels;
   host_stream stream;

@@ -1,4 +1,4 @@
-// Corpora as Megatron-LM writes them: tokens in a .bin, sequences in a .idx.
+// Corpora in Megatron-LM's format: tokens in a .bin, sequences in an .idx.
 #include "troupe/engine/data/token_headers.hpp"
 
 #include <catch2/catch_test_macros.hpp>
@@ -78,7 +78,7 @@ TEST_CASE("the content of a Megatron corpus is that of both files") {
   const auto before = content_of_tokens(bin);
   CHECK(content_of_tokens(idx) == before);
   CHECK(content_of_tokens(idx, token_format::megatron) == before);
-  // Each of the sizes that they had.
+  // Each invalid size.
   folder.write("corpus.idx", index_text{.lengths = {2, 1, 2}}.bytes());
   const auto other_index = content_of_tokens(bin);
   CHECK(other_index != before);

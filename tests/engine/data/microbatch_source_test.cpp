@@ -41,13 +41,13 @@ std::int64_t id_at(const at::Tensor& tensor, std::int64_t i) {
 TEST_CASE("a permutation takes each index once, and the seed decides where") {
   for (const std::int64_t size : {1, 2, 3, 7, 64, 1000}) {
     const permutation order(size, 5);
-    std::vector<std::int64_t> seen;
+    std::vector<std::int64_t> rows;
     for (std::int64_t i = 0; i < size; ++i)
-      seen.push_back(order(i));
-    std::ranges::sort(seen);
+      rows.push_back(order(i));
+    std::ranges::sort(rows);
     std::vector<std::int64_t> expected(static_cast<std::size_t>(size));
     std::iota(expected.begin(), expected.end(), 0);
-    CHECK(seen == expected);
+    CHECK(rows == expected);
   }
   CHECK(permutation(1000, 1)(0) != permutation(1000, 2)(0));
 }
@@ -173,7 +173,7 @@ TEST_CASE("documents start behind the token that ends one") {
   const auto data = with_document_starts(rows, 5)->at(0);
   CHECK(values_of(data.arguments.at(document_starts))
         == numbers{0, 1, 1, 3, 0, 0, 0, 0});
-  // What follows an end is predicted only if it is wanted.
+  // The token after an end is predicted only on request.
   CHECK(values_of(data.targets[0])
         == numbers{-100, 5, -100, -100, 3, 4, 5, -100});
   CHECK(values_of(with_document_starts(rows, 5, true)->at(0).targets[0])

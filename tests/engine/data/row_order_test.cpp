@@ -17,13 +17,13 @@ TEST_CASE("each source gives its rows in ascending order, none twice") {
     double total = 0;
     for (const auto weight : weights)
       total += weight;
-    std::vector<std::int64_t> given(weights.size(), 0);
+    std::vector<std::int64_t> counts(weights.size(), 0);
     for (std::int64_t row = 0; row < 3 * row_mixture::block + 17; ++row) {
       const auto place = mixture.of(row);
-      REQUIRE(place.row == given[place.source]++);
+      REQUIRE(place.row == counts[place.source]++);
       for (std::size_t s = 0; s < weights.size(); ++s) {
         const auto exact = weights[s] / total * static_cast<double>(row + 1);
-        REQUIRE(std::abs(static_cast<double>(given[s]) - exact) < 4);
+        REQUIRE(std::abs(static_cast<double>(counts[s]) - exact) < 4);
       }
     }
   }

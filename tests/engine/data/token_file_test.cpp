@@ -172,7 +172,7 @@ TEST_CASE("bad token files are refused with a reason") {
     version[at] = 9;
     refused("9.npy", version, at == 6 ? "version 9.0" : "version 1.9");
   }
-  // Longer than the stack has room for what calls itself for each byte.
+  // Longer than the stack allows for a recursion per byte.
   constexpr std::uint32_t length = 1 << 20;
   for (const std::string begin : {"{'descr': '", "{'shape': (", "{'descr':"})
     for (const char filler : {'x', ' ', '1'})

@@ -12,7 +12,7 @@ using namespace troupe;
 
 namespace {
 
-/// A root folder with the files that the system shows in /proc and /sys.
+/// A root folder with the files that the system has in /proc and /sys.
 class shown_system {
  public:
   shown_system(const std::string& groups, const std::string& mounts) {
@@ -75,7 +75,7 @@ TEST_CASE("limits of version 1") {
 }
 
 TEST_CASE("a container sees its own group as the mounted one") {
-  // Without and with a namespace of groups.
+  // Without and with a namespace of control groups.
   for (const auto* groups : {"4:memory:/docker/7f\n", "4:memory:/\n"}) {
     const shown_system shown(
       groups,

@@ -9,7 +9,7 @@
 
 using namespace troupe;
 
-// The sanitizers keep what was freed.
+// The sanitizers keep freed memory.
 #ifndef __SANITIZE_ADDRESS__
 TEST_CASE("memory that was freed in small pieces is returned", "[serial]") {
   constexpr std::int64_t piece = 600, pieces = 300'000;

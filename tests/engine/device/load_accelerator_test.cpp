@@ -13,22 +13,22 @@ using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::StartsWith;
 
 TEST_CASE("without a library of accelerators, a sentence says why") {
-  const auto& found = load_accelerators();
-  CHECK((found.library == nullptr) == !found.why_not.empty());
-  CHECK(&found == &load_accelerators());
+  const auto& loaded = load_accelerators();
+  CHECK((loaded.library == nullptr) == !loaded.why_not.empty());
+  CHECK(&loaded == &load_accelerators());
 }
 
 TEST_CASE("a library that is missing is named") {
-  const auto found = load_accelerators("/nowhere/libtroupe_cuda.so");
-  CHECK_FALSE(found);
-  CHECK_THAT(found.why_not, StartsWith("libtroupe_cuda.so: "));
-  CHECK_THAT(found.why_not, ContainsSubstring("No such file"));
+  const auto loaded = load_accelerators("/nowhere/libtroupe_cuda.so");
+  CHECK_FALSE(loaded);
+  CHECK_THAT(loaded.why_not, StartsWith("libtroupe_cuda.so: "));
+  CHECK_THAT(loaded.why_not, ContainsSubstring("No such file"));
 }
 
 TEST_CASE("a library of something else is refused") {
-  const auto found = load_accelerators("libm.so.6");
-  CHECK_FALSE(found);
-  CHECK_THAT(found.why_not,
+  const auto loaded = load_accelerators("libm.so.6");
+  CHECK_FALSE(loaded);
+  CHECK_THAT(loaded.why_not,
              StartsWith("libm.so.6: can't load the accelerator library"));
 }
 

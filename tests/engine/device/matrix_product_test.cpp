@@ -17,7 +17,7 @@ using namespace troupe;
 
 namespace {
 
-/// Each side of the size from which on another library may be used.
+/// Below and above the size from which another library may be used.
 constexpr std::array<std::array<std::int64_t, 3>, 5> shapes{
   {{1, 1, 1}, {3, 5, 7}, {1, 300, 9000}, {130, 257, 131}, {64, 1100, 70}}};
 
@@ -48,10 +48,10 @@ TEST_CASE("products are those of ATen, of any strides and types") {
       auto sum = bias.repeat({rows, 1});
       add_matrix_product(sum, x, turned.t(), type);
       CHECK(close(sum));
-      at::Tensor made;
-      add_matrix_product(made, x, turned.t(), at::kDouble);
-      CHECK(made.scalar_type() == at::kDouble);
-      CHECK(close(made.to(type) + bias));
+      at::Tensor product;
+      add_matrix_product(product, x, turned.t(), at::kDouble);
+      CHECK(product.scalar_type() == at::kDouble);
+      CHECK(close(product.to(type) + bias));
     }
 }
 
@@ -94,8 +94,8 @@ TEST_CASE("products within autocast are of its type") {
   const auto x = at::randn({150, 200}), weight = at::randn({300, 200});
   at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
   at::autocast::set_autocast_enabled(at::kCPU, true);
-  const auto made = linear_product(x, weight);
+  const auto product = linear_product(x, weight);
   at::autocast::set_autocast_enabled(at::kCPU, false);
   at::autocast::clear_cache();
-  CHECK(made.scalar_type() == at::kBFloat16);
+  CHECK(product.scalar_type() == at::kBFloat16);
 }

@@ -49,9 +49,9 @@ TEST_CASE("a rank's second compute stream shares all else with the first") {
   CHECK(&second->receives() == &first.receives());
   first.begin_step(1);
   const slow_event later;
-  const auto told = first.host_ns(later);
+  const auto time = first.host_ns(later);
   second->begin_step(1);
-  CHECK(second->host_ns(later) == told);
+  CHECK(second->host_ns(later) == time);
   std::vector<std::shared_ptr<slow_event>> ends;
   for (int i = 0; i < 4; ++i) {
     ends.push_back(std::make_shared<slow_event>());
@@ -90,10 +90,10 @@ TEST_CASE("the device's times are given by the host's clock") {
   rank_device rank(std::make_shared<silent_accelerator>(), {});
   rank.begin_step(1);
   const slow_event later;
-  const auto told = rank.host_ns(later);
-  CHECK(told == rank.host_ns(later));
+  const auto time = rank.host_ns(later);
+  CHECK(time == rank.host_ns(later));
   rank.begin_step(1);  // the same step
-  CHECK(told == rank.host_ns(later));
+  CHECK(time == rank.host_ns(later));
   rank.begin_step(2);
-  CHECK(rank.host_ns(later) > told);
+  CHECK(rank.host_ns(later) > time);
 }

@@ -5,7 +5,7 @@
 
 namespace troupe::testing {
 
-/// Reached after the first wait, or once a test sets `done`.
+/// Reached after the first wait, or when a test sets `done`.
 struct slow_event final : device_event {
   bool reached() const override { return done; }
   void wait() const override {
@@ -19,7 +19,8 @@ struct slow_event final : device_event {
 };
 
 struct silent_stream final : device_stream {
-  explicit silent_stream(stream_priority made_with) : priority(made_with) {}
+  explicit silent_stream(stream_priority own_priority)
+    : priority(own_priority) {}
   c10::Device device() const override { return c10::kCPU; }
   std::unique_ptr<stream_scope> enter() override { return nullptr; }
   event_handle record() override {
@@ -44,9 +45,9 @@ struct silent_accelerator final : accelerator {
     return std::make_unique<silent_stream>(priority);
   }
   device_kernels& kernels() override {
-    if (!given)
+    if (!own_kernels)
       throw error(error_code::internal, "no kernels");
-    return *given;
+    return *own_kernels;
   }
   std::unique_ptr<device_graph> record_graph(
     device_stream&, const std::function<void()>&) override {
@@ -60,7 +61,7 @@ struct silent_accelerator final : accelerator {
 
   accelerator_description about{c10::kCPU, "silent"};
   int streams = 0;
-  device_kernels* given = nullptr;
+  device_kernels* own_kernels = nullptr;
 };
 
 }  // namespace troupe::testing

@@ -12,7 +12,7 @@ using namespace troupe;
 
 namespace {
 
-/// Puts the default logger back.
+/// Restores the default logger.
 struct default_logger {
   ~default_logger() { spdlog::set_default_logger(before); }
   std::shared_ptr<spdlog::logger> before = spdlog::default_logger();

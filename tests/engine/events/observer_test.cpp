@@ -31,7 +31,7 @@ struct several : torch::nn::Module {
   }
 };
 
-/// Gives its parameter itself, a leaf of the graph.
+/// Returns its parameter itself, a leaf of the graph.
 struct giving : torch::nn::Module {
   giving() { weight = register_parameter("weight", at::full({2}, 2.0)); }
   at::Tensor forward(int) { return weight; }
@@ -45,11 +45,11 @@ struct bench {
   std::shared_ptr<doubling> first = std::make_shared<doubling>();
   std::shared_ptr<doubling> second = std::make_shared<doubling>();
   std::shared_ptr<several> list = std::make_shared<several>();
-  std::vector<tensors_event> seen;
+  std::vector<tensors_event> events;
   observer eyes{
     {{first.get(), "first"}, {second.get(), "second"}, {list.get(), "list"}},
     {{"first.weight", first->weight}},
-    [this](tensors_event event) { seen.push_back(event); }};
+    [this](tensors_event event) { events.push_back(event); }};
 
   void begin(subscription wants,
              observer::pass pass = observer::pass::forward) {
@@ -59,7 +59,7 @@ struct bench {
   }
   std::vector<std::string> lines() const {
     std::vector<std::string> all;
-    for (const auto& event : seen)
+    for (const auto& event : events)
       for (const auto& record : event.tensors)
         all.push_back(record.owner->name + ' ' + part_text(record));
     return all;
@@ -78,15 +78,15 @@ TEST_CASE("a module shows its weights, inputs and outputs, in causal order") {
     observe(b.second, observe(b.first, at::ones({3})));
     observe(b.list, at::ones({3}), 4);
   }
-  observe(b.first, at::ones({3}));  // outside: nobody sees it
+  observe(b.first, at::ones({3}));  // outside of a step: nobody sees it
   b.eyes.end_op();
-  CHECK(b.seen.size() == 1);
+  CHECK(b.events.size() == 1);
   CHECK(b.lines()
         == strings{"first weight", "first input[0]", "first output",
                    "second weight", "second input[0]", "second output",
                    "list input[0]", "list input[1]", "list output[0]",
                    "list output[1]", "list output[2][0]", "list output[2][1]"});
-  const auto& records = b.seen[0].tensors;
+  const auto& records = b.events[0].tensors;
   CHECK(records[2].owner->class_name == "doubling");
   CHECK(records[2].statistics.max_abs == 2);
   CHECK(records[4].statistics.max_abs == 2);
@@ -104,7 +104,7 @@ TEST_CASE("a tensor without statistics fails no monitor") {
     observe(b.list, at::ones({3}, at::kComplexFloat), 4);
   }
   b.eyes.end_op();
-  const auto& records = b.seen.at(0).tensors;
+  const auto& records = b.events.at(0).tensors;
   REQUIRE(records.size() == 2);
   CHECK(records[0].content == tensor_content::other);
   CHECK(records[0].dtype == at::kComplexFloat);
@@ -139,7 +139,7 @@ TEST_CASE("bool and empty tensors are seen like others") {
     observe(b.list, at::ones({0, 2}, at::kBool), 4);
   }
   b.eyes.end_op();
-  const auto& records = b.seen.at(0).tensors;
+  const auto& records = b.events.at(0).tensors;
   REQUIRE(records.size() == 18);
   for (const auto input : {0, 6, 12}) {
     const auto& record = records.at(static_cast<std::size_t>(input));
@@ -171,12 +171,12 @@ TEST_CASE("gradients of outputs arrive in the backward, once") {
   b.eyes.begin_op({}, observer::pass::backward, 1);
   loss.backward();
   b.eyes.end_op();
-  REQUIRE(b.seen.size() == 2);
-  CHECK_FALSE(b.seen[0].backward);
-  CHECK(b.seen[1].backward);
-  REQUIRE(b.seen[1].tensors.size() == 1);
-  CHECK(part_text(b.seen[1].tensors[0]) == "gradient of output");
-  CHECK(b.seen[1].tensors[0].tensor.equal(at::ones({3})));
+  REQUIRE(b.events.size() == 2);
+  CHECK_FALSE(b.events[0].backward);
+  CHECK(b.events[1].backward);
+  REQUIRE(b.events[1].tensors.size() == 1);
+  CHECK(part_text(b.events[1].tensors[0]) == "gradient of output");
+  CHECK(b.events[1].tensors[0].tensor.equal(at::ones({3})));
 }
 
 TEST_CASE("a forward that is run again shows its gradients alone") {
@@ -207,14 +207,14 @@ TEST_CASE("a tensor written in place is measured anew") {
     observe(b.first, x);
   }
   b.eyes.end_op();
-  CHECK(b.seen.at(0).tensors.at(0).statistics.max_abs == 1);
-  CHECK(b.seen.at(0).tensors.at(1).statistics.max_abs == 5);
+  CHECK(b.events.at(0).tensors.at(0).statistics.max_abs == 1);
+  CHECK(b.events.at(0).tensors.at(1).statistics.max_abs == 5);
 }
 
 TEST_CASE("extremes are taken from full statistics, and not the reverse") {
   bench b;
-  const auto seen = [&](tensor_needs of_input, tensor_needs of_activation) {
-    b.seen.clear();
+  const auto observed = [&](tensor_needs of_input, tensor_needs of_activation) {
+    b.events.clear();
     b.eyes.begin_step(std::make_shared<tensor_interest>(std::vector{
       subscription{.tensors = tensor_kind::input, .needs = of_input},
       subscription{.tensors = tensor_kind::activation,
@@ -226,15 +226,15 @@ TEST_CASE("extremes are taken from full statistics, and not the reverse") {
       observe(b.list, at::arange(4, at::kFloat), 4);
     }
     b.eyes.end_op();
-    const auto& all = b.seen.at(0).tensors;
+    const auto& all = b.events.at(0).tensors;
     CHECK(all.at(0).statistics.max_abs == 3);
     CHECK(all.at(2).statistics.max_abs == 3);  // its output is its input
     return std::pair(all.at(0).statistics.mean, all.at(2).statistics.mean);
   };
   const auto some = tensor_needs::extremes, more = tensor_needs::statistics;
-  CHECK(seen(some, some) == std::pair(0.0, 0.0));
-  CHECK(seen(some, more) == std::pair(0.0, 1.5));
-  CHECK(seen(more, some) == std::pair(1.5, 1.5));
+  CHECK(observed(some, some) == std::pair(0.0, 0.0));
+  CHECK(observed(some, more) == std::pair(0.0, 1.5));
+  CHECK(observed(more, some) == std::pair(1.5, 1.5));
 }
 
 TEST_CASE("parameters come with their gradients, unscaled, as copies") {
@@ -248,7 +248,7 @@ TEST_CASE("parameters come with their gradients, unscaled, as copies") {
   b.first->weight.mutable_grad().zero_();
   REQUIRE(b.lines()
           == strings{"first.weight parameter", "first.weight gradient"});
-  const auto& gradient = b.seen[0].tensors[1];
+  const auto& gradient = b.events[0].tensors[1];
   CHECK(gradient.statistics.max_abs == 2);
   CHECK(gradient.tensor.item<double>() == 2);
 }
@@ -264,12 +264,12 @@ TEST_CASE("metrics are merged by the thread's observer") {
 
 TEST_CASE("an output that is a parameter is followed in its own step alone") {
   const auto table = std::make_shared<giving>();
-  std::vector<std::pair<std::int64_t, std::int32_t>> seen;
+  std::vector<std::pair<std::int64_t, std::int32_t>> calls;
   observer eyes({{table.get(), "table"}}, {}, [&](tensors_event event) {
     for (const auto& record : event.tensors) {
       CHECK(part_text(record) == "gradient of output");
       CHECK(record.statistics.max_abs == event.source.microbatch + 1);
-      seen.emplace_back(event.source.step, event.source.microbatch);
+      calls.emplace_back(event.source.step, event.source.microbatch);
     }
   });
   const auto interest = std::make_shared<const tensor_interest>(
@@ -288,7 +288,7 @@ TEST_CASE("an output that is a parameter is followed in its own step alone") {
       const observer_scope scope(&eyes);
       losses.push_back((observe(table, 0) * (k + 1)).sum());
       const at::NoGradGuard no_grad;
-      observe(table, 0);  // as a forward that is run again later
+      observe(table, 0);  // as a forward that is recomputed
       eyes.end_op();
     }
     for (std::int32_t k = 0; k < 2; ++k) {
@@ -297,8 +297,8 @@ TEST_CASE("an output that is a parameter is followed in its own step alone") {
       eyes.end_op();
     }
   }
-  CHECK(seen.size() == 20 * 2);
-  CHECK(std::ranges::count(seen, std::pair<std::int64_t, std::int32_t>{39, 1})
+  CHECK(calls.size() == 20 * 2);
+  CHECK(std::ranges::count(calls, std::pair<std::int64_t, std::int32_t>{39, 1})
         == 1);
   const auto* meta = torch::autograd::impl::get_autograd_meta(table->weight);
   CHECK(meta->cpp_hooks_list_->size() == 1);
@@ -321,23 +321,23 @@ TEST_CASE("a followed parameter may outlive its observer") {
 }
 
 TEST_CASE("the same subscriptions are one interest, step after step") {
-  kept_interest kept;
+  kept_interest cache;
   const auto interest_in = [](const std::string& names) {
     return std::make_shared<const tensor_interest>(std::vector<subscription>{
       {.tensors = tensor_kind::input, .names = names}});
   };
-  const auto first = kept.same_as(interest_in("*"));
-  CHECK(kept.same_as(interest_in("*")) == first);
-  CHECK(kept.same_as(nullptr) == nullptr);
-  CHECK(kept.same_as(interest_in("*")) == first);
-  const auto other = kept.same_as(interest_in("head"));
+  const auto first = cache.same_as(interest_in("*"));
+  CHECK(cache.same_as(interest_in("*")) == first);
+  CHECK(cache.same_as(nullptr) == nullptr);
+  CHECK(cache.same_as(interest_in("*")) == first);
+  const auto other = cache.same_as(interest_in("head"));
   CHECK(other != first);
   CHECK(other->subscriptions().at(0).names == "head");
 }
 
 namespace {
 
-/// Writes each tensor's first value as its mean, and notes the launches.
+/// Writes each tensor's first value as its mean, and counts the launches.
 struct noting_kernels final : device_kernels {
   void measure(const tensor_list& tensors, const at::Tensor& rows) override {
     launches.push_back(tensors.size());
@@ -358,14 +358,15 @@ struct noting_kernels final : device_kernels {
 TEST_CASE("a device's statistics hold little memory until they are launched") {
   noting_kernels kernels;
   const auto device = std::make_shared<testing::silent_accelerator>();
-  device->given = &kernels;
+  device->own_kernels = &kernels;
   rank_device rank(device, {});
   const auto module = std::make_shared<doubling>();
-  std::vector<tensors_event> seen;
-  observer eyes{{{module.get(), "first"}},
-                {},
-                [&](tensors_event event) { seen.push_back(std::move(event)); },
-                &rank};
+  std::vector<tensors_event> events;
+  observer eyes{
+    {{module.get(), "first"}},
+    {},
+    [&](tensors_event event) { events.push_back(std::move(event)); },
+    &rank};
   eyes.begin_step(std::make_shared<const tensor_interest>(
     std::vector<subscription>{{.tensors = tensor_kind::activation}}));
   eyes.begin_op({}, observer::pass::forward, 1);
@@ -378,10 +379,10 @@ TEST_CASE("a device's statistics hold little memory until they are launched") {
   CHECK(kernels.launches == std::vector<std::size_t>{3});
   eyes.end_op();
   CHECK(kernels.launches == std::vector<std::size_t>{3, 1});
-  CHECK(seen.empty());
+  CHECK(events.empty());
   eyes.flush();
-  REQUIRE(seen.size() == 1);
-  REQUIRE(seen[0].tensors.size() == 4);
+  REQUIRE(events.size() == 1);
+  REQUIRE(events[0].tensors.size() == 4);
   for (std::size_t i = 0; i < 4; ++i)
-    CHECK(seen[0].tensors[i].statistics.mean == 2.0 * double(i + 1));
+    CHECK(events[0].tensors[i].statistics.mean == 2.0 * double(i + 1));
 }

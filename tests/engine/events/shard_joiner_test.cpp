@@ -11,17 +11,17 @@ namespace {
 
 const auto whole = at::arange(12.0).view({3, 4});
 
-/// What shard `shard` of two tells of values [begin, begin + count).
+/// The event of shard `shard` of two with values [begin, begin + count).
 tensors_event part(std::int32_t shard, std::int64_t begin, std::int64_t count,
                    std::int64_t step = 1, std::int32_t first_replica = 0) {
-  tensors_event made;
-  made.source.step = step;
-  made.source.data_rank = first_replica + shard;
-  made.source.stage = 0;
-  made.shard = shard;
-  made.shards = 2;
+  tensors_event result;
+  result.source.step = step;
+  result.source.data_rank = first_replica + shard;
+  result.source.stage = 0;
+  result.shard = shard;
+  result.shards = 2;
   if (count == 0)
-    return made;
+    return result;
   tensor_record record;
   record.kind = tensor_kind::gradient;
   record.owner =
@@ -29,8 +29,8 @@ tensors_event part(std::int32_t shard, std::int64_t begin, std::int64_t count,
   record.dimensions = 2;
   record.tensor = whole.view(-1).narrow(0, begin, count);
   record.statistics = measure(record.tensor);
-  made.tensors.push_back(std::move(record));
-  return made;
+  result.tensors.push_back(std::move(record));
+  return result;
 }
 
 }  // namespace
@@ -38,12 +38,12 @@ tensors_event part(std::int32_t shard, std::int64_t begin, std::int64_t count,
 TEST_CASE("parts of shards become whole tensors, in whatever order they come") {
   shard_joiner joiner;
   CHECK_FALSE(joiner.add(part(1, 5, 7)));
-  const auto made = joiner.add(part(0, 0, 5));
-  REQUIRE(made);
-  CHECK(made->source.data_rank == 0);
-  CHECK(made->shards == 1);
-  REQUIRE(made->tensors.size() == 1);
-  const auto& record = made->tensors[0];
+  const auto joined = joiner.add(part(0, 0, 5));
+  REQUIRE(joined);
+  CHECK(joined->source.data_rank == 0);
+  CHECK(joined->shards == 1);
+  REQUIRE(joined->tensors.size() == 1);
+  const auto& record = joined->tensors[0];
   CHECK(at::equal(record.tensor, whole));
   const auto expected = measure(whole);
   CHECK(record.statistics.count == 12);
@@ -65,10 +65,10 @@ TEST_CASE("a shard without values counts, and so do groups of their own") {
 TEST_CASE("a handle whose parts did not all come is left out") {
   shard_joiner joiner;
   joiner.add(part(0, 0, 5));
-  const auto made = joiner.add(part(1, 5, 6));  // one value is missing
-  REQUIRE(made);
-  CHECK_FALSE(made->tensors[0].tensor.defined());
-  CHECK(made->tensors[0].statistics.count == 11);
+  const auto joined = joiner.add(part(1, 5, 6));  // one value is missing
+  REQUIRE(joined);
+  CHECK_FALSE(joined->tensors[0].tensor.defined());
+  CHECK(joined->tensors[0].statistics.count == 11);
 }
 
 TEST_CASE("parts of a step that never ended are forgotten") {

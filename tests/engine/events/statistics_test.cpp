@@ -43,22 +43,23 @@ std::int64_t number_of(const at::Tensor& mask) {
   return mask.sum().item<std::int64_t>();
 }
 
-/// Values that are finite and not 0, but infinite (or 0) as `type`.
+/// The number of finite values other than 0 that become infinite (or 0) as
+/// `type`.
 std::int64_t turned(const at::Tensor& x, at::ScalarType type, bool infinite) {
   const auto rounded = x.to(type).to(at::kDouble);
   const auto lost = infinite ? at::isinf(rounded) : rounded == 0;
   return number_of(at::isfinite(x) & (x != 0) & lost);
 }
 
-void check_counts(const tensor_statistics& seen, const at::Tensor& x) {
-  CHECK(seen.count == x.numel());
-  CHECK(seen.nans == number_of(at::isnan(x)));
-  CHECK(seen.infs == number_of(at::isinf(x)));
-  CHECK(seen.zeros == number_of(x == 0));
-  CHECK(seen.fp16_overflows == turned(x, at::kHalf, true));
-  CHECK(seen.fp16_underflows == turned(x, at::kHalf, false));
-  CHECK(seen.bf16_overflows == turned(x, at::kBFloat16, true));
-  CHECK(seen.bf16_underflows == turned(x, at::kBFloat16, false));
+void check_counts(const tensor_statistics& actual, const at::Tensor& x) {
+  CHECK(actual.count == x.numel());
+  CHECK(actual.nans == number_of(at::isnan(x)));
+  CHECK(actual.infs == number_of(at::isinf(x)));
+  CHECK(actual.zeros == number_of(x == 0));
+  CHECK(actual.fp16_overflows == turned(x, at::kHalf, true));
+  CHECK(actual.fp16_underflows == turned(x, at::kHalf, false));
+  CHECK(actual.bf16_overflows == turned(x, at::kBFloat16, true));
+  CHECK(actual.bf16_underflows == turned(x, at::kBFloat16, false));
 }
 
 double variance_of(const at::Tensor& x) {
@@ -69,37 +70,37 @@ double root_mean_square(const at::Tensor& x) {
   return x.numel() ? item(x.norm()) / std::sqrt(x.numel()) : 0;
 }
 
-void check_instances(const tensor_statistics& seen, const at::Tensor& x) {
+void check_instances(const tensor_statistics& actual, const at::Tensor& x) {
   const auto rows = x.dim() == 0 ? x.reshape({1, 1}) : x;
   double means = 0, variances = 0, magnitude = 0;
   for (std::int64_t i = 0; i < rows.size(0); ++i) {
-    const auto kept = rows[i].masked_select(at::isfinite(rows[i]));
-    means += kept.numel() ? item(kept.mean()) : 0;
-    magnitude += root_mean_square(kept);
-    variances += variance_of(kept);
+    const auto finite = rows[i].masked_select(at::isfinite(rows[i]));
+    means += finite.numel() ? item(finite.mean()) : 0;
+    magnitude += root_mean_square(finite);
+    variances += variance_of(finite);
   }
-  CHECK(seen.instances == rows.size(0));
-  CHECK(std::abs(seen.instance_mean_sum - means) <= 1e-7 * magnitude);
-  CHECK_THAT(seen.instance_variance_sum, WithinRel(variances, 1e-5));
+  CHECK(actual.instances == rows.size(0));
+  CHECK(std::abs(actual.instance_mean_sum - means) <= 1e-7 * magnitude);
+  CHECK_THAT(actual.instance_variance_sum, WithinRel(variances, 1e-5));
 }
 
-/// Compares with what LibTorch computes in double.
+/// Compares with LibTorch's results in double.
 void check_against_torch(const at::Tensor& tensor) {
-  const auto seen = measure(tensor);
+  const auto actual = measure(tensor);
   const auto x = tensor.to(at::kDouble);
   const auto finite = x.masked_select(at::isfinite(x));
-  check_counts(seen, x);
-  check_instances(seen, x);
+  check_counts(actual, x);
+  check_instances(actual, x);
   if (finite.numel() == 0)
     return;
   const auto magnitudes = finite.abs();
-  CHECK(seen.finite() == finite.numel());
-  CHECK(seen.max_abs == item(magnitudes.max()));
-  CHECK(seen.min_abs == item(magnitudes.min()));
-  CHECK(std::abs(seen.mean - item(finite.mean()))
+  CHECK(actual.finite() == finite.numel());
+  CHECK(actual.max_abs == item(magnitudes.max()));
+  CHECK(actual.min_abs == item(magnitudes.min()));
+  CHECK(std::abs(actual.mean - item(finite.mean()))
         <= 1e-7 * root_mean_square(finite));
-  CHECK_THAT(seen.variance(), WithinRel(variance_of(finite), 1e-5));
-  CHECK_THAT(seen.l2(), WithinRel(item(finite.norm()), 1e-6));
+  CHECK_THAT(actual.variance(), WithinRel(variance_of(finite), 1e-5));
+  CHECK_THAT(actual.l2(), WithinRel(item(finite.norm()), 1e-6));
 }
 
 at::Tensor sprinkled(at::Tensor x) {
@@ -109,7 +110,7 @@ at::Tensor sprinkled(at::Tensor x) {
   return x;
 }
 
-/// fp32 numbers one by one around a number's bits, of both signs.
+/// The fp32 numbers around a number, by their bits, of both signs.
 tensor_statistics extremes_of(const tensor_statistics& all) {
   tensor_statistics some;
   some.count = all.count;
@@ -148,10 +149,10 @@ TEST_CASE("statistics are LibTorch's, for every dtype and shape") {
 }
 
 TEST_CASE("a mean whose square overflows is a mean like any other") {
-  const auto seen = measure(at::full({3, 100}, 1e200, at::kDouble));
-  CHECK(seen.mean == 1e200);
-  CHECK(seen.squares == 0);
-  CHECK(seen.instance_variance_sum == 0);
+  const auto actual = measure(at::full({3, 100}, 1e200, at::kDouble));
+  CHECK(actual.mean == 1e200);
+  CHECK(actual.squares == 0);
+  CHECK(actual.instance_variance_sum == 0);
 }
 
 TEST_CASE("integers and bool count as their values") {
@@ -242,11 +243,12 @@ TEST_CASE("the histogram counts by power of two") {
                  at::kDouble)
         .to(type);
     const auto bins = *measure(x, true).histogram;
-    log2_histogram wanted{};
-    wanted[150] = 3;  // 1, -1.5 and 1
-    wanted[151] = wanted[149] = wanted[24] = wanted[1] = wanted[2] = 1;
-    wanted[277] = 1;
-    CHECK(bins == wanted);
+    log2_histogram expected{};
+    expected[150] = 3;  // 1, -1.5 and 1
+    expected[151] = expected[149] = expected[24] = expected[1] = expected[2] =
+      1;
+    expected[277] = 1;
+    CHECK(bins == expected);
   }
   const auto far = measure(at::tensor({1e300, 1e-300}, at::kDouble), true);
   CHECK(far.histogram->front() == 1);
@@ -279,16 +281,16 @@ TEST_CASE("scaled statistics equal those of the scaled tensor") {
   at::manual_seed(6);
   const auto x = at::randn({4, 300}) + 2;
   const auto by_hand = measure(x * -0.25), from = measure(x);
-  const auto seen = scaled(from, -0.25);
-  CHECK(seen.max_abs == by_hand.max_abs);
-  CHECK(seen.min_abs == by_hand.min_abs);
-  CHECK_THAT(seen.mean, WithinRel(by_hand.mean, 1e-12));
-  CHECK_THAT(seen.squares, WithinRel(by_hand.squares, 1e-12));
-  CHECK_THAT(seen.instance_mean_sum,
+  const auto actual = scaled(from, -0.25);
+  CHECK(actual.max_abs == by_hand.max_abs);
+  CHECK(actual.min_abs == by_hand.min_abs);
+  CHECK_THAT(actual.mean, WithinRel(by_hand.mean, 1e-12));
+  CHECK_THAT(actual.squares, WithinRel(by_hand.squares, 1e-12));
+  CHECK_THAT(actual.instance_mean_sum,
              WithinRel(by_hand.instance_mean_sum, 1e-12));
-  CHECK_THAT(seen.instance_variance_sum,
+  CHECK_THAT(actual.instance_variance_sum,
              WithinRel(by_hand.instance_variance_sum, 1e-12));
-  CHECK(seen.count == from.count);
+  CHECK(actual.count == from.count);
 }
 
 TEST_CASE("extremes alone equal those of full statistics") {

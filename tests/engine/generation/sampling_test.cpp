@@ -18,7 +18,7 @@ using Catch::Matchers::MessageMatches;
 
 namespace {
 
-/// How often each token comes among many turns.
+/// How often each token is drawn in many turns.
 std::map<std::int64_t, int> drawn(const at::Tensor& logits,
                                   const sampling_options& options,
                                   int turns = 4000) {
@@ -69,7 +69,7 @@ TEST_CASE(
   CHECK(drawn(logits, {.temperature = 1, .top_p = 0.6}).size() == 2);
   CHECK(drawn(logits, {.temperature = 1, .top_p = 0.8}).size() == 3);
   CHECK(drawn(logits, {.temperature = 1, .top_p = 1}).size() == 4);
-  // Of 0.4 and 0.3 alone the first makes up 0.57.
+  // After top_k the probabilities are 0.4 / 0.7 = 0.57 and 0.43.
   CHECK(drawn(logits, {.temperature = 1, .top_k = 2, .top_p = 0.5}).size()
         == 1);
   CHECK(drawn(logits, {.temperature = 1, .top_p = 1e-9}).size() == 1);

@@ -22,7 +22,7 @@ generation_request request(std::vector<std::int64_t> ids,
   return {std::move(ids), tokens, {.temperature = 0}};
 }
 
-/// Logits [t, 64] after which the next id follows.
+/// Logits [t, 64] that make the next id follow.
 at::Tensor counting(const at::Tensor& ids) {
   auto logits = at::zeros({ids.size(0), 64});
   for (std::int64_t i = 0; i < ids.size(0); ++i)
@@ -87,14 +87,16 @@ TEST_CASE("a batch that ends leaves its slot to one that waits") {
           {request({1}, 1), request({2}, 9), request({3, 4}, 5),
            request({5}, 0), request({6}, 4)},
           {.rows = rows, .positions = positions}, slots);
-        const auto made = run(work);
-        CHECK(text_of({made[0]}) == text_of({{{2}, generation_end::tokens}}));
-        CHECK(text_of({made[1]})
+        const auto sequences = run(work);
+        CHECK(text_of({sequences[0]})
+              == text_of({{{2}, generation_end::tokens}}));
+        CHECK(text_of({sequences[1]})
               == text_of({{from_to(3, 11), generation_end::tokens}}));
-        CHECK(text_of({made[2]})
+        CHECK(text_of({sequences[2]})
               == text_of({{from_to(5, 9), generation_end::tokens}}));
-        CHECK(text_of({made[3]}) == text_of({{{}, generation_end::tokens}}));
-        CHECK(text_of({made[4]})
+        CHECK(text_of({sequences[3]})
+              == text_of({{{}, generation_end::tokens}}));
+        CHECK(text_of({sequences[4]})
               == text_of({{from_to(7, 10), generation_end::tokens}}));
       }
 }
@@ -136,20 +138,21 @@ TEST_CASE("stops of several tokens end a sequence before them") {
   const std::vector<std::vector<std::int64_t>> stops{{9, 9}, {5, 6}};
   sequence_batches work({request({1}, 50), request({5}, 50)}, {.stops = stops},
                         2);
-  const auto made = run(work);
-  CHECK(text_of({made[0]}) == text_of({{{2, 3, 4}, generation_end::stop}}));
-  // The prompt's own end is no part of a stop.
-  CHECK(made[1].ids.front() == 6);
-  CHECK(made[1].ids.size() == 50);
+  const auto sequences = run(work);
+  CHECK(text_of({sequences[0]})
+        == text_of({{{2, 3, 4}, generation_end::stop}}));
+  // The prompt's own end does not count as part of a stop.
+  CHECK(sequences[1].ids.front() == 6);
+  CHECK(sequences[1].ids.size() == 50);
 }
 
 TEST_CASE("the model's positions end a sequence, with one token behind them") {
   sequence_batches work({request({1, 2, 3}, 50), request(from_to(1, 8), 50)},
                         {.length = 8}, 2);
-  const auto made = run(work);
-  CHECK(text_of({made[0]})
+  const auto sequences = run(work);
+  CHECK(text_of({sequences[0]})
         == text_of({{from_to(4, 9), generation_end::context}}));
-  CHECK(text_of({made[1]}) == text_of({{{9}, generation_end::context}}));
+  CHECK(text_of({sequences[1]}) == text_of({{{9}, generation_end::context}}));
 }
 
 TEST_CASE("another process takes up the tokens, and decides alike") {
@@ -175,15 +178,15 @@ TEST_CASE("another process takes up the tokens, and decides alike") {
 
 TEST_CASE("a listener receives each request that has new tokens") {
   sequence_batches work({request({1}, 1), request({2}, 3)}, {}, 2);
-  std::vector<std::pair<std::size_t, std::size_t>> told;
+  std::vector<std::pair<std::size_t, std::size_t>> reports;
   while (!work.finished()) {
     run_step(work);
     work.end_step([&](std::size_t i, const generated& so_far) {
-      told.emplace_back(i, so_far.ids.size());
+      reports.emplace_back(i, so_far.ids.size());
     });
   }
-  const decltype(told) expected{{0, 1}, {1, 1}, {1, 3}};
-  CHECK((told == expected));
+  const decltype(reports) expected{{0, 1}, {1, 1}, {1, 3}};
+  CHECK((reports == expected));
 }
 
 TEST_CASE("requests that can't be meant are refused by number") {

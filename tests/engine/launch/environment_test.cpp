@@ -83,7 +83,7 @@ TEST_CASE("where process 0 is tells whether there are several machines") {
   CHECK_FALSE(is_one_machine("job-master-0"));
   CHECK_FALSE(is_one_machine("10.0.0.7"));
   CHECK(read({{"RANK", "0"}, {"WORLD_SIZE", "2"}}).is_one_machine());
-  // What is said counts.
+  // Explicit values take precedence.
   CHECK(read({{"RANK", "0"},
               {"WORLD_SIZE", "2"},
               {"LOCAL_WORLD_SIZE", "2"},
@@ -157,7 +157,7 @@ TEST_CASE("Open MPI's variables are understood") {
 }
 
 TEST_CASE("mpirun within a step of Slurm's is Open MPI's job") {
-  // As `srun --pty bash` sets them for all that is started there.
+  // `srun --pty bash` sets these for everything started in the shell.
   const std::map<std::string, std::string> step{
     {"SLURM_PROCID", "0"},
     {"SLURM_STEP_NUM_TASKS", "1"},
@@ -175,7 +175,7 @@ TEST_CASE("mpirun within a step of Slurm's is Open MPI's job") {
   CHECK(at.process == 1);
   CHECK(at.processes == 2);
   CHECK(at.job == "prterun-1");
-  // Slurm's own step has a namespace too, where srun speaks PMIx.
+  // A Slurm step has a namespace too, if srun uses PMIx.
   auto own = step;
   own["PMIX_NAMESPACE"] = "slurm.pmix.11.5";
   own["TROUPE_JOB"] = "an older one";
@@ -259,7 +259,7 @@ TEST_CASE("a launcher whose variables don't suffice is doubted") {
                ContainsSubstring(variables.rbegin()->first + "=")
                  || ContainsSubstring(variables.begin()->first + "="));
   }
-  // Of a batch script, and of a launcher that is understood.
+  // The variables of a batch script and of a supported launcher leave no doubt.
   CHECK(read({{"SLURM_PROCID", "0"}, {"SLURM_LOCALID", "0"}}).doubt == "");
   CHECK(read({{"PMIX_RANK", "1"}, {"RANK", "1"}, {"WORLD_SIZE", "2"}}).doubt
         == "");

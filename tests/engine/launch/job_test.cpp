@@ -28,10 +28,10 @@ using Catch::Matchers::StartsWith;
 TEST_CASE("processes meet over unix sockets and talk to each other") {
   const temporary_folder folder;
   const auto where = "unix:" + (folder / "job");
-  auto made = join_all({options_of(0, 3, where), options_of(1, 3, where),
-                        options_of(2, 3, where)});
-  REQUIRE(made.errors == std::vector<std::string>(3));
-  check_talk(std::move(made.meshes));
+  auto job = join_all({options_of(0, 3, where), options_of(1, 3, where),
+                       options_of(2, 3, where)});
+  REQUIRE(job.errors == std::vector<std::string>(3));
+  check_talk(std::move(job.meshes));
 }
 
 TEST_CASE("processes meet over unix sockets and talk through shared memory") {
@@ -41,9 +41,9 @@ TEST_CASE("processes meet over unix sockets and talk through shared memory") {
     all.push_back(options_of(p, 3, "unix:" + (folder / "job")));
     all.back().lines = line_kind::shared_memory;
   }
-  auto made = join_all(all);
-  REQUIRE(made.errors == std::vector<std::string>(3));
-  check_talk(std::move(made.meshes));
+  auto job = join_all(all);
+  REQUIRE(job.errors == std::vector<std::string>(3));
+  check_talk(std::move(job.meshes));
 }
 
 TEST_CASE("processes meet over TCP with a token") {
@@ -53,9 +53,9 @@ TEST_CASE("processes meet over TCP with a token") {
     all.push_back(options_of(p, 4, where));
     all.back().shown.token = "a secret of 32 characters or more";
   }
-  auto made = join_all(all);
-  REQUIRE(made.errors == std::vector<std::string>(4));
-  check_talk(std::move(made.meshes));
+  auto job = join_all(all);
+  REQUIRE(job.errors == std::vector<std::string>(4));
+  check_talk(std::move(job.meshes));
 }
 
 namespace {
@@ -69,7 +69,7 @@ auto make_agent() {
   return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", serving);
 }
 
-/// As agents of several machines start a process.
+/// The options of a process started by the agents of several machines.
 job_options under_agent(const c10d::TCPStore& agent, std::int32_t process,
                         const std::string& attempt) {
   const std::map<std::string, std::string> variables{
@@ -81,15 +81,15 @@ job_options under_agent(const c10d::TCPStore& agent, std::int32_t process,
     {"TORCHELASTIC_USE_AGENT_STORE", "True"},
     {"TORCHELASTIC_RUN_ID", "none"},
     {"TORCHELASTIC_RESTART_COUNT", attempt}};
-  auto made = options_of(process, 3, "");
-  made.place = read_environment(
+  auto options = options_of(process, 3, "");
+  options.place = read_environment(
     [&](const std::string& name) -> std::optional<std::string> {
       const auto found = variables.find(name);
       return found == variables.end() ? std::nullopt
                                       : std::optional(found->second);
     });
-  made.shown.token = std::string(32, 't');
-  return made;
+  options.shown.token = std::string(32, 't');
+  return options;
 }
 
 }  // namespace
@@ -98,11 +98,11 @@ TEST_CASE(
   "processes of several machines meet by the store of torchrun's agent") {
   const auto agent = make_agent();
   for (const auto* attempt : {"0", "1"}) {
-    auto made = join_all({under_agent(*agent, 0, attempt),
-                          under_agent(*agent, 1, attempt),
-                          under_agent(*agent, 2, attempt)});
-    REQUIRE(made.errors == std::vector<std::string>(3));
-    check_talk(std::move(made.meshes));
+    auto job = join_all({under_agent(*agent, 0, attempt),
+                         under_agent(*agent, 1, attempt),
+                         under_agent(*agent, 2, attempt)});
+    REQUIRE(job.errors == std::vector<std::string>(3));
+    check_talk(std::move(job.meshes));
   }
 }
 
@@ -111,11 +111,10 @@ TEST_CASE("a restarted job meets where its process 0 is now") {
   const auto agent = make_agent();
   const auto before = under_agent(*agent, 0, "0").place;
   tell_agent_store(before, "tcp:127.0.0.1:1", std::chrono::seconds(30));
-  auto made =
-    join_all({under_agent(*agent, 0, "1"), under_agent(*agent, 1, "0"),
-              under_agent(*agent, 2, "2")});
-  REQUIRE(made.errors == std::vector<std::string>(3));
-  check_talk(std::move(made.meshes));
+  auto job = join_all({under_agent(*agent, 0, "1"), under_agent(*agent, 1, "0"),
+                       under_agent(*agent, 2, "2")});
+  REQUIRE(job.errors == std::vector<std::string>(3));
+  check_talk(std::move(job.meshes));
 }
 
 TEST_CASE("a lost agent is reported") {
@@ -138,8 +137,8 @@ TEST_CASE("a setting that differs is named in all processes") {
   auto other = options_of(1, 2, where);
   leader.description = {{"version", "1"}, {"microbatches", "4"}};
   other.description = {{"version", "1"}, {"microbatches", "8"}};
-  const auto made = join_all({leader, other});
-  for (const auto& each : made.errors)
+  const auto job = join_all({leader, other});
+  for (const auto& each : job.errors)
     CHECK_THAT(each,
                ContainsSubstring("microbatches is 8 there, but 4 in process 0; "
                                  "start all processes with the same flags"));
@@ -159,11 +158,11 @@ TEST_CASE("a process that does not come is named") {
     const std::scoped_lock lock(mutex);
     news = text;
   };
-  const auto made = join_all(all);
-  CHECK_THAT(made.errors[0],
+  const auto job = join_all(all);
+  CHECK_THAT(job.errors[0],
              ContainsSubstring("process 1, process 3 of 4 did not connect"));
   CHECK(news == "waiting for process 1, process 3 of 4 at " + where);
-  CHECK(made.errors[1] != "");
+  CHECK(job.errors[1] != "");
 }
 
 TEST_CASE("a shell of Slurm's that waits alone learns which variable did it") {
@@ -246,9 +245,9 @@ TEST_CASE("the rendezvous reads nothing that is for the mesh") {
 TEST_CASE("two processes of one number are an error") {
   const temporary_folder folder;
   const auto where = "unix:" + (folder / "job");
-  const auto made = join_all({options_of(0, 3, where), options_of(1, 3, where),
-                              options_of(1, 3, where)});
-  CHECK_THAT(made.errors[0], ContainsSubstring("both claim to be process 1"));
+  const auto job = join_all({options_of(0, 3, where), options_of(1, 3, where),
+                             options_of(1, 3, where)});
+  CHECK_THAT(job.errors[0], ContainsSubstring("both claim to be process 1"));
 }
 
 TEST_CASE("a second process 0 at one place is refused, with advice on RANK") {
@@ -284,7 +283,7 @@ TEST_CASE("processes without credentials learn of all three ways to trust") {
 TEST_CASE("a host's name that is loopback to itself is refused") {
   auto options = options_of(0, 2, "");
   options.place.local_processes = 1;
-  options.place.host = "0x7f000101";  // as Debian writes: 127.0.1.1
+  options.place.host = "0x7f000101";  // as Debian writes 127.0.1.1
   options.place.port = 1;
   options.shown.token = std::string(32, 't');
   const auto check_refused = [&] {

@@ -16,17 +16,17 @@
 
 namespace troupe::testing {
 
-/// Of a process on the one machine of its job.
+/// The options of a process whose job runs on one machine.
 inline job_options options_of(std::int32_t process, std::int32_t processes,
                               const std::string& rendezvous) {
-  job_options made;
-  made.place.launcher = "a test";
-  made.place.process = process;
-  made.place.processes = processes;
-  made.place.local_processes = processes;
-  made.rendezvous = rendezvous;
-  made.patience = std::chrono::seconds(30);
-  return made;
+  job_options options;
+  options.place.launcher = "a test";
+  options.place.process = process;
+  options.place.processes = processes;
+  options.place.local_processes = processes;
+  options.rendezvous = rendezvous;
+  options.patience = std::chrono::seconds(30);
+  return options;
 }
 
 struct joined {
@@ -34,29 +34,29 @@ struct joined {
   std::vector<std::string> errors;
 };
 
-/// Each process a thread.
+/// Joins the processes, each on a thread of its own.
 inline joined join_all(const std::vector<job_options>& all) {
-  joined made{std::vector<std::shared_ptr<mesh>>(all.size()),
-              std::vector<std::string>(all.size())};
+  joined result{std::vector<std::shared_ptr<mesh>>(all.size()),
+                std::vector<std::string>(all.size())};
   std::vector<std::thread> processes;
   for (std::size_t p = 0; p < all.size(); ++p)
     processes.emplace_back([&, p] {
       try {
-        made.meshes[p] = join_job(all[p]);
+        result.meshes[p] = join_job(all[p]);
       } catch (const error& reason) {
-        made.errors[p] = reason.what();
+        result.errors[p] = reason.what();
       }
     });
   for (auto& each : processes)
     each.join();
-  return made;
+  return result;
 }
 
-/// Every process tells every other one its number.
+/// Every process sends its number to every other one.
 inline void check_talk(std::vector<std::shared_ptr<mesh>> meshes) {
   std::mutex mutex;
   std::condition_variable changed;
-  std::set<std::pair<std::int32_t, std::int32_t>> heard;
+  std::set<std::pair<std::int32_t, std::int32_t>> arrived;
   const auto count = static_cast<std::int32_t>(meshes.size());
   for (const auto& each : meshes) {
     mesh_events events;
@@ -64,7 +64,7 @@ inline void check_talk(std::vector<std::shared_ptr<mesh>> meshes) {
                                                        frame what) {
       const std::scoped_lock lock(mutex);
       if (what.head == std::to_string(from))
-        heard.emplace(from, here);
+        arrived.emplace(from, here);
       changed.notify_all();
     };
     each->start(std::move(events));
@@ -76,7 +76,7 @@ inline void check_talk(std::vector<std::shared_ptr<mesh>> meshes) {
   std::unique_lock lock(mutex);
   const auto all = static_cast<std::size_t>(count * (count - 1));
   CHECK(changed.wait_for(lock, std::chrono::minutes(1),
-                         [&] { return heard.size() == all; }));
+                         [&] { return arrived.size() == all; }));
   CHECK(std::ranges::all_of(meshes, [&](const auto& each) {
     return each->place().run == meshes[0]->place().run && each->place().run > 0;
   }));

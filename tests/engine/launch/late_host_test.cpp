@@ -22,21 +22,21 @@ using Catch::Matchers::MessageMatches;
 
 namespace {
 
-/// How often `late.test` is unknown before it is this machine.
+/// How many lookups of `late.test` fail before it resolves to this machine.
 std::atomic<int> unknown_answers = 0;
 
 }  // namespace
 
-// In place of the system's.
+// Replaces the system's function.
 extern "C" int getaddrinfo(const char* host, const char* service,
-                           const addrinfo* hints, addrinfo** found) {
+                           const addrinfo* hints, addrinfo** results) {
   static const auto system = reinterpret_cast<decltype(&::getaddrinfo)>(
     ::dlsym(RTLD_NEXT, "getaddrinfo"));
   if (host == nullptr || std::string_view(host) != "late.test")
-    return system(host, service, hints, found);
+    return system(host, service, hints, results);
   if (unknown_answers-- > 0)
     return EAI_NONAME;
-  return system("127.0.0.1", service, hints, found);
+  return system("127.0.0.1", service, hints, results);
 }
 
 TEST_CASE("a host whose name is not known yet is waited for") {
@@ -48,9 +48,9 @@ TEST_CASE("a host whose name is not known yet is waited for") {
     all.back().shown.token = "a secret of 32 characters or more";
   }
   unknown_answers = 10;
-  auto made = join_all(all);
-  REQUIRE(made.errors == std::vector<std::string>(3));
-  check_talk(std::move(made.meshes));
+  auto job = join_all(all);
+  REQUIRE(job.errors == std::vector<std::string>(3));
+  check_talk(std::move(job.meshes));
 }
 
 TEST_CASE("a host that stays unknown is an error that names it") {

@@ -21,7 +21,7 @@ using std::chrono::steady_clock;
 
 namespace {
 
-/// Processes that run a shell's script, and the lines that they wrote.
+/// Processes that run a shell script, and the lines that they wrote.
 struct scripts {
   explicit scripts(const std::string& script, std::int32_t processes = 1) {
     what.processes = processes;
@@ -35,7 +35,7 @@ struct scripts {
     };
   }
 
-  /// Beside what the shell says of its own children.
+  /// Besides the shell's messages about its own children.
   bool wrote(const std::string& line) const {
     return std::ranges::count(lines, line) == 1;
   }
@@ -48,7 +48,8 @@ struct scripts {
 }  // namespace
 
 TEST_CASE("children that a process leaves behind are ended, not awaited") {
-  // Living processes hold the writing end; without any, its end can be read.
+  // Living processes hold the writing end; once none does, the other end
+  // reports the end.
   std::array<int, 2> alive{};
   REQUIRE(::pipe(alive.data()) == 0);
   const auto began = steady_clock::now();

@@ -17,7 +17,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-/// Processes that their launchers say are two on a machine each.
+/// Processes whose launchers report two processes per machine.
 std::vector<job_options> on_machines(const std::vector<std::string>& names,
                                      line_kind lines) {
   const auto count = static_cast<std::int32_t>(names.size());
@@ -37,7 +37,7 @@ std::vector<job_options> on_machines(const std::vector<std::string>& names,
 
 namespace {
 
-/// While it lives, the user's own folder is in this one, which is made.
+/// During its lifetime, the user's own folder is in this one, which is created.
 class folder_of_user {
  public:
   explicit folder_of_user(const std::string& within) {
@@ -65,9 +65,9 @@ TEST_CASE("processes of one machine of several are joined within it") {
   const temporary_folder folder;
   const folder_of_user here(folder / "own");
   for (const auto lines : {line_kind::socket, line_kind::shared_memory}) {
-    auto made = join_all(on_machines({"a", "b", "b", "a"}, lines));
-    REQUIRE(made.errors == std::vector<std::string>(4));
-    check_talk(std::move(made.meshes));
+    auto job = join_all(on_machines({"a", "b", "b", "a"}, lines));
+    REQUIRE(job.errors == std::vector<std::string>(4));
+    check_talk(std::move(job.meshes));
   }
 }
 
@@ -77,9 +77,9 @@ TEST_CASE("no TCP is needed within a machine of several") {
   auto all = on_machines({"", "", ""}, line_kind::socket);
   for (auto& each : all)
     each.announced = "127.0.0.1:1";  // nobody listens there
-  auto made = join_all(all);
-  REQUIRE(made.errors == std::vector<std::string>(3));
-  check_talk(std::move(made.meshes));
+  auto job = join_all(all);
+  REQUIRE(job.errors == std::vector<std::string>(3));
+  check_talk(std::move(job.meshes));
 }
 
 TEST_CASE("processes that have no folder in common are joined by TCP") {
@@ -93,10 +93,10 @@ TEST_CASE("processes that have no folder in common are joined by TCP") {
       const std::scoped_lock lock(mutex);
       news += text;
     };
-  auto made = join_all(all);
-  REQUIRE(made.errors == std::vector<std::string>(3));
+  auto job = join_all(all);
+  REQUIRE(job.errors == std::vector<std::string>(3));
   CHECK_THAT(news, ContainsSubstring("are joined by TCP"));
-  check_talk(std::move(made.meshes));
+  check_talk(std::move(job.meshes));
 }
 
 TEST_CASE("a token beside certificates is not asked for within a machine") {
@@ -108,9 +108,9 @@ TEST_CASE("a token beside certificates is not asked for within a machine") {
   all[1].shown.token.clear();
   for (auto& each : all)
     each.shown.certificates = certificates;
-  auto made = join_all(all);
-  REQUIRE(made.errors == std::vector<std::string>(3));
-  check_talk(std::move(made.meshes));
+  auto job = join_all(all);
+  REQUIRE(job.errors == std::vector<std::string>(3));
+  check_talk(std::move(job.meshes));
 }
 
 TEST_CASE("a process on another or an unknown machine is met over TCP") {
@@ -137,7 +137,7 @@ TEST_CASE("shared memory is said to be of no use between machines") {
       news += text;
     };
   }
-  const auto made = join_all(all);
-  CHECK(made.errors == std::vector<std::string>(2));
+  const auto job = join_all(all);
+  CHECK(job.errors == std::vector<std::string>(2));
   CHECK_THAT(news, ContainsSubstring("--link shared has no effect"));
 }

@@ -22,7 +22,7 @@ TEST_CASE("a rendezvous with disturbed fields is read whole or refused") {
   std::mt19937_64 random(3);
   int refused = 0;
   for (int i = 0; i < 5000; ++i) {
-    // The first byte tells the kind.
+    // The first byte is the kind.
     const auto head = std::string(1, '\0') + disturbed(good, random).joined();
     try {
       const auto read = read_rendezvous({frame_type::control, head, {}});

@@ -36,7 +36,7 @@ class stalled_peer {
   bool is_connected() const { return connected_; }
 
  private:
-  /// Of a head of a MiB.
+  /// The start of a frame whose head is announced as 1 MiB.
   static std::string announcement() {
     join_request request;
     request.host = std::string((1U << 20U) - 200, 'h');

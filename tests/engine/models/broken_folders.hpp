@@ -20,8 +20,8 @@ using ordered = nlohmann::ordered_json;
 inline constexpr auto index_name = "model.safetensors.index.json";
 inline constexpr auto single_name = "model.safetensors";
 
-/// What a damage did: texts of which an error has at least one, and whether the
-/// folder may load nevertheless, as the same model.
+/// The effect of a damage: texts of which an error must contain at least one,
+/// and whether the folder may still load as the same model.
 struct damage {
   std::vector<std::string> named;
   bool harmless = false;

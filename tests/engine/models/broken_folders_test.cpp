@@ -1,4 +1,4 @@
-// Hundreds of folders of models with something broken in each.
+// Hundreds of model folders, each with some damage.
 #include "broken_folders.hpp"
 
 #include <ATen/ops/arange.h>
@@ -52,9 +52,9 @@ at::Tensor outputs_of(const std::string& folder) {
   return values.at(0).detach();
 }
 
-/// Folders as they should be: with a file, and with an index of parts.
+/// Intact folders: with one file, and with an index of parts.
 std::vector<std::string> whole_folders(const temporary_folder& at) {
-  std::vector<std::string> made;
+  std::vector<std::string> folders;
   for (const bool tied : {false, true}) {
     const auto config = at / fmt::format("config{}", tied);
     fs::create_directory(config);
@@ -62,11 +62,11 @@ std::vector<std::string> whole_folders(const temporary_folder& at) {
     const model_folder fresh(config, folder_use::from_scratch);
     plain_loop loop(fresh.build(at::kFloat, 1).layers, {});
     for (const std::int64_t most : {1 << 20, 700}) {
-      made.push_back(at / fmt::format("whole{}", made.size()));
-      fresh.save(made.back(), loop.parameters(), {}, at::kBFloat16, most);
+      folders.push_back(at / fmt::format("whole{}", folders.size()));
+      fresh.save(folders.back(), loop.parameters(), {}, at::kBFloat16, most);
     }
   }
-  return made;
+  return folders;
 }
 
 long peak_kib() {

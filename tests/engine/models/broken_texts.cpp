@@ -11,7 +11,7 @@ namespace {
 
 // --------------------------------------------------------------- the index
 
-/// A folder without one gets one.
+/// Creates an index if the folder has none.
 ordered index_of(const patient& at) {
   if (at.has_index())
     return at.read(index_name);
@@ -127,7 +127,7 @@ damage add_harmless_field(const patient& at) {
   });
 }
 
-/// A number that makes another model than that of the weights.
+/// A number that describes another model than the weights'.
 damage disagree(const patient& at) {
   return change_config(at, [&](ordered& config) -> damage {
     const auto name = at.one_of<std::string>(

@@ -32,14 +32,14 @@ damage append(const patient& at) {
   return {{name}};
 }
 
-/// In place of a file: nothing, a folder, an empty file, a link or a pipe.
+/// Replaces a file by nothing, a folder, an empty file, a link or a pipe.
 damage replace_file(const patient& at) {
   const auto name = at.one_of<std::string>(
     {"config.json", at.weights(), at.has_index() ? index_name : at.weights()});
   const auto target = at.path(name);
   const auto kind = at.below(7);
-  const auto kept = at.path("kept");
-  fs::rename(target, kept);
+  const auto original = at.path("kept");
+  fs::rename(target, original);
   switch (kind) {
     case 0:
       break;
@@ -58,7 +58,7 @@ damage replace_file(const patient& at) {
     case 5:
       ::mkfifo(target.c_str(), 0600);
       break;
-    default:  // as caches of published models have them
+    default:  // as in the caches of published models
       fs::create_symlink("kept", target);
       return {{}, true};
   }
@@ -95,7 +95,7 @@ damage lie_about_length(const patient& at) {
   return {{name}};
 }
 
-/// Changes an entry of a header to something else.
+/// Changes an entry of a header.
 damage lie(const patient& at,
            const std::function<void(const raw_weights&, ordered&)>& change) {
   const auto name = at.weights();
@@ -178,7 +178,7 @@ damage repeat_entry(const patient& at) {
   return {{tensor}};
 }
 
-/// A part that is whole, but another's.
+/// A part that is intact, but has another part's name.
 damage swap_parts(const patient& at) {
   const auto a = at.weights(), b = at.weights();
   const auto bytes = content(at.path(a));
@@ -230,7 +230,7 @@ damage reshape_tensor(const patient& at) {
   });
 }
 
-/// The head of a model that ties it, as some files hold it.
+/// The head of a tied model, which some files hold.
 damage add_head(const patient& at) {
   if (!at.read("config.json")["tie_word_embeddings"])
     return {{}, true};

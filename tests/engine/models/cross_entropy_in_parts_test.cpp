@@ -30,19 +30,20 @@ struct sample {
   at::Tensor targets = at::randint(0, 11, {2, 7}, at::kLong);
 };
 
-/// Both ways, with the gradients of three times the loss.
-void compare(const sample& given, std::int64_t positions, double tolerance) {
+/// Computes it in parts and at once, with the gradients of three times the
+/// loss.
+void compare(const sample& original, std::int64_t positions, double tolerance) {
   const auto copy = [](const at::Tensor& from) {
     return from.detach().clone().requires_grad_();
   };
-  const auto x = copy(given.x), weight = copy(given.weight);
+  const auto x = copy(original.x), weight = copy(original.weight);
   const auto term =
-    cross_entropy_in_parts({{x, weight}}, given.targets, positions);
+    cross_entropy_in_parts({{x, weight}}, original.targets, positions);
   (3 * term.value).backward();
-  const auto y = copy(given.x), other = copy(given.weight);
-  const auto whole =
-    cross_entropy_loss()({at::linear(y, other)}, {{}, {given.targets}, {}, 0})
-      .at(0);
+  const auto y = copy(original.x), other = copy(original.weight);
+  const auto whole = cross_entropy_loss()({at::linear(y, other)},
+                                          {{}, {original.targets}, {}, 0})
+                       .at(0);
   (3 * whole.value).backward();
   const auto near = [&](const at::Tensor& a, const at::Tensor& b) {
     return at::allclose(a.to(at::kFloat), b.to(at::kFloat), tolerance,
@@ -82,17 +83,17 @@ TEST_CASE("a loss in parts of 16-bit values is near that of all logits") {
 }
 
 TEST_CASE("frozen weights get no gradient of a loss in parts") {
-  const sample given;
-  const auto weight = given.weight.detach();
-  cross_entropy_in_parts({{given.x, weight}}, given.targets, 4)
+  const sample original;
+  const auto weight = original.weight.detach();
+  cross_entropy_in_parts({{original.x, weight}}, original.targets, 4)
     .value.backward();
   CHECK_FALSE(weight.grad().defined());
-  CHECK(given.x.grad().defined());
+  CHECK(original.x.grad().defined());
 }
 
 namespace {
 
-/// An untied head; with experts, whose router has a loss, for `mixtral`.
+/// With an untied head; for `mixtral` with experts, whose router has a loss.
 decoder_options decoder_of(const std::string& type) {
   model_config config(R"({"vocab_size": 11, "hidden_size": 8,
     "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2,
@@ -115,7 +116,7 @@ struct loss_and_gradients {
   parameter_list gradients;
 };
 
-/// Of adapters with no zeros, by the head's own losses or from its logits.
+/// Trains with nonzero adapters, by the head's own losses or from its logits.
 loss_and_gradients loss_of(const decoder_options& options,
                            const microbatch_data& data, bool in_parts) {
   const auto layers = decoder(options, fresh_parameters(options, 1));
@@ -136,12 +137,12 @@ loss_and_gradients loss_of(const decoder_options& options,
     terms.at(0) = cross_entropy_loss()(values, data).at(0);
   const auto loss = sum_of_losses(terms);
   loss.backward();
-  loss_and_gradients made{loss.item<double>(), {}};
+  loss_and_gradients result{loss.item<double>(), {}};
   for (std::size_t i = 0; i < layers.size(); ++i)
     for (const auto& [name, value] : parameters_of(layers[i].name, *modules[i]))
       if (value.requires_grad())
-        made.gradients.emplace_back(name, value.grad());
-  return made;
+        result.gradients.emplace_back(name, value.grad());
+  return result;
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Fields of config.json mean what they mean to transformers 5, also where it
-// takes some for missing, or prefers one of two.
+// Fields of config.json have the meaning that transformers 5 gives them, also
+// where it ignores some or prefers one of two.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 
@@ -48,7 +48,7 @@ json yarn(const json& more = json::object()) {
   return scaling;
 }
 
-/// The rotary embeddings of a model with this scaling.
+/// The rotary embedding of a model with this scaling.
 rotary_options rotary_of(const json& scaling) {
   return read(config_of("llama", {{"rope_scaling", scaling}})).rotary;
 }
@@ -74,7 +74,7 @@ TEST_CASE("missing fields of GPT-2's dropout mean that there is some") {
   for (const auto* name : {"attn_pdrop", "embd_pdrop", "resid_pdrop"})
     missing.erase(name);
   CHECK(read(missing).dropout == dropout_options{0.1, 0.1, 0.1});
-  // Checkpoints are of one model.
+  // Checkpoints of both count as the same model.
   CHECK(differing_fields(missing.dump(), fields.dump(), "config.json").empty());
 }
 

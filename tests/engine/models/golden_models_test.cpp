@@ -1,4 +1,4 @@
-// Decoders compute what Hugging Face's transformers computes
+// Decoders compute the same as Hugging Face's transformers
 // (tests/golden/models/make_models.py).
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
@@ -35,7 +35,7 @@ std::uint64_t mixed(std::uint64_t z) {
   return z ^ (z >> 31);
 }
 
-/// As `weight` of make_models.py, from one of its elements on.
+/// Like `weight` of make_models.py, from one of its elements on.
 void fill_weight(const std::string& name, at::Tensor& parameter,
                  std::int64_t first) {
   fnv_hash hash;
@@ -83,13 +83,13 @@ double largest(const at::Tensor& values) {
   return values.abs().max().item<double>();
 }
 
-/// The largest difference, relative to the largest of those expected.
+/// The largest difference relative to the largest expected value.
 double distance(const at::Tensor& from, const at::Tensor& expected) {
   return largest(from - expected) / largest(expected);
 }
 
-/// "model.layers.0." of "model.layers.0.self_attn.k_proj.bias"; of a parameter
-/// outside the numbered layers its own name.
+/// "model.layers.0." of "model.layers.0.self_attn.k_proj.bias"; the full name
+/// of a parameter outside the numbered layers.
 std::string layer_of(const std::string& name) {
   const auto number = name.find_first_of("0123456789");
   return number == name.npos ? name
@@ -141,14 +141,14 @@ class gathered_tensors {
     sum = sum.defined() ? sum + part.reshape({-1}) : part.reshape({-1});
   }
   std::map<std::string, at::Tensor> all() const {
-    std::map<std::string, at::Tensor> made;
+    std::map<std::string, at::Tensor> whole;
     for (const auto& [name, by_element] : parts_) {
       tensor_list in_order;
       for (const auto& [first, part] : by_element)
         in_order.push_back(part);
-      made.emplace(name, at::cat(in_order));
+      whole.emplace(name, at::cat(in_order));
     }
-    return made;
+    return whole;
   }
 
  private:
@@ -158,53 +158,54 @@ class gathered_tensors {
 /// Rounding errors of a gradient are in proportion to the gradients that reach
 /// its layer, not to itself: that of a key's bias is nearly zero, as softmax
 /// ignores what is added to all scores, and its relative error is any number.
-void check_gradients(const gathered_tensors& found, const golden_case& wanted) {
-  const auto all = found.all();
+void check_gradients(const gathered_tensors& gathered,
+                     const golden_case& golden) {
+  const auto all = gathered.all();
   std::map<std::string, double> scales;
   for (const auto& name : all | std::views::keys) {
     auto& scale = scales[layer_of(name)];
-    scale = std::max(scale, largest(wanted.at("gradient." + name)));
+    scale = std::max(scale, largest(golden.at("gradient." + name)));
   }
   for (const auto& [name, value] : all) {
     INFO(name);
-    const auto expected = wanted.at("gradient." + name);
+    const auto expected = golden.at("gradient." + name);
     CHECK(largest(samples_of(value) - expected)
           < 1e-5 * scales.at(layer_of(name)));
   }
 }
 
-void check_forward(const golden_case& wanted, const model& layers,
+void check_forward(const golden_case& golden, const model& layers,
                    const decoder_options& options) {
   std::vector<std::shared_ptr<stage_module>> modules;
-  tensor_list before, values{wanted.at("ids")};
+  tensor_list before, values{golden.at("ids")};
   for (std::size_t i = 0; i < layers.size(); ++i) {
     modules.push_back(make_layer(layers, i));
     before = std::exchange(values, modules.back()->forward(values));
   }
-  CHECK(distance(samples_of(values.at(0)), wanted.at("logits")) < 1e-5);
-  const auto data = microbatch_of(wanted.at("ids"));
+  CHECK(distance(samples_of(values.at(0)), golden.at("logits")) < 1e-5);
+  const auto data = microbatch_of(golden.at("ids"));
   const auto own = modules.back()->losses(before, data);
   sum_of_losses(own ? *own : cross_entropy_loss()(values, data)).backward();
   gathered_tensors gradients;
   for (std::size_t i = 0; i < layers.size(); ++i)
     for (const auto& [name, value] : parameters_of(layers[i].name, *modules[i]))
       gradients.add(place_of(name, options), value.grad());
-  check_gradients(gradients, wanted);
+  check_gradients(gradients, golden);
   double power = 0;
   for (const auto& [name, value] : gradients.all())
     power += value.square().sum().item<double>();
   CHECK(
-    std::abs(std::sqrt(power) / wanted.at("gradient_norm").item<double>() - 1)
+    std::abs(std::sqrt(power) / golden.at("gradient_norm").item<double>() - 1)
     < 1e-4);
 }
 
-void check_training(const golden_case& wanted, const model& layers,
+void check_training(const golden_case& golden, const model& layers,
                     const decoder_options& options) {
   plain_options how;
   how.numerics.optimizer =
     adamw{.learning_rate = 1e-3, .epsilon = 1e-3, .weight_decay = 0.01};
   plain_loop loop(layers, how);
-  const auto length = wanted.at("ids").size(1);
+  const auto length = golden.at("ids").size(1);
   for (std::int64_t step = 0; step < 4; ++step) {
     if (step == 3) {
       gathered_tensors trained;
@@ -212,18 +213,18 @@ void check_training(const golden_case& wanted, const model& layers,
         trained.add(place_of(name, options), value);
       for (const auto& [name, value] : trained.all()) {
         INFO(name);
-        CHECK(distance(samples_of(value), wanted.at("trained." + name)) < 1e-5);
+        CHECK(distance(samples_of(value), golden.at("trained." + name)) < 1e-5);
       }
     }
     const auto done = loop.step([&](std::int64_t) {
       return microbatch_of(ids_of(step, length, options.vocabulary));
     });
-    CHECK(std::abs(done.loss - wanted.at("loss")[step].item<double>()) < 1e-5);
+    CHECK(std::abs(done.loss - golden.at("loss")[step].item<double>()) < 1e-5);
   }
 }
 
-void check_case(const golden_case& wanted) {
-  model_config config(wanted.config, "config.json");
+void check_case(const golden_case& golden) {
+  model_config config(golden.config, "config.json");
   auto options = read_decoder(config);
   options.choices.router_loss = true;
   const auto layers =
@@ -231,10 +232,10 @@ void check_case(const golden_case& wanted) {
       const auto place = place_of(name, options);
       fill_weight(place.name, parameter, place.first);
     });
-  CHECK(ids_of(0, wanted.at("ids").size(1), options.vocabulary)
-          .equal(wanted.at("ids")));
-  check_forward(wanted, layers, options);
-  check_training(wanted, layers, options);
+  CHECK(ids_of(0, golden.at("ids").size(1), options.vocabulary)
+          .equal(golden.at("ids")));
+  check_forward(golden, layers, options);
+  check_training(golden, layers, options);
 }
 
 }  // namespace
@@ -281,16 +282,16 @@ TEST_CASE("decoders compute what transformers does") {
              "gpt2", "gpt_neox", "mixtral", "qwen3_moe");
   const safetensors_file file(
     fmt::format(TROUPE_SOURCE_DIR "/tests/golden/models/{}.safetensors", type));
-  golden_case wanted;
+  golden_case golden;
   for (const auto& entry : file.entries())
-    wanted.tensors.emplace(entry.name, file.read(entry));
+    golden.tensors.emplace(entry.name, file.read(entry));
   int cases = 0;
   for (int k = 0; k < 10; ++k)
     for (const auto* version : {"config", "config_v4"}) {
       INFO(type << " " << k << " " << version);
-      wanted.config = file.metadata().at(fmt::format("{}.{}", version, k));
-      wanted.prefix = fmt::format("{}.", k);
-      check_case(wanted);
+      golden.config = file.metadata().at(fmt::format("{}.{}", version, k));
+      golden.prefix = fmt::format("{}.", k);
+      check_case(golden);
       ++cases;
     }
   CHECK(cases == 20);

@@ -49,14 +49,14 @@ void write(const std::string& path, const std::string& text) {
 parameter_list all_of(const model& layers) {
   parameter_list all;
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    const auto made = make_layer(layers, i);
-    for (const auto& [name, value] : parameters_of(layers[i].name, *made))
+    const auto module = make_layer(layers, i);
+    for (const auto& [name, value] : parameters_of(layers[i].name, *module))
       all.emplace_back(name, value.detach());
   }
   return all;
 }
 
-/// A folder with a fresh model, and a tokenizer of no sense.
+/// A folder with a new model and a meaningless tokenizer.
 struct sample_folder {
   explicit sample_folder(const json& config = llama_config()) {
     path.write("config.json", config.dump(2));
@@ -65,9 +65,9 @@ struct sample_folder {
     folder.save(path / "made", all_of(folder.build(at::kFloat, 1).layers), {},
                 at::kBFloat16, 1 << 30);
   }
-  std::string made() const { return path / "made"; }
+  std::string source() const { return path / "made"; }
   std::string file(const std::string& name) const {
-    return made() + "/" + name;
+    return source() + "/" + name;
   }
   parameter_list tensors() const {
     return read_safetensors(file("model.safetensors"));
@@ -77,7 +77,7 @@ struct sample_folder {
   }
   void refused(const std::string& why) const {
     INFO(why);
-    CHECK_THROWS_MATCHES(model_folder(made()), error, says(why));
+    CHECK_THROWS_MATCHES(model_folder(source()), error, says(why));
   }
 
   temporary_folder path;
@@ -88,7 +88,7 @@ struct sample_folder {
 TEST_CASE("a model that was read and saved has the same bytes") {
   const sample_folder at;
   for (const std::int64_t most : {std::int64_t{1} << 30, std::int64_t{300}}) {
-    const model_folder folder(at.made());
+    const model_folder folder(at.source());
     const auto target = at.path / fmt::format("copy{}", most);
     folder.save(target, all_of(folder.build(at::kFloat, 1).layers), {}, {},
                 most);
@@ -108,7 +108,7 @@ TEST_CASE("a model that was read and saved has the same bytes") {
 
 TEST_CASE("weights are converted, and the configuration says so") {
   const sample_folder at;
-  const model_folder folder(at.made());
+  const model_folder folder(at.source());
   const auto layers = folder.build(at::kFloat, 1).layers;
   CHECK(all_of(layers)[0].second.scalar_type() == at::kFloat);
   CHECK(
@@ -126,7 +126,7 @@ TEST_CASE("a configuration keeps its dtype where weights keep theirs") {
   config["torch_dtype"] = "float32";  // the weights are bf16
   const auto text = config.dump(1);
   std::ofstream(at.file("config.json")) << text;
-  const model_folder folder(at.made());
+  const model_folder folder(at.source());
   folder.save(at.path / "copy", all_of(folder.build(at::kFloat, 1).layers), {},
               {}, 1 << 30);
   CHECK(content(at.path / "copy/config.json") == text);
@@ -147,7 +147,7 @@ TEST_CASE("published names without the model's prefix are found and kept") {
     tensors.emplace_back(name.substr(name.find('.') + 1), value);
   tensors.emplace_back("h.0.attn.bias", at::zeros({1, 1, 8, 8}));
   at.rewrite(tensors);
-  const model_folder folder(at.made());
+  const model_folder folder(at.source());
   folder.save(at.path / "copy", all_of(folder.build(at::kFloat, 1).layers), {},
               {}, 1 << 30);
   const auto copy = open_weights(at.path / "copy");
@@ -160,7 +160,7 @@ TEST_CASE("published names without the model's prefix are found and kept") {
 
 TEST_CASE("adapters are saved as PEFT does, or merged") {
   const sample_folder at;
-  const model_folder folder(at.made());
+  const model_folder folder(at.source());
   const lora_options lora{
     .rank = 2, .alpha = 6, .modules = "*.1.*.q_proj,up_proj"};
   const auto layers = folder.build(at::kFloat, 1, {.lora = lora}).layers;
@@ -254,7 +254,7 @@ TEST_CASE("an index that does not fit its parts is refused") {
     write(at.file("model.safetensors.index.json"), fields.dump());
   };
   index({{"weight_map", map}});
-  CHECK_NOTHROW(model_folder(at.made()));
+  CHECK_NOTHROW(model_folder(at.source()));
   index(json::array());
   at.refused("is not a JSON object");
   index(json::object());
@@ -322,7 +322,7 @@ TEST_CASE("fields that are wrong or not understood are refused by name") {
 
 namespace {
 
-/// A field's value, or one that it should not have.
+/// A value for a field, possibly an invalid one.
 json odd_value(const json& other, std::mt19937& random) {
   const json values[] = {nullptr,
                          -1,
@@ -342,7 +342,7 @@ json odd_value(const json& other, std::mt19937& random) {
   return values[random() % std::size(values)];
 }
 
-/// Drops, swaps and replaces fields, also of an object within.
+/// Drops, swaps and replaces fields, also those of nested objects.
 void mutate(json& fields, std::mt19937& random) {
   std::vector<std::string> names;
   for (const auto& each : fields.items())
@@ -372,7 +372,7 @@ void mutate(json& fields, std::mt19937& random) {
 
 TEST_CASE("configurations with odd fields are refused or make a model") {
   std::mt19937 random(1);
-  int made = 0, refused = 0;
+  int accepted = 0, refused = 0;
   for (const auto* type : {"llama", "mistral", "qwen2", "qwen3", "olmo2",
                            "gpt2", "gpt_neox", "mixtral", "qwen3_moe"}) {
     const safetensors_file file(fmt::format(
@@ -390,13 +390,13 @@ TEST_CASE("configurations with odd fields are refused or make a model") {
         const auto layers = decoder(options, nullptr);
         make_layer_shapes(layers, 0);
         make_layer_shapes(layers, 1);
-        ++made;
+        ++accepted;
       } catch (const error& why) {
         ++refused;
         CHECK(std::string(why.what()).size() > 10);
       }
     }
   }
-  CHECK(made > 50);
+  CHECK(accepted > 50);
   CHECK(refused > 500);
 }

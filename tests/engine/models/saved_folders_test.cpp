@@ -1,4 +1,4 @@
-// What saving a model's folder does besides writing its weights.
+// What saving a model folder does besides writing its weights.
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/mm.h>
@@ -225,42 +225,42 @@ TEST_CASE(
 
 TEST_CASE("a folder whose place was taken stays beside it") {
   const temporary_folder at;
-  fresh_folder made(at / "out");
-  std::ofstream(made.file("weights")) << "kept";
+  fresh_folder fresh(at / "out");
+  std::ofstream(fresh.file("weights")) << "kept";
   at.write("out", "of somebody else");
   CHECK_THROWS_MATCHES(
-    made.keep(), error,
+    fresh.keep(), error,
     says("out: can't be put in place: Not a directory; the new folder is "
          + (at / "out.saved-")));
   CHECK(content(at / "out") == "of somebody else");
-  const fresh_folder next(at / "out");  // and what a killed one left is removed
-  std::vector<std::string> kept;
+  const fresh_folder next(at / "out");  // removes what a killed one left
+  std::vector<std::string> names;
   for (const auto& each : std::filesystem::directory_iterator(at / ""))
     if (each.path().filename().string().starts_with("out.saved-"))
-      kept.push_back(content(each.path() / "weights"));
-  CHECK(kept == std::vector<std::string>{"kept"});
+      names.push_back(content(each.path() / "weights"));
+  CHECK(names == std::vector<std::string>{"kept"});
 }
 
 TEST_CASE("a configuration names its dtype in each field that it has") {
-  for (const std::vector<std::string>& given :
+  for (const std::vector<std::string>& names_before :
        {std::vector<std::string>{"dtype", "torch_dtype"},
         {"dtype"},
         {"torch_dtype"},
         {}}) {
     const temporary_folder at;
     auto fields = nlohmann::json::parse(small_gpt2);
-    for (const auto& name : given)
+    for (const auto& name : names_before)
       fields[name] = "float32";
     at.write("config.json", fields.dump());
     const model_folder fresh(at / "", folder_use::from_scratch);
     plain_loop loop(fresh.build(at::kFloat, 1).layers, {});
     fresh.save(at / "out", loop.parameters(), {}, at::kBFloat16, 1 << 20);
-    const auto made = nlohmann::json::parse(content(at / "out/config.json"));
+    const auto saved = nlohmann::json::parse(content(at / "out/config.json"));
     const auto names =
-      given.empty() ? std::vector<std::string>{"dtype"} : given;
+      names_before.empty() ? std::vector<std::string>{"dtype"} : names_before;
     for (const auto& name : names)
-      CHECK(made[name] == "bfloat16");
-    CHECK(made.size() == fields.size() + (given.empty() ? 1 : 0));
+      CHECK(saved[name] == "bfloat16");
+    CHECK(saved.size() == fields.size() + (names_before.empty() ? 1 : 0));
   }
 }
 

@@ -4,7 +4,7 @@
 
 namespace troupe::testing {
 
-/// What is optimised of one microbatch.
+/// The value that is optimised for one microbatch.
 inline at::Tensor sum_of_losses(const std::vector<loss_term>& terms) {
   at::Tensor sum;
   for (const auto& term : optimised(terms)) {

@@ -4,7 +4,7 @@
 
 namespace troupe::testing {
 
-/// Of all options of a model.
+/// The default values of all options of a model.
 inline option_values usual_values(const model_entry& entry) {
   option_values values;
   for (const auto& option : entry.options)

@@ -25,12 +25,12 @@ std::size_t standing(const std::string& svg) {
 }
 
 std::string drawn(const plan& of, const transport_model& model = {}) {
-  const auto found = verify(of, model);
-  REQUIRE_FALSE(found.progress);
-  auto svg = draw_deadlock(of, found, svg_theme::light);
-  CHECK(svg == draw_deadlock(of, found, svg_theme::light));
-  CHECK(arrows(svg) == found.cycle.size());
-  for (const auto& wait : found.cycle)
+  const auto verdict = verify(of, model);
+  REQUIRE_FALSE(verdict.progress);
+  auto svg = draw_deadlock(of, verdict, svg_theme::light);
+  CHECK(svg == draw_deadlock(of, verdict, svg_theme::light));
+  CHECK(arrows(svg) == verdict.cycle.size());
+  for (const auto& wait : verdict.cycle)
     CHECK_THAT(svg, ContainsSubstring(". " + wait.text + "</text>"));
   return svg;
 }
@@ -81,7 +81,7 @@ TEST_CASE("lanes that wait for each other are drawn without transfers") {
 TEST_CASE("long lanes and ranks outside the cycle are left out") {
   auto lanes = make_schedule("1f1b", {.ranks = 20, .microbatches = 64});
   auto& lane = lanes.lanes[10];
-  // A backward comes before a forward that others need for it.
+  // A backward precedes a forward that other ranks need for it.
   const auto late = std::ranges::find(
     lane, op{.stage = 10, .microbatch = 45, .kind = op_kind::forward});
   const auto early = std::ranges::find(
@@ -97,9 +97,9 @@ TEST_CASE("long lanes and ranks outside the cycle are left out") {
 
 TEST_CASE("the drawing of a deadlock has themes, and needs a deadlock") {
   const auto of = from_lowered_csv(early_receive);
-  const auto found = verify(of, {transport_kind::rendezvous});
-  CHECK_THAT(draw_deadlock(of, found), ContainsSubstring("@media"));
-  CHECK_THAT(draw_deadlock(of, found, svg_theme::dark),
+  const auto verdict = verify(of, {transport_kind::rendezvous});
+  CHECK_THAT(draw_deadlock(of, verdict), ContainsSubstring("@media"));
+  CHECK_THAT(draw_deadlock(of, verdict, svg_theme::dark),
              ContainsSubstring("#12181f") && !ContainsSubstring("@media"));
   CHECK_THROWS_MATCHES(
     draw_deadlock(of, verify(of)), error,

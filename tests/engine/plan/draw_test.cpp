@@ -37,7 +37,7 @@ TEST_CASE("ops of several stages a rank name theirs") {
   const auto wide = draw_terminal(of, {.width = 200, .unicode = false});
   for (const auto* op : {"0F0", "1F0", "2F0", "3F1", "0B1", "3B0"})
     CHECK_THAT(wide, ContainsSubstring(op));
-  // Too narrow for the microbatch, which the row tells by its order.
+  // Too narrow for the microbatch; the rows' order shows it.
   const auto narrow = draw_terminal(of, {.width = 52, .unicode = false});
   for (const auto* op : {"0F", "1F", "2F", "3F", "0B", "2B"})
     CHECK_THAT(narrow, ContainsSubstring(op));
@@ -81,7 +81,7 @@ TEST_CASE("the SVG has a box for each op, and is well formed enough") {
 TEST_CASE("the SVG's hue is the kind of op, its shade the stage of the rank") {
   const auto svg = draw_svg(
     picture("zb_v", {.ranks = 2, .stages_per_rank = 2, .microbatches = 4}));
-  // Ranks x microbatches, and once in the legend.
+  // Ranks x microbatches, plus one in the legend.
   for (const auto* fill :
        {"hsl(212,78%,78%)", "hsl(212,78%,52%)", "hsl(160,52%,64%)",
         "hsl(160,52%,38%)", "hsl(272,46%,68%)", "hsl(272,46%,42%)"})
@@ -99,7 +99,7 @@ TEST_CASE("the SVG tells slices and copies of a stage apart") {
     draw_svg(picture("dualpipe", {.ranks = 2, .microbatches = 4}));
   CHECK_THAT(copies, ContainsSubstring("outlined: copy 1 of the stage")
                        && ContainsSubstring("<title>1F2@1: 1 to 2"));
-  // Each op of copy 1, and the legend.
+  // Each op of copy 1, plus the legend.
   CHECK(count(copies, "fill=\"none\" stroke=\"hsl(")
         == count(copies, "@1: ") + 1);
 }
@@ -158,8 +158,8 @@ TEST_CASE("the SVG's legend goes on in further lines") {
   const auto height = [](const std::string& name) {
     const auto svg = draw_svg(
       picture(name, {.ranks = 2, .stages_per_rank = 2, .microbatches = 4}));
-    const auto found = svg.find("height=\"") + 8;
-    return std::stoi(svg.substr(found));
+    const auto position = svg.find("height=\"") + 8;
+    return std::stoi(svg.substr(position));
   };
   CHECK(height("interleaved_1f1b") == 196 + 22);
   CHECK(height("dualpipe_v") == 196 + 2 * 22);

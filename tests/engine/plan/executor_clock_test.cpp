@@ -67,7 +67,8 @@ TEST_CASE("on paper, too, ops overtake within the lane's memory") {
       }
 }
 
-// F, B and I keep their order, so that plans without W are as fast as strict.
+// F, B and I keep their order, so plans without W are as fast as in strict
+// order.
 TEST_CASE("ready_first is as fast as strict order under jitter, or faster") {
   for (const auto name : {"1f1b", "interleaved_1f1b", "zb_v"})
     for (const std::int32_t ranks : {4, 8, 16}) {

@@ -53,13 +53,13 @@ std::string idle_text(const simulation& times) {
 std::int32_t peak_freed_at_input(const plan& of) {
   std::int32_t peak = 0;
   for (std::int32_t rank = 0; rank < of.ranks(); ++rank) {
-    std::int32_t held = 0;
+    std::int32_t in_flight = 0;
     for (const auto& what : of.lane(rank)) {
       if (what.kind == plan_op_kind::forward)
-        peak = std::max(peak, ++held);
+        peak = std::max(peak, ++in_flight);
       if (what.kind == plan_op_kind::backward
           || what.kind == plan_op_kind::input_backward)
-        --held;
+        --in_flight;
     }
   }
   return peak;

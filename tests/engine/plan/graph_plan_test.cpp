@@ -1,4 +1,4 @@
-// Plans of stages that are no chain.
+// Plans for stages that are no chain.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -21,7 +21,8 @@ using Catch::Matchers::MessageMatches;
 
 namespace {
 
-/// Each stage reads each earlier one with this chance; the stage before always.
+/// Each stage reads each earlier one with this probability, and always the
+/// previous one.
 stage_graph random_graph(std::int32_t stages, std::mt19937& random) {
   std::vector<stage_edge> edges;
   for (std::int32_t to = 1; to < stages; ++to)

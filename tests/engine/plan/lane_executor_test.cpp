@@ -21,7 +21,7 @@ using namespace troupe;
 
 namespace {
 
-/// All ranks of a plan, whose ops end as a test wants.
+/// All ranks of a plan; the test decides when their ops end.
 struct executed_plan {
   explicit executed_plan(const plan& of, lane_order order = lane_order::strict)
     : what(of), ended(of.ops.size(), 0), orders(std::size_t(of.ranks())) {
@@ -29,7 +29,7 @@ struct executed_plan {
       ranks.push_back(std::make_unique<lane_executor>(of, r, order));
   }
 
-  /// Starts all that can start; the ops that did.
+  /// Starts all ops that can start, and returns them.
   std::vector<std::uint32_t> start_all() {
     std::vector<std::uint32_t> started;
     for (std::size_t r = 0; r < ranks.size(); ++r)
@@ -62,8 +62,8 @@ struct executed_plan {
       [this](std::uint32_t input) { return ended[input] != 0; });
   }
 
-  /// Runs to the end; what ends next is the random number's choice. False if it
-  /// stops before.
+  /// Runs to the end; a random number decides which op ends next. Returns false
+  /// if it gets stuck.
   bool run(std::mt19937& random) {
     std::vector<std::uint32_t> running;
     while (true) {
@@ -107,10 +107,10 @@ std::vector<plan> plans() {
 
 std::int32_t most_kept(const plan& of,
                        const std::vector<std::uint32_t>& order) {
-  std::int32_t kept = 0, most = 0;
+  std::int32_t in_flight = 0, most = 0;
   for (const auto op : order) {
-    kept += activations_added(of.ops[op].kind);
-    most = std::max(most, kept);
+    in_flight += activations_added(of.ops[op].kind);
+    most = std::max(most, in_flight);
   }
   return most;
 }
@@ -204,7 +204,8 @@ TEST_CASE("ops of one stage and kind keep their order") {
 
 namespace {
 
-/// Whether an op ends though another never starts, and all else that can does.
+/// Whether an op ends although another one never starts, while all other ops
+/// that can run do.
 bool ends_without(const plan& of, std::uint32_t op, std::uint32_t withheld) {
   executed_plan run(of, lane_order::any_ready);
   run.ranks[std::size_t(of.rank_of(withheld))]->hold(withheld);
@@ -237,23 +238,23 @@ bool forward_waits_for(const plan& of, const plan_op& backward,
 }
 
 plan without_dependency(plan of, std::uint32_t op, std::uint32_t input) {
-  std::vector<std::uint32_t> kept;
+  std::vector<std::uint32_t> rest;
   for (const auto each : of.dependencies_of(of.ops[op]))
     if (each != input)
-      kept.push_back(each);
+      rest.push_back(each);
   of.ops[op].first_dependency =
     static_cast<std::uint32_t>(of.dependencies.size());
-  of.ops[op].dependency_count = static_cast<std::uint32_t>(kept.size());
-  of.dependencies.insert(of.dependencies.end(), kept.begin(), kept.end());
+  of.ops[op].dependency_count = static_cast<std::uint32_t>(rest.size());
+  of.dependencies.insert(of.dependencies.end(), rest.begin(), rest.end());
   return of;
 }
 
 }  // namespace
 
-// Without any one dependency an op would end too early, but for what a reload's
-// place implies and four kinds: a backward's own forward, which the gradient
-// implies; what another slice keeps; the order of ops of one stage and kind;
-// and a receive, which ends with its message.
+// Without any single dependency an op would end too early. The exceptions are
+// what a reload's place implies, and four kinds: a backward's own forward,
+// which the gradient implies; what another slice keeps; the order of ops of one
+// stage and kind; and a receive, which ends with its message.
 TEST_CASE("no dependency is decoration") {
   int needed = 0, implied = 0;
   for (const auto& each : plans())
@@ -279,9 +280,9 @@ TEST_CASE("no dependency is decoration") {
   CHECK(needed > implied);
 }
 
-// Two replicas, whose reductions end when both have begun them.
+// Two replicas; a reduction ends when both have begun it.
 TEST_CASE("replicas whose reductions hold the compute stream don't deadlock") {
-  // Rank 0's reductions stand in the order of stages, not of their backwards.
+  // Rank 0's reductions are in the order of stages, not of their backwards.
   auto text = to_text(testing::make_plan(
     "interleaved_1f1b", {.ranks = 2, .stages_per_rank = 2, .microbatches = 4},
     {.data_parallel = 2}));
@@ -336,7 +337,7 @@ TEST_CASE("an op that is held starts when it is released") {
   CHECK(run.launching());
   CHECK_FALSE(run.next());  // one launch at a time
   run.launched(0);
-  CHECK_FALSE(run.next());  // nothing of the compute stream beside it
+  CHECK_FALSE(run.next());  // no other op of the compute stream
   CHECK(run.position() == 0U);
   run.ended(0);
   CHECK(run.next() == 1U);
@@ -347,7 +348,7 @@ TEST_CASE("nothing is computed beside a reduction on the compute stream") {
     compile(make_schedule("interleaved_1f1b", {2, 2, 2}), {.data_parallel = 2});
   const auto overlapped = [&](const plan& of) {
     executed_plan run(of);
-    // Reductions last as long as they can.
+    // Reductions take as long as possible.
     std::size_t computed = 0;
     std::vector<std::uint32_t> reductions, running;
     while (true) {

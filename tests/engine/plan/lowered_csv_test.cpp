@@ -52,7 +52,8 @@ TEST_CASE("our 1f1b is lowered as PyTorch lowers it, but for sharding") {
       cell.insert(cell[0] == ',' ? 1 : 0, stage);
       theirs.erase(theirs.find(cell), cell.size());
     }
-  // An op of ours that ends as another begins posts its message before it.
+  // An op of ours that ends when another one begins posts its message before
+  // it.
   const auto ours =
     to_lowered_csv(testing::make_plan("1f1b", {.ranks = 4, .microbatches = 8}));
   CHECK(ours.size() == theirs.size());

@@ -1,5 +1,5 @@
-// Damaged files are refused, or are plans whose verdict has a reason; never a
-// crash, never a hang.
+// Damaged files are refused, or are plans whose verdict has a reason; there are
+// no crashes and no hangs.
 #include <catch2/catch_test_macros.hpp>
 
 #include <random>
@@ -34,7 +34,7 @@ class damager {
     text[below(text.size())] = others[below(others.size())];
   }
 
-  // Takes out a cell, and mostly puts it back elsewhere in its line.
+  // Removes a cell, and mostly inserts it elsewhere in its line.
   void move_cell(std::string& text) {
     const auto begin = text.find_first_of(", ", below(text.size()));
     if (begin == std::string::npos)
@@ -59,13 +59,13 @@ plan read(const std::string& text) {
                           : compile(compute_lanes(rows, "x"));
 }
 
-// Whether the text was a plan.
+// Whether the text is still a plan.
 bool survives(const std::string& text) {
   try {
     const auto of = read(text);
     for (const auto& model : testing::all_transports) {
-      const auto found = verify(of, model);
-      CHECK(found.progress == found.cycle.empty());
+      const auto verdict = verify(of, model);
+      CHECK(verdict.progress == verdict.cycle.empty());
     }
     simulate(of);
     return true;
@@ -88,7 +88,7 @@ TEST_CASE("damaged files are refused or replayed to an end") {
         plans += survives(random.damage(as_plan)) ? 1 : 0;
       }
     }
-  CHECK(plans > 50);  // not all damage is noticed by the reader
+  CHECK(plans > 50);  // the reader does not notice all damage
 }
 
 TEST_CASE("damaged plans of graphs are refused or replayed to an end") {

@@ -36,7 +36,7 @@ std::int64_t count_of(const plan& of, plan_op_kind kind) {
   return std::ranges::count(of.ops, kind, &plan_op::kind);
 }
 
-/// Of a schedule of the catalogue, in its small shape.
+/// The plans of all training schedules of the catalogue, in small shapes.
 std::vector<plan> training_plans() {
   std::vector<plan> all;
   for (const auto& row : builtin_schedules())
@@ -53,8 +53,8 @@ op_costs copies_cost(double each) {
   return costs;
 }
 
-/// All that an activation needs stands in its order, the reload `ahead` ops
-/// before the backward.
+/// Checks that all ops of an offloaded activation are in order, the reload
+/// `ahead` ops before the backward.
 void check_places(const plan& of, std::int32_t ahead) {
   CAPTURE(of.schedule_name, ahead);
   for (std::int32_t rank = 0; rank < of.ranks(); ++rank) {
@@ -77,7 +77,7 @@ void check_places(const plan& of, std::int32_t ahead) {
                || is_its(plan_op_kind::input_backward)(op);
       });
       REQUIRE(backward != behind.end());
-      // Pairs count as one.
+      // Pairs count as one op.
       std::int32_t ops = 0;
       bool second = false;
       for (auto op = behind.begin(); op != backward; ++op)
@@ -104,7 +104,7 @@ TEST_CASE(
            "0OFFLOAD2 0RELOAD0 0F3 0SEND_F3 0OFFLOAD3 0RECV_B0 0RECV_B1 "
            "0RELOAD1 0B0 0RECV_B2 0RELOAD2 0B1 0RECV_B3 0RELOAD3 0B2 0B3 "
            "0NORM 0UPDATE");
-  // The last stage has its backwards at once.
+  // The last stage runs each backward at once.
   const auto alternating =
     offloaded(testing::make_plan("1f1b", {.ranks = 4, .microbatches = 5}),
               {.fraction = 1});
@@ -145,9 +145,9 @@ TEST_CASE("the CSV of a lowered plan holds offloads and reloads") {
 TEST_CASE("a fraction of the activations goes, evenly, or by stage") {
   const auto of = testing::make_plan("gpipe", {.ranks = 2, .microbatches = 12});
   const auto gone = [&](const std::string& text) {
-    const auto made = offloaded(of, parse_offload(text));
+    const auto after = offloaded(of, parse_offload(text));
     std::map<std::int32_t, std::vector<std::int32_t>> microbatches;
-    for (const auto& op : made.ops)
+    for (const auto& op : after.ops)
       if (op.kind == plan_op_kind::offload)
         microbatches[op.stage].push_back(op.microbatch);
     return microbatches;
@@ -188,8 +188,8 @@ TEST_CASE("copies cost time on streams of their own") {
   const auto of = testing::make_plan("gpipe", {.ranks = 1, .microbatches = 8});
   const auto with = offloaded(of, {.fraction = 1});
   const auto alone = simulate(of).makespan;
-  // Hidden where a copy takes no longer than the ops beside it: the first
-  // reload runs beside a forward of 1.
+  // Copies that take no longer than the ops beside them are hidden: the first
+  // reload runs beside a forward of stage 1.
   CHECK(simulate(with).makespan == alone);
   CHECK(simulate(with, copies_cost(1)).makespan == alone);
   CHECK(simulate(with, copies_cost(2)).makespan == alone + 1);
@@ -219,7 +219,7 @@ TEST_CASE("executors with free copies have the times of the lane's clock") {
         CHECK(clock.start[op] == strict.start[op]);
     costs.of_kind[static_cast<std::size_t>(plan_op_kind::offload)] = 0.5;
     costs.of_kind[static_cast<std::size_t>(plan_op_kind::reload)] = 1.25;
-    // With ops that overtake no more activations are held.
+    // With overtaking ops no more activations are held.
     for (const auto order : {lane_order::ready_first, lane_order::any_ready}) {
       const auto other = simulate(of, costs, order);
       for (std::size_t rank = 0; rank < ends.size(); ++rank)

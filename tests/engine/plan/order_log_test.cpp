@@ -44,7 +44,7 @@ TEST_CASE("a log gives back the orders that were written to it") {
   }
 }
 
-// As ready_first may have them: receives are posted before their messages.
+// As ready_first may order them: receives are posted before their messages.
 TEST_CASE("receives may stand before all else") {
   const auto of = small_plan();
   auto text = log_of(of, 1);

@@ -22,19 +22,19 @@ std::string op_at(const plan& of, std::uint32_t at) {
   return to_text(of, of.ops[at]);
 }
 
-/// Dependencies of the whole's op that are in the part too.
+/// The dependencies of the whole's op that are in the part too.
 void check_dependencies(const plan& part, const plan& whole) {
   for (const auto& op : part.ops) {
-    std::vector<std::string> there, left;
+    std::vector<std::string> actual, expected;
     for (const auto at : part.dependencies_of(op))
-      there.push_back(op_at(part, at));
+      actual.push_back(op_at(part, at));
     for (const auto& other : whole.ops)
       if (to_text(whole, other) == to_text(part, op))
         for (const auto at : whole.dependencies_of(other))
-          for (const auto& kept : part.ops)
-            if (op_at(whole, at) == to_text(part, kept))
-              left.push_back(op_at(whole, at));
-    CHECK(there == left);
+          for (const auto& candidate : part.ops)
+            if (op_at(whole, at) == to_text(part, candidate))
+              expected.push_back(op_at(whole, at));
+    CHECK(actual == expected);
   }
 }
 

@@ -38,8 +38,8 @@ TEST_CASE("what forwards keep is what is in flight") {
 }
 
 TEST_CASE("a message is held by its sender until it has arrived") {
-  // Rank 1 reads its inputs as they arrive, at 1 and 2; or at 3 and 4, when two
-  // of rank 0's are on their way.
+  // Rank 1 reads its inputs when they arrive, at 1 and 2, or at 3 and 4, when
+  // two of rank 0's messages are in flight.
   const auto of = make_plan("gpipe", {.ranks = 2, .microbatches = 2});
   CHECK(peaks(of, "activation=10,gradient=0") == std::vector<double>{10, 0});
   CHECK(peaks(of, "activation=10,gradient=0", "message=2")[0] == 20);
@@ -110,18 +110,18 @@ TEST_CASE("sizes are read as costs are") {
 TEST_CASE("all ranks at once hold no more than their peaks together") {
   for (const auto* name : {"gpipe", "1f1b", "zb_h1", "eager_1f1b"}) {
     CAPTURE(name);
-    const auto made =
+    const auto compiled =
       compile(make_schedule(name, {.ranks = 3, .microbatches = 6}));
-    const auto times = simulate(made);
+    const auto times = simulate(compiled);
     const auto sizes = parse_sizes("kept=5,activation=2,gradient=3,deferred=1");
-    const auto each = peak_bytes(made, times, sizes);
-    const auto joint = joint_peak_bytes(made, times, sizes);
+    const auto each = peak_bytes(compiled, times, sizes);
+    const auto joint = joint_peak_bytes(compiled, times, sizes);
     CHECK(joint <= std::accumulate(each.begin(), each.end(), 0.0));
     CHECK(joint >= std::ranges::max(each));
   }
-  const auto made =
+  const auto compiled =
     compile(make_schedule("gpipe", {.ranks = 2, .microbatches = 3}));
-  CHECK(joint_peak_bytes(made, simulate(made),
+  CHECK(joint_peak_bytes(compiled, simulate(compiled),
                          parse_sizes("kept=1,activation=0,parameters=10"))
         == 26);
   // The second rank's forward waits for the first one's.

@@ -1,4 +1,4 @@
-// The figures that every built-in schedule must have, over all shapes.
+// The figures that every built-in schedule must have for all shapes.
 #include <algorithm>
 #include <catch2/catch_test_macros.hpp>
 #include <cmath>
@@ -38,7 +38,7 @@ double closed_form(const schedule_shape& shape) {
   return fill / (shape.stages_per_rank * shape.microbatches + fill);
 }
 
-// One assertion a shape keeps thousands of shapes fast.
+// One assertion per shape keeps thousands of shapes fast.
 bool near(double a, double b) {
   return std::abs(a - b) < 1e-12;
 }
@@ -66,8 +66,8 @@ TEST_CASE("every built-in makes progress under every transport") {
   for (const auto& row : builtin_schedules())
     for_all_shapes(row.name, [](const shape_result& of) {
       for (const auto& model : testing::all_transports)
-        if (const auto found = verify(of.of, model); !found.progress)
-          FAIL(found.text());
+        if (const auto verdict = verify(of.of, model); !verdict.progress)
+          FAIL(verdict.text());
     });
 }
 

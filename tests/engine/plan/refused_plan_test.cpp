@@ -155,7 +155,7 @@ TEST_CASE("a lowered CSV whose ops don't fit together is refused") {
 
 namespace {
 
-// The text form of two stages on two ranks; what stands on each is given.
+// The text form of two stages on two ranks with these lanes.
 std::string plan_text(const std::string& first, const std::string& second) {
   return "troupe plan 1\nname x\nmicrobatches 1\nslices 1\nglobal_norm 0\n"
          "placement 0 1\nrank 0: "

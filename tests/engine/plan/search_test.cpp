@@ -50,7 +50,7 @@ std::vector<placement> small_placements() {
   return all;
 }
 
-// What every result must be.
+// The properties of every result.
 void check(const search_problem& problem, const search_result& result) {
   validate(result.found);
   CHECK(result.found.placement == problem.placement);
@@ -70,7 +70,7 @@ void check(const search_problem& problem, const search_result& result) {
     CHECK(result.peak_bytes <= problem.memory_limit);
 }
 
-// The shortest period of the catalogue's schedules within the limit.
+// The shortest period of a built-in schedule within the limit.
 double best_known(const search_problem& problem) {
   const auto& where = problem.placement;
   auto best = std::numeric_limits<double>::infinity();
@@ -107,9 +107,9 @@ TEST_CASE("what search finds is legal and no worse than the catalogue") {
       CAPTURE(where.ranks, where.stages(), microbatches);
       const auto result = search(problem);
       check(problem, result);
-      const auto known = best_known(problem);
-      CHECK(result.builtin_period == known);
-      CHECK(result.period <= known);
+      const auto expected = best_known(problem);
+      CHECK(result.builtin_period == expected);
+      CHECK(result.period <= expected);
     }
 }
 
@@ -175,7 +175,7 @@ TEST_CASE("search depends on its seed alone") {
 
 namespace {
 
-// All orders of the lanes, with backwards whole or split.
+// All orders of the lanes, with whole or split backwards.
 class enumeration {
  public:
   explicit enumeration(const search_problem& problem) : problem_{problem} {
@@ -190,7 +190,8 @@ class enumeration {
   }
 
  private:
-  // One stage a rank: how many of its F, B and I, and W have come.
+  // One stage per rank: counts how many of its F, of B and I, and of W have
+  // been placed.
   void fill(std::size_t rank) {
     if (rank == found_.lanes.size())
       return price();
@@ -223,7 +224,7 @@ class enumeration {
   void price() {
     try {
       best_ = std::min(best_, simulate(compile(found_), problem_.costs).period);
-    } catch (const error&) {  // these lanes wait for each other
+    } catch (const error&) {  // these lanes deadlock
     }
   }
 
@@ -258,7 +259,7 @@ TEST_CASE("the bound of the period is what no order can beat") {
   CHECK(period_bound(problem) == 1 + 4 * (3 + 1) + 1.5 + 1 + 2 * 0.5);
   problem.split_backward = false;
   CHECK(period_bound(problem) == 1 + 4 * (3 + 2) + 2 + 1 + 2 * 0.5);
-  // Four forwards' messages occupy the channel longer.
+  // The messages of four forwards occupy the channel longer.
   problem.costs = parse_costs("bytes=20,bandwidth=2,message=7");
   CHECK(period_bound(problem) == 1 + 4 * 3 + 2 + 2 * (10 + 7));
   problem.microbatches = 40;

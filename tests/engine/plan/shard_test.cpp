@@ -24,8 +24,8 @@ using namespace troupe;
 
 namespace {
 
-/// A line a rank: its compute ops, gathers, releases and reductions. What
-/// stands between the ops of a pair comes behind it, as in CSV.
+/// One line per rank: its compute ops, gathers, releases and reductions. Those
+/// between the ops of a pair follow the pair, as in CSV.
 std::string without_transfers(const plan& of) {
   std::string text;
   for (std::int32_t rank = 0; rank < of.ranks(); ++rank) {

@@ -53,7 +53,7 @@ TEST_CASE("a slow rank and jitter disturb the costs of single ops") {
   const auto jittered = disturbed({}, of, how);
   CHECK(jittered.of_op == disturbed({}, of, how).of_op);
   CHECK(jittered.of_op != disturbed({}, of, {.jitter = 0.3, .seed = 8}).of_op);
-  // Of many ops the logarithms have that deviation, around 0.
+  // Over many ops the logarithms have that deviation and the mean 0.
   const auto many =
     testing::make_plan("gpipe", {.ranks = 8, .microbatches = 200});
   double sum = 0, squares = 0, count = 0;
@@ -128,19 +128,19 @@ TEST_CASE("receives end when their message has arrived") {
 }
 
 TEST_CASE("messages occupy their channel for bytes / bandwidth") {
-  // Rank 1 is fast: the channel is busy from the first forward's end on.
+  // Rank 1 is fast: the channel is busy from the end of the first forward on.
   const auto of = testing::make_plan("gpipe", {.ranks = 2, .microbatches = 3});
   const auto costs = parse_costs("f=1,b=1,bytes=6,bandwidth=2,message=0.5");
   for (const auto order : {lane_order::strict, lane_order::ready_first}) {
     const auto times = simulate(of, costs, order);
-    double left = 1;
+    double free_at = 1;
     for (const auto& each : of.messages) {
       if (each.channel != of.messages[0].channel)
         continue;
-      CHECK(times.start[each.send] == left);
-      CHECK(times.end[each.send] == left + 3);
-      CHECK(times.end[each.receive] == left + 3.5);
-      left += 3;
+      CHECK(times.start[each.send] == free_at);
+      CHECK(times.end[each.send] == free_at + 3);
+      CHECK(times.end[each.receive] == free_at + 3.5);
+      free_at += 3;
     }
     // The last forward arrives at 10.5; B at 13.5, 14.5 and 15.5 would arrive
     // at 15, 18 and 21, each 3 after the other.
@@ -246,8 +246,8 @@ TEST_CASE("costs are read strictly") {
 
 namespace {
 
-/// The CSV of PyTorch's LoopedBFS: backwards go through the stages and the
-/// microbatches in reverse.
+/// The CSV of PyTorch's LoopedBFS: backwards traverse stages and microbatches
+/// in reverse.
 std::string looped_breadth_first(const schedule_shape& shape) {
   std::string csv;
   for (int rank = 0; rank < shape.ranks; ++rank) {

@@ -22,7 +22,7 @@ double seconds_to_plan_1f1b(std::int32_t ranks) {
 
 }  // namespace
 
-// Bounded for a build with sanitizers.
+// The bound allows for builds with sanitizers.
 TEST_CASE("1f1b of 1024 ranks and 512 microbatches is planned in time",
           "[serial]") {
   CHECK(seconds_to_plan_1f1b(1024) < 30);

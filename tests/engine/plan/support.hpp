@@ -12,7 +12,7 @@ namespace troupe::testing {
 /// The path of a sample file of tests/schedules/cases.
 std::string case_path(const std::string& name);
 
-/// The cases that PyTorch wrote, without their endings.
+/// The names of the cases that PyTorch wrote, without their endings.
 const std::vector<std::string>& case_names();
 
 inline plan make_plan(std::string_view name, const schedule_shape& shape,
@@ -20,7 +20,7 @@ inline plan make_plan(std::string_view name, const schedule_shape& shape,
   return compile(make_schedule(name, shape), options);
 }
 
-/// Whether its updates can wait for a norm of all stages.
+/// Whether its updates can wait for a norm over all stages.
 inline bool takes_global_norm(const builtin_schedule& row,
                               const schedule_shape& shape) {
   return row.make(shape).update.every == 0;
@@ -28,11 +28,11 @@ inline bool takes_global_norm(const builtin_schedule& row,
 
 /// How often a text contains a word.
 inline std::size_t count(const std::string& text, std::string_view word) {
-  std::size_t found = 0;
+  std::size_t result = 0;
   for (auto at = text.find(word); at != std::string::npos;
        at = text.find(word, at + 1))
-    ++found;
-  return found;
+    ++result;
+  return result;
 }
 
 inline const transport_model all_transports[]{

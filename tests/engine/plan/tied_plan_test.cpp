@@ -45,8 +45,8 @@ std::string replaced(std::string text, std::string_view what,
   return text.replace(text.find(what), what.size(), with);
 }
 
-/// Each sum waits for the gradients of all stages that take part, of its copy
-/// and update, and the norm of its stage for it.
+/// Checks that each sum waits for the gradients of all stages that take part,
+/// of its copy and update, and that the norm of its stage waits for the sum.
 void check_dependencies(const plan& of, std::size_t holders) {
   for (const auto& op : of.ops) {
     const auto inputs = of.dependencies_of(op);

@@ -148,28 +148,28 @@ TEST_CASE("the cycle is the smallest of all inputs that an op waits for") {
     "3SEND_B0 3SEND_B0>1 3B1 3SEND_B1 3SEND_B1>1 3NORM 3UPDATE\n"
     "credits 2 2 2 2 2 2 2 2\n",
     "x");
-  const auto found = verify(of, buffered);
-  CHECK(found.text()
+  const auto verdict = verify(of, buffered);
+  CHECK(verdict.text()
         == "deadlock: rank 1 at 1B0 waits for 3SEND_B0>1 of rank 3; rank 3 at "
            "3F1 waits for 1SEND_F1>3 of rank 1");
-  REQUIRE(found.cycle.size() == 2);
-  CHECK(found.cycle[0].rank == 1);
-  CHECK(of.rank_of(found.cycle[0].for_op) == 3);
-  CHECK(of.rank_of(found.cycle[1].for_op) == 1);
+  REQUIRE(verdict.cycle.size() == 2);
+  CHECK(verdict.cycle[0].rank == 1);
+  CHECK(of.rank_of(verdict.cycle[0].for_op) == 3);
+  CHECK(of.rank_of(verdict.cycle[1].for_op) == 1);
 }
 
 TEST_CASE("a verdict tells where the lanes stand and what they have posted") {
   const auto of = read(early_receive);
-  const auto found = verify(of, buffered_shared);
-  REQUIRE_FALSE(found.progress);
+  const auto verdict = verify(of, buffered_shared);
+  REQUIRE_FALSE(verdict.progress);
   const auto names = [&](const std::vector<std::uint32_t>& ops) {
     std::vector<std::string> texts;
     for (const auto op : ops)
       texts.push_back(to_text(of, op));
     return texts;
   };
-  CHECK(names(found.stands_at) == std::vector<std::string>{"0B0", "1F0"});
-  CHECK(names(found.posted)
+  CHECK(names(verdict.stands_at) == std::vector<std::string>{"0B0", "1F0"});
+  CHECK(names(verdict.posted)
         == std::vector<std::string>{"0RECV_B0", "0SEND_F0", "1RECV_F0"});
   CHECK(verify(of, buffered).stands_at.empty());
 }

@@ -47,7 +47,7 @@ TEST_CASE("two_bw: all of a group read the version of one update before") {
     make_plan("two_bw", {.ranks = 3, .microbatches = 8, .breadth = 2}));
 }
 
-// A pipeline without a flush is idle only while it fills and drains.
+// A pipeline without flushes is idle only while it fills and drains.
 TEST_CASE("updates within a step cost no idle time, at most P - r updates") {
   for_all_shapes([](const schedule_shape& shape) {
     if (shape.stages_per_rank > 1 || shape.slices > 1)

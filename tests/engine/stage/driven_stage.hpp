@@ -8,28 +8,28 @@
 
 namespace troupe::testing {
 
-/// Runs a stage's ops and keeps, as a rank does, what they leave for each
-/// other. Slices of a microbatch run in turn, in backwards the other way round.
+/// Runs a stage's ops and, as a rank does, keeps the state between them. Slices
+/// of a microbatch run in ascending order, in backwards in descending order.
 class driven_stage {
  public:
   explicit driven_stage(stage_compute& compute) : compute_(compute) {}
 
   tensor_lists forward(microbatch_key key, tensor_lists inputs,
                        const microbatch_data& data = {}) {
-    auto made = compute_.forward(key, std::move(inputs), data,
-                                 {.carry = std::move(carry_)});
-    carry_ = std::exchange(made.states.carry, {});
-    left_[key] = std::move(made.states);
-    return std::move(made.tensors);
+    auto result = compute_.forward(key, std::move(inputs), data,
+                                   {.carry = std::move(carry_)});
+    carry_ = std::exchange(result.states.carry, {});
+    left_[key] = std::move(result.states);
+    return std::move(result.tensors);
   }
   tensor_lists backward(op_kind kind, microbatch_key key,
                         tensor_lists output_gradients = {}) {
     left_[key].carry = std::move(carry_);
-    auto made = compute_.backward(kind, key, std::move(output_gradients),
-                                  std::exchange(left_[key], {}));
-    carry_ = std::exchange(made.states.carry, {});
-    left_[key] = std::move(made.states);
-    return std::move(made.tensors);
+    auto result = compute_.backward(kind, key, std::move(output_gradients),
+                                    std::exchange(left_[key], {}));
+    carry_ = std::exchange(result.states.carry, {});
+    left_[key] = std::move(result.states);
+    return std::move(result.tensors);
   }
   const stage_states& left(microbatch_key key) { return left_[key]; }
 

@@ -1,4 +1,4 @@
-// The cache against the forward of the whole sequence.
+// Forwards with the cache compared with the forward of the whole sequence.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/randint.h>
@@ -28,19 +28,19 @@ model model_of(const std::string& name) {
     .layers;
 }
 
-/// A model in one stage that is given a sequence in parts, by several steps.
+/// A model in one stage that processes a sequence in parts, over several steps.
 struct generating_stage {
   explicit generating_stage(const model& layers)
     : module(std::make_shared<layer_sequence>(
       layers, layer_range{0, static_cast<std::int32_t>(layers.size())})),
       compute(module, {}) {}
 
-  /// Begins a step of so many slices.
+  /// Begins a step with so many slices.
   void begin(std::int32_t slices, std::vector<std::int64_t> batches,
-             std::map<std::int64_t, std::vector<std::int64_t>> kept = {}) {
+             std::map<std::int64_t, std::vector<std::int64_t>> rows = {}) {
     generation_step step{
       .batches = std::move(batches),
-      .kept_rows = std::move(kept),
+      .kept_rows = std::move(rows),
       .choose = [this](std::int64_t, const at::Tensor& last) {
         logits = last;
         return at::Tensor{};
@@ -52,7 +52,7 @@ struct generating_stage {
     settings.generation = std::make_shared<generation_step>(std::move(step));
     compute.begin_step(settings);
   }
-  /// The last position's logits.
+  /// The logits of the last position.
   at::Tensor run(microbatch_key key, const at::Tensor& ids) {
     microbatch_data data;
     data.inputs = {ids};
@@ -111,7 +111,7 @@ TEST_CASE("batches keep apart, rows leave, and ended batches are forgotten") {
   check_close(stage.run({1, 0}, rows.slice(1, 4, 5)),
               stage.whole(rows.slice(1, 0, 5)));
   stage.begin(1, {1});
-  stage.begin(1, {1, 0});  // 0 begins anew
+  stage.begin(1, {1, 0});  // 0 starts a new sequence
   check_close(stage.run({1, 0}, rows.slice(1, 0, 2)),
               stage.whole(rows.slice(1, 0, 2)));
   check_close(stage.run({0, 0}, b.slice(1, 3, 4)),
@@ -128,8 +128,8 @@ TEST_CASE("without tokens a slice does nothing, and keeps what is there") {
   stage.begin(3, {0, generation_step::no_batch});
   stage.run({0, 0}, ids.slice(1, 0, 3));
   for (std::int16_t s = 1; s < 3; ++s) {
-    const auto made = stage.driven.forward({0, s}, {});
-    CHECK(made.empty());
+    const auto outputs = stage.driven.forward({0, s}, {});
+    CHECK(outputs.empty());
   }
   CHECK(stage.driven.forward({1, 0}, {}).empty());
   stage.begin(1, {0});

@@ -28,9 +28,9 @@ TEST_CASE("balanced factors are those of the table of XLA's FSDP") {
         factors{7, 2, 3.5}, factors{8, 4, 2}, factors{12, 4, 3},
         factors{16, 4, 4}, factors{64, 8, 8}}) {
     CAPTURE(replicas);
-    const auto made = balanced_division(replicas);
-    CHECK(made.before == before);
-    CHECK(replicas / made.before == after);
+    const auto division = balanced_division(replicas);
+    CHECK(division.before == before);
+    CHECK(replicas / division.before == after);
   }
 }
 
@@ -57,11 +57,11 @@ TEST_CASE("the mean of one gradient is that gradient") {
 
 TEST_CASE("16-bit gradients are divided in their dtype, then added in fp32") {
   // 1/3 in bf16 is 0.333984375; in fp32, then rounded, the sum would differ.
-  const auto made = gradient_mean(3, {.before = 3, .after = 1})
+  const auto mean = gradient_mean(3, {.before = 3, .after = 1})
                       .of({bf16({1}), bf16({1}), bf16({1})});
-  CHECK(made.scalar_type() == at::kFloat);
-  CHECK(made.item<float>() == 3 * 0.333984375F);
-  // 256 + 1 is no bf16.
+  CHECK(mean.scalar_type() == at::kFloat);
+  CHECK(mean.item<float>() == 3 * 0.333984375F);
+  // 257 is not representable in bf16.
   const auto in_full = gradient_mean(2).of({bf16({256}), bf16({1})});
   CHECK(in_full.item<float>() == 128.5F);
   const auto in_own =

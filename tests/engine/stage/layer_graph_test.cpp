@@ -15,7 +15,7 @@ using Catch::Matchers::MessageMatches;
 
 namespace {
 
-/// Gives its inputs' sum, and each input doubled.
+/// Returns its inputs' sum, and each input doubled.
 struct sum_layer final : stage_module {
   tensor_list forward(const tensor_list& inputs) override {
     tensor_list outputs{inputs.at(0)};
@@ -65,7 +65,7 @@ TEST_CASE("stages read the stages of the layers that theirs read") {
   CHECK(to_text(graph_of(layers, {{0, 2}, {2, 4}})) == "0>1");
   const auto last = interface_of(layers, {{0, 2}, {2, 4}}, 1);
   REQUIRE(last.inputs.size() == 1);
-  // b's first output is read alone, and two of a: nothing travels twice.
+  // b's first output is read once, and two of a's: nothing is sent twice.
   using tensors = std::vector<layer_read>;
   CHECK((last.inputs[0].tensors == tensors{{0, 0}, {0, 1}, {1, 0}}));
   CHECK(last.outputs.empty());
@@ -97,22 +97,22 @@ TEST_CASE("the stages of a split model give the whole model's outputs") {
     tensor_list outputs;
     for (std::int32_t s = 0; s < graph.stages(); ++s) {
       layer_sequence stage(layers, split, s);
-      std::vector<tensor_list> given;
+      std::vector<tensor_list> inputs;
       std::size_t crossing = 0;
       for (const auto& [from, edge] : graph.inputs(s, false)) {
-        const auto& taken = stage.interface().inputs.at(crossing++);
-        CHECK(taken.stage == from);
+        const auto& input = stage.interface().inputs.at(crossing++);
+        CHECK(input.stage == from);
         for (auto& use :
-             stage.by_use(taken, edges[static_cast<std::size_t>(edge)]))
-          given.push_back(std::move(use));
+             stage.by_use(input, edges[static_cast<std::size_t>(edge)]))
+          inputs.push_back(std::move(use));
       }
       microbatch_data data;
       data.inputs = {x};
-      auto made = stage.run(given, data);
+      auto result = stage.run(inputs, data);
       std::size_t next = 0;
       for (const auto& [to, edge] : graph.outputs(s, false))
-        edges[static_cast<std::size_t>(edge)] = made.sent.at(next++);
-      outputs = made.outputs;
+        edges[static_cast<std::size_t>(edge)] = result.sent.at(next++);
+      outputs = result.outputs;
     }
     REQUIRE(outputs.size() == expected.size());
     for (std::size_t i = 0; i < outputs.size(); ++i)

@@ -21,8 +21,8 @@ using troupe::testing::driven_stage;
 
 namespace {
 
-/// y = tanh(x w), z = an integer tensor passed through; two tensors in and
-/// out where there are two.
+/// y = tanh(x w), z = an integer tensor passed through; two tensors in and out
+/// if there are two inputs.
 struct tanh_layer final : stage_module {
   tanh_layer() {
     weight =
@@ -48,7 +48,7 @@ struct masked_layer final : stage_module {
 
 using layer_maker = std::function<std::shared_ptr<stage_module>()>;
 
-/// A stage between two others.
+/// A stage between two other ones.
 std::shared_ptr<layer_sequence> sequence_of(const layer_maker& make) {
   const model layers{{"before", make}, {"layer", make}, {"behind", make}};
   return std::make_shared<layer_sequence>(layers, layer_range{1, 2});

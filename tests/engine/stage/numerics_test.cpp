@@ -162,7 +162,7 @@ TEST_CASE("a loss scale begins where peers' begin, and has a floor") {
   CHECK(scale.skipped_in_vain() == 3);
   scale.note(true, true);
   CHECK(scale.skipped_in_vain() == 0);
-  // One that begins below the floor stays there.
+  // A scale that begins below the floor stays there.
   loss_scale tiny({.initial = 0.25, .dynamic = true});
   tiny.note(false, false);
   CHECK(tiny.value() == 0.25);
@@ -206,7 +206,7 @@ TEST_CASE("learning rates warm up and decay") {
 
 namespace {
 
-/// Those of tests/golden/make_learning_rates.py.
+/// The schedules of tests/golden/make_learning_rates.py.
 std::map<std::string, learning_rate_schedule> golden_schedules() {
   using shape = learning_rate_schedule::shape;
   return {{"constant", {shape::constant, 30}},

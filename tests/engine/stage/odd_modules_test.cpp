@@ -1,5 +1,5 @@
-// Modules that an adversary would write: a split backward is the full one, and
-// gives tensors that nobody else changes.
+// Adversarial modules: a split backward equals the full one, and returns
+// tensors that nothing else changes.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/linear.h>
@@ -55,7 +55,7 @@ struct odd_module final : stage_module {
   function body_;
 };
 
-/// x^2 w, whose backward computes all it can.
+/// x^2 w, whose backward computes all gradients that it can.
 struct squares final : torch::autograd::Function<squares> {
   static at::Tensor forward(torch::autograd::AutogradContext* context,
                             const at::Tensor& x, const at::Tensor& w) {
@@ -178,7 +178,8 @@ const std::vector<odd_case> odd_cases = {
    [](odd_module& m, const tensor_list& in) -> tensor_list {
      auto x = in[0];
      for (int i = 0; i < 8; ++i) {
-       m.layer->forward(x);  // whose node's address the next may have
+       m.layer->forward(
+         x);  // the next graph node may get the address of this one
        x = at::tanh(at::linear(x, m.square, m.row));
      }
      return {m.layer->forward(x)};
@@ -205,7 +206,7 @@ tensor_list random_inputs(std::uint64_t seed) {
   return inputs;
 }
 
-/// As other stages would give them: ones of their own.
+/// Gradients as from other stages, in memory of their own.
 tensor_list gradients_for(const tensor_list& outputs) {
   tensor_list gradients;
   for (const auto& each : outputs)
@@ -215,8 +216,8 @@ tensor_list gradients_for(const tensor_list& outputs) {
   return gradients;
 }
 
-/// Gradients of inputs by microbatch, then of parameters. `order`: how many I
-/// come before their W.
+/// The gradients of inputs by microbatch, then those of parameters. `order`:
+/// how many I precede their W.
 tensor_list gradients_of(const odd_case& what, weight_split split, int lag,
                          bool recompute) {
   module_stage_options options;
@@ -235,23 +236,24 @@ tensor_list gradients_of(const odd_case& what, weight_split split, int lag,
   for (std::int32_t k = 0; k < microbatches; ++k)
     outputs.push_back(
       ops.forward({k, 0}, {random_inputs(std::uint64_t(k))})[0]);
-  tensor_list found;
+  tensor_list gradients_so_far;
   const auto run_weights = [&](std::int32_t k) {
     if (lag >= 0 && k >= 0 && k < microbatches)
       ops.backward(op_kind::weight_backward, {k, 0});
   };
   for (std::int32_t k = 0; k < microbatches; ++k) {
-    auto given =
+    auto gradients =
       ops.backward(lag < 0 ? op_kind::backward : op_kind::input_backward,
                    {k, 0}, {gradients_for(outputs[std::size_t(k)])})[0];
-    found.insert(found.end(), given.begin(), given.end());
+    gradients_so_far.insert(gradients_so_far.end(), gradients.begin(),
+                            gradients.end());
     run_weights(k - lag);
   }
   for (std::int32_t k = microbatches - lag; k < microbatches; ++k)
     run_weights(k);
   for (const auto& [name, parameter] : module->parameters_by_name())
-    found.push_back(parameter.grad());
-  return found;
+    gradients_so_far.push_back(parameter.grad());
+  return gradients_so_far;
 }
 
 }  // namespace
@@ -290,35 +292,35 @@ TEST_CASE("gradients of inputs have memory of their own") {
     settings.splits_backward = true;
     stage.begin_step(settings);
     const auto outputs = ops.forward({0, 0}, {random_inputs(1)})[0];
-    const auto given = gradients_for(outputs);
-    auto held = given;
-    const auto made = ops.backward(kind, {0, 0}, {given})[0];
-    for (const auto& gradient : made)
+    const auto of_outputs = gradients_for(outputs);
+    auto others = of_outputs;
+    const auto of_inputs = ops.backward(kind, {0, 0}, {of_outputs})[0];
+    for (const auto& gradient : of_inputs)
       if (gradient.defined()) {
-        for (const auto& other : held)
+        for (const auto& other : others)
           CHECK_FALSE((other.defined() && other.is_alias_of(gradient)));
-        held.push_back(gradient);
+        others.push_back(gradient);
       }
   }
 }
 
 namespace {
 
-/// The memory of what is between the layers of `between_layers`.
+/// The storage of a tensor between the layers of `between_layers`.
 c10::weak_intrusive_ptr<c10::StorageImpl>& inner_memory() {
   static c10::weak_intrusive_ptr<c10::StorageImpl> memory{
     c10::intrusive_ptr<c10::StorageImpl>()};
   return memory;
 }
 
-/// What tanh keeps is neither read by a parameter's gradient nor an output.
+/// What tanh keeps is neither read for a parameter's gradient nor an output.
 tensor_list between_layers(odd_module& m, const tensor_list& in) {
   const auto x = at::tanh(m.layer->forward(in[0]));
   inner_memory() = x.storage().getWeakStorageImpl();
   return {at::linear(at::sin(x), m.square) + in[1]};
 }
 
-/// The same before a layer of ours, that reads its sine in W.
+/// The same before a layer of ours, which reads its sine in W.
 tensor_list before_layer(odd_module& m, const tensor_list& in) {
   const auto x = at::tanh(in[0] + m.row);
   inner_memory() = x.storage().getWeakStorageImpl();

@@ -1,4 +1,4 @@
-// Parameters of 16 bits, which the optimizer updates by way of fp32 masters.
+// 16-bit parameters, which the optimizer updates through fp32 masters.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/randn.h>
 #include <catch2/catch_test_macros.hpp>
@@ -9,7 +9,7 @@ using namespace troupe;
 
 namespace {
 
-/// A matrix, a vector and a scalar, in two dtypes of the same values.
+/// A matrix, a vector and a scalar with the same values in two dtypes.
 struct two_models {
   parameter_list full, halves;
 
@@ -24,7 +24,7 @@ struct two_models {
     }
   }
 
-  /// The same ones, of 16 bits; the vector has none in step 1.
+  /// The same 16-bit gradients for both models; the vector has none in step 1.
   void give_gradients(std::int64_t step) {
     auto random =
       at::make_generator<at::CPUGeneratorImpl>(static_cast<unsigned>(step));
@@ -52,10 +52,10 @@ TEST_CASE("parameters of 16 bits are updated by way of fp32 masters") {
         optimizer_options{adafactor{}}, optimizer_options{muon{}}}) {
     CAPTURE(options.index());
     two_models models;
-    optimizer wanted(options, models.full), own(options, models.halves);
+    optimizer reference(options, models.full), own(options, models.halves);
     for (std::int64_t step = 0; step < 4; ++step) {
       models.give_gradients(step);
-      wanted.step(1e-2);
+      reference.step(1e-2);
       own.step(1e-2);
     }
     const auto state = own.state();
@@ -76,7 +76,7 @@ TEST_CASE("a state goes into 16 bits and out, with masters and without") {
   full.step(1e-2);
   halves.step(1e-2);
   optimizer next(adamw{}, models.halves);
-  next.load(full.state());  // its masters are the parameters
+  next.load(full.state());  // the parameters become its masters
   CHECK(next.state()[0].tensors.back().second.equal(
     models.halves[0].second.to(at::kFloat)));
   next.load(halves.state());

@@ -41,14 +41,14 @@ const std::map<std::string, at::Tensor>& table() {
 
 /// Parameters with the table's initial values.
 parameter_list initial() {
-  parameter_list made;
+  parameter_list parameters;
   for (const auto& name : names)
-    made.emplace_back(
+    parameters.emplace_back(
       name, table().at("initial." + name).clone().requires_grad_(true));
-  return made;
+  return parameters;
 }
 
-/// `vector` has none in steps 0, 3, 6 and 9.
+/// `vector` has no gradient in steps 0, 3, 6 and 9.
 void give_gradients(const parameter_list& parameters, std::int64_t step) {
   for (const auto& [name, value] : parameters)
     at::Tensor{value}.mutable_grad() =
@@ -69,13 +69,13 @@ double largest_difference(const at::Tensor& a, const at::Tensor& b) {
   return (a.detach() - b).abs().max().item<double>();
 }
 
-struct known_case {
+struct golden_case {
   const char* name;
   optimizer_options options;
 };
 
 /// The cases of tests/golden/make_optimizers.py.
-const std::vector<known_case> of_pytorch = {
+const std::vector<golden_case> of_pytorch = {
   {"sgd", sgd{.learning_rate = 0.1, .weight_decay = 0.01}},
   {"sgd_momentum",
    sgd{.learning_rate = 0.1, .momentum = 0.9, .dampening = 0.3}},
@@ -100,7 +100,7 @@ const std::vector<known_case> of_pytorch = {
                                 .except = ""}},
 };
 
-std::vector<known_case> all_cases() {
+std::vector<golden_case> all_cases() {
   auto all = of_pytorch;
   all.push_back({"lion", lion{.weight_decay = 0.1}});
   all.push_back({"muon_except", muon{.except = "wi*"}});
@@ -127,7 +127,7 @@ TEST_CASE("optimizers agree with PyTorch's of the same name over 10 steps") {
 
 namespace {
 
-/// An element after 10 steps, from its gradients.
+/// An element after 10 steps, computed from its gradients.
 double lion_formula(const lion& options, double theta,
                     const std::vector<double>& gradients) {
   double m = 0;
@@ -328,7 +328,7 @@ TEST_CASE("optimizers say which parameters their updates read whole") {
   CHECK(work_of_whole(muon{}, "block", matrix) == 16 * (2 * 6 + 4));
 }
 
-/// A flat shard of a tensor gets the bits that the whole tensor gets.
+/// A flat shard of a tensor gets the same bits as in the whole tensor.
 TEST_CASE("an elementwise optimizer gives parts the bits of the whole") {
   for (const auto& each : all_cases()) {
     if (work_of_whole(each.options, "x", at::zeros({1, 1})) != 0)

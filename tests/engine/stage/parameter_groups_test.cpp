@@ -33,9 +33,9 @@ const std::vector<std::string> gpt_names = {
   "head.weight"};
 
 at::Tensor with_gradient() {
-  auto made = at::ones({3}).requires_grad_(true);
-  made.mutable_grad() = at::full({3}, 0.5);
-  return made;
+  auto parameter = at::ones({3}).requires_grad_(true);
+  parameter.mutable_grad() = at::full({3}, 0.5);
+  return parameter;
 }
 
 }  // namespace

@@ -11,21 +11,21 @@ using namespace troupe;
 
 TEST_CASE("a position is behind those before, in each call's own buffer") {
   position_cache cache;
-  std::vector<tensor_list> given(2);
+  std::vector<tensor_list> appended(2);
   for (const std::int64_t length : {3, 1, 1, 4, 1, 1, 1})
     for (std::size_t call = 0; call < 2; ++call) {
       const auto dimension = call == 0 ? 2 : 1;
       auto sizes = std::vector<std::int64_t>{2, 4, 5};
       sizes[static_cast<std::size_t>(dimension)] = length;
-      given[call].push_back(at::rand(sizes));
-      CHECK(at::equal(cache.append(call, given[call].back(), dimension),
-                      at::cat(given[call], dimension)));
+      appended[call].push_back(at::rand(sizes));
+      CHECK(at::equal(cache.append(call, appended[call].back(), dimension),
+                      at::cat(appended[call], dimension)));
     }
   CHECK(cache.calls() == 2);
   cache.keep_rows({1});
   const auto next = at::rand({1, 4, 1});
-  given[0] = {at::cat(given[0], 2).slice(0, 1), next};
-  CHECK(at::equal(cache.append(0, next, 2), at::cat(given[0], 2)));
+  appended[0] = {at::cat(appended[0], 2).slice(0, 1), next};
+  CHECK(at::equal(cache.append(0, next, 2), at::cat(appended[0], 2)));
 }
 
 TEST_CASE("dimensions may be counted from the last one") {

@@ -1,4 +1,4 @@
-// Modules drawn at random: a split backward is the full one.
+// Random modules: a split backward equals the full one.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/layer_norm.h>
@@ -28,8 +28,8 @@ at::Tensor noise(std::uint64_t seed) {
                    at::kFloat);
 }
 
-/// Each forward draws the same ops, of the same tensors: of inputs, parameters
-/// and what it has made.
+/// Each forward draws the same ops on the same tensors: inputs, parameters and
+/// results.
 struct random_module final : stage_module {
   explicit random_module(std::uint32_t seed) : seed_(seed) {
     std::mt19937 random(seed);
@@ -49,27 +49,27 @@ struct random_module final : stage_module {
   using stage_module::forward;
   tensor_list forward(const tensor_list& inputs) override {
     std::mt19937 random(seed_);
-    auto made = inputs;
-    made.insert(made.end(), weights_.begin(), weights_.end());
+    auto values = inputs;
+    values.insert(values.end(), weights_.begin(), weights_.end());
     for (auto count = 3 + random() % 14; count > 0; --count)
-      made.push_back(next(made, random));
-    tensor_list outputs{made.back()};
+      values.push_back(next(values, random));
+    tensor_list outputs{values.back()};
     for (auto count = random() % 3; count > 0; --count)
-      outputs.push_back(made[random() % made.size()]);
+      outputs.push_back(values[random() % values.size()]);
     return outputs;
   }
 
  private:
-  at::Tensor next(const tensor_list& made, std::mt19937& random) {
-    // Later ones more often, so that graphs are deep.
+  at::Tensor next(const tensor_list& values, std::mt19937& random) {
+    // Prefers later values, so that graphs are deep.
     const auto any = [&] {
       const auto back =
-        std::min(random() % made.size(), random() % made.size());
-      return made[made.size() - 1 - back];
+        std::min(random() % values.size(), random() % values.size());
+      return values[values.size() - 1 - back];
     };
     const auto x = any(), y = any();
     if (random() % 3 == 0)
-      layers_[0]->forward(x);  // that nobody reads
+      layers_[0]->forward(x);  // which nothing reads
     switch (const auto which = random() % 3; random() % 14) {
       case 0:
       case 1:
@@ -107,8 +107,8 @@ struct random_module final : stage_module {
   tensor_list weights_;
 };
 
-/// Gradients of inputs, by microbatch, then of parameters. `split`: none for
-/// full backwards.
+/// The gradients of inputs by microbatch, then those of parameters. `split`:
+/// none for full backwards.
 tensor_list trained_gradients(std::uint32_t seed,
                               std::optional<weight_split> split) {
   const auto make = [seed] { return std::make_shared<random_module>(seed); };
@@ -125,23 +125,24 @@ tensor_list trained_gradients(std::uint32_t seed,
   step_settings settings;
   settings.splits_backward = split.has_value();
   stage.begin_step(settings);
-  tensor_list found;
+  tensor_list gradients;
   constexpr std::int32_t microbatches = 3;
   for (std::int32_t k = 0; k < microbatches; ++k) {
     const auto outputs = ops.forward(
       {k, 0}, {{noise(std::uint64_t(k)), noise(5 + std::uint64_t(k))}})[0];
-    tensor_list given;
+    tensor_list of_outputs;
     for (std::size_t i = 0; i < outputs.size(); ++i)
-      given.push_back(noise(10 + i));
-    auto made = ops.backward(
-      split ? op_kind::input_backward : op_kind::backward, {k, 0}, {given})[0];
-    found.insert(found.end(), made.begin(), made.end());
+      of_outputs.push_back(noise(10 + i));
+    auto of_inputs =
+      ops.backward(split ? op_kind::input_backward : op_kind::backward, {k, 0},
+                   {of_outputs})[0];
+    gradients.insert(gradients.end(), of_inputs.begin(), of_inputs.end());
   }
   for (std::int32_t k = 0; split && k < microbatches; ++k)
     ops.backward(op_kind::weight_backward, {k, 0});
   for (const auto& [name, parameter] : module->parameters_by_name())
-    found.push_back(parameter.grad());
-  return found;
+    gradients.push_back(parameter.grad());
+  return gradients;
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
-// Random numbers of forwards: known answers, statistics, and what they depend
-// on.
+// Random numbers of forwards: known values, statistics, and dependences.
 #include "troupe/engine/stage/random.hpp"
 #include "troupe/engine/stage/random_draws.hpp"
 
@@ -27,13 +26,13 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-/// What dropout lets through of so many ones, by 1 / (1 - p) or 0.
+/// The dropout of so many ones: 1 / (1 - p) or 0.
 at::Tensor mask_of(random_draws draws, double p, std::int64_t count) {
   const draws_scope scope(&draws);
   return dropout(at::ones({count}), p);
 }
 
-double kept_share(const at::Tensor& mask) {
+double share_of_ones(const at::Tensor& mask) {
   return mask.ne(0).to(at::kDouble).mean().item<double>();
 }
 
@@ -54,11 +53,11 @@ TEST_CASE("Philox gives the known answers of Random123") {
         answer{{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
                {0xa4093822, 0x299f31d0},
                {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}}}) {
-    const auto found = philox(counter, key);
-    CHECK(found.x == numbers.x);
-    CHECK(found.y == numbers.y);
-    CHECK(found.z == numbers.z);
-    CHECK(found.w == numbers.w);
+    const auto result = philox(counter, key);
+    CHECK(result.x == numbers.x);
+    CHECK(result.y == numbers.y);
+    CHECK(result.z == numbers.z);
+    CHECK(result.w == numbers.w);
   }
 }
 
@@ -68,13 +67,13 @@ TEST_CASE("a mask's elements are the numbers of the stream's blocks") {
     auto mask = at::zeros({count}, at::kByte);
     constexpr std::uint32_t threshold = 1u << 30;
     fill_mask(mask, stream, threshold);
-    const auto* kept = mask.const_data_ptr<std::uint8_t>();
+    const auto* bits = mask.const_data_ptr<std::uint8_t>();
     for (std::int64_t e = 0; e < count; ++e) {
       const auto within = e % philox_group;
       const auto four = stream.block(static_cast<std::uint64_t>(
         e / philox_group * philox_lanes + within % philox_lanes));
       const std::uint32_t all[] = {four.x, four.y, four.z, four.w};
-      CHECK(kept[e] == (all[within / philox_lanes] >= threshold));
+      CHECK(bits[e] == (all[within / philox_lanes] >= threshold));
     }
   }
 }
@@ -84,7 +83,7 @@ TEST_CASE("dropout keeps a share of 1 - p and scales it") {
   for (const auto p : {0.01, 0.1, 0.5, 0.9}) {
     const auto mask = mask_of({.seed = 3, .step = 7}, p, count);
     const auto bound = 5 * std::sqrt(p * (1 - p) / double(count));
-    CHECK(std::abs(kept_share(mask) - (1 - p)) < bound);
+    CHECK(std::abs(share_of_ones(mask) - (1 - p)) < bound);
     CHECK(mask.max().item<float>() == static_cast<float>(1 / (1 - p)));
   }
   CHECK(mask_of({}, 1, 100).eq(0).all().item<bool>());
@@ -109,12 +108,12 @@ TEST_CASE(
   const auto mask = mask_of(place, 0.5, count);
   CHECK(mask_of(place, 0.5, count).equal(mask));
   for (const auto& other : others) {
-    // Of independent masks the share that agrees is 1/2.
+    // Independent masks agree in half of their elements.
     const auto agree =
       mask.eq(mask_of(other, 0.5, count)).to(at::kDouble).mean().item<double>();
     CHECK(std::abs(agree - 0.5) < 5 * 0.5 / std::sqrt(double(count)));
   }
-  // Nor are neighbours within a stream.
+  // Neighbours within a stream are independent, too.
   for (const std::int64_t apart : {1, 4, 16, 64}) {
     const auto agree = mask.slice(0, apart)
                          .eq(mask.slice(0, 0, count - apart))
@@ -182,24 +181,24 @@ TEST_CASE("a source's generators depend on seed and index") {
 
 TEST_CASE("a watch finds draws from LibTorch's own generator") {
   const auto x = at::ones({16});
-  const auto found = [&](const auto& draw) {
+  const auto first_draw_of = [&](const auto& draw) {
     const draw_watch watch;
     draw();
     return watch.first();
   };
-  CHECK(found([&] { at::dropout(x, 0.5, true); }) != "");
-  CHECK(found([&] { at::rand({2}); }) != "");
-  CHECK(found([&] { x.clone().uniform_(); }) != "");
-  CHECK(found([&] { at::rand({2}, generator_at(1, 2)); }) == "");
+  CHECK(first_draw_of([&] { at::dropout(x, 0.5, true); }) != "");
+  CHECK(first_draw_of([&] { at::rand({2}); }) != "");
+  CHECK(first_draw_of([&] { x.clone().uniform_(); }) != "");
+  CHECK(first_draw_of([&] { at::rand({2}, generator_at(1, 2)); }) == "");
   const auto heads = at::ones({1, 2, 8, 4});
   const auto attend = [&](double p) {
     at::scaled_dot_product_attention(heads, heads, heads, {}, p, true);
   };
-  CHECK(found([&] { attend(0.5); }) != "");
-  CHECK(found([&] { attend(0); }) == "");
-  CHECK(found([&] { at::dropout(x, 0.5, false); }) == "");
-  CHECK(found([&] { x.exp().matmul(x); }) == "");
+  CHECK(first_draw_of([&] { attend(0.5); }) != "");
+  CHECK(first_draw_of([&] { attend(0); }) == "");
+  CHECK(first_draw_of([&] { at::dropout(x, 0.5, false); }) == "");
+  CHECK(first_draw_of([&] { x.exp().matmul(x); }) == "");
   random_draws draws{};
   const draws_scope scope(&draws);
-  CHECK(found([&] { dropout(x, 0.5); }) == "");
+  CHECK(first_draw_of([&] { dropout(x, 0.5); }) == "");
 }

@@ -81,7 +81,7 @@ TEST_CASE("tensors that share memory are copied once, parameters never") {
   CHECK(saved->bytes_on_host() == bytes_behind(x));
   CHECK(bytes_behind(whole) == 0);
   CHECK(bytes_behind(view) == bytes_behind(layer.first));
-  CHECK(x.sum().item<float>() > 0);  // others' memory is theirs
+  CHECK(x.sum().item<float>() > 0);  // the memory of others is untouched
   saved->to_device(nullptr);
   CHECK(at::equal(whole, x));
   CHECK(at::equal(part, x.narrow(0, 1, 2)));
@@ -128,15 +128,15 @@ TEST_CASE("layers that add to their weight's gradient find the weight") {
 TEST_CASE("a saved tensor that was changed in place is an error") {
   const auto saved = std::make_shared<saved_tensors>(tensor_list{});
   const auto x = at::rand({4}).requires_grad_(true);
-  at::Tensor made, loss;
+  at::Tensor output, loss;
   {
     const saved_tensors_scope scope(saved);
-    made = at::tanh(x);
-    loss = made.sum();
+    output = at::tanh(x);
+    loss = output.sum();
   }
   {
     const at::NoGradGuard no_grad;
-    made.add_(1);
+    output.add_(1);
   }
   CHECK_THROWS_MATCHES(
     loss.backward(), error,

@@ -27,14 +27,15 @@ sharded_parameters member(const parameter_list& trained, shard_place place,
   return {trained, frozen, {}, options, place, nullptr, [] {}};
 }
 
-/// A step whose gradients are ones, as a reduction gives them.
+/// A step whose reduced gradients are ones.
 void step_of_ones(sharded_parameters& member) {
   step_settings settings;
   settings.learning_rate = 0.1;
   member.begin_step(settings);
   tensor_list gradients;
   for (const auto& part : member.parts())
-    if (!member.parameters().empty())  // else it is of frozen ones
+    if (!member.parameters()
+           .empty())  // otherwise the shard is of frozen parameters
       gradients.push_back(at::ones({part.value.numel()}));
   member.put_gradients(std::move(gradients), {});
   member.update(1);
@@ -68,10 +69,10 @@ TEST_CASE("ops need whole parameters, and releases too, by name") {
     says("1F0 runs while the stage's parameters are sharded, not whole"));
   CHECK_THROWS_AS(own.release(), error);
   CHECK_THROWS_AS(own.take_shards(), error);
-  const auto kept =
+  const auto whole =
     member(ten_elements(), {.shard = 0, .shards = 2, .releases = false});
-  CHECK(kept.is_whole());
-  CHECK_NOTHROW(kept.require_whole("1F0"));
+  CHECK(whole.is_whole());
+  CHECK_NOTHROW(whole.require_whole("1F0"));
 }
 
 TEST_CASE("a shard drops absent gradients, listed by piece or by parameter") {

@@ -88,7 +88,7 @@ TEST_CASE("a GPT in slices learns what it learns as a whole, within rounding") {
       const auto a = whole.step(load).loss, b = sliced.step(load).loss;
       CHECK(std::abs(a - b) < 1e-4);
       if (!even)
-        break;  // slices weigh alike, whatever their lengths
+        break;  // slices have equal weights, whatever their lengths
     }
     const auto a = whole.parameters(), b = sliced.parameters();
     double most = 0;
@@ -101,7 +101,7 @@ TEST_CASE("a GPT in slices learns what it learns as a whole, within rounding") {
 
 namespace {
 
-/// Reads what earlier slices have kept in some slices alone.
+/// Reads what earlier slices have kept, but only in some slices.
 struct fickle_layer final : stage_module {
   explicit fickle_layer(std::int32_t in_slice) : reads_in(in_slice) {}
   bool runs_in_slices() const override { return reads_in >= 0; }

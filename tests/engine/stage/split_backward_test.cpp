@@ -1,4 +1,4 @@
-// A split backward is the full one, bit for bit, whatever the module.
+// A split backward equals the full one, bit for bit, for any module.
 #include "troupe/engine/stage/module/split_backward.hpp"
 
 #include <ATen/ops/arange.h>
@@ -29,7 +29,7 @@ at::Tensor drawn(at::IntArrayRef sizes, std::uint64_t seed) {
   return at::randn(sizes, generator, at::kFloat);
 }
 
-/// Layers of ours, of a user's own, and parameters that several read.
+/// Layers of ours, custom ones, and parameters that several layers read.
 struct mixed_layer final : stage_module {
   explicit mixed_layer(std::uint64_t seed)
     : first(
@@ -57,7 +57,7 @@ struct mixed_layer final : stage_module {
   at::Tensor weight, bias, unused;
 };
 
-/// An embedding that is the head too, with positions beside it.
+/// An embedding that is also the head, with positions.
 struct tied_ends final : stage_module {
   tied_ends()
     : table(
@@ -74,7 +74,7 @@ struct tied_ends final : stage_module {
   tensor_list forward(const tensor_list& inputs) override {
     const auto ids = at::arange(4);
     const auto places = positions->forward(ids);
-    // Without an input of floating point: the model's first stage.
+    // Without an input of floating point, as in a model's first stage.
     auto x = inputs.empty() || !inputs[0].is_floating_point()
                ? table->forward(ids)
                : inputs[0];
@@ -85,17 +85,18 @@ struct tied_ends final : stage_module {
   std::shared_ptr<embedding_layer> table, positions;
 };
 
-/// The second one's input holds on to the graph of the first one.
+/// The second layer's input keeps the graph of the first one alive.
 struct two_linears final : stage_module {
   using stage_module::forward;
   tensor_list forward(const tensor_list& inputs) override {
     return {second->forward(first->forward(inputs.at(0)))};
   }
 
-  std::shared_ptr<linear_layer> first = made("first"), second = made("second");
+  std::shared_ptr<linear_layer> first = registered("first"),
+                                second = registered("second");
 
  private:
-  std::shared_ptr<linear_layer> made(const char* name) {
+  std::shared_ptr<linear_layer> registered(const char* name) {
     auto layer =
       register_module(name, std::make_shared<linear_layer>(width, width));
     layer->fill(0.5, at::make_generator<at::CPUGeneratorImpl>(1));
@@ -115,7 +116,7 @@ struct outcome {
   tensor_list parameters;  // gradients
 };
 
-/// Three microbatches, whose W come after all I; the second one's backward may
+/// Runs three microbatches, whose W follow all I; the second one's backward may
 /// be whole.
 outcome run(const module_maker& make, bool splits, weight_split split,
             bool recompute, at::IntArrayRef sizes) {
@@ -130,14 +131,14 @@ outcome run(const module_maker& make, bool splits, weight_split split,
   step_settings settings;
   settings.splits_backward = splits;
   stage.begin_step(settings);
-  outcome found;
+  outcome result;
   tensor_list outputs;
   for (std::int32_t k = 0; k < 3; ++k)
     outputs.push_back(
       ops.forward({k, 0}, {{drawn(sizes, std::uint64_t(k))}})[0][0]);
   for (std::int32_t k = 0; k < 3; ++k) {
     const auto gradient = drawn(outputs[std::size_t(k)].sizes(), 10);
-    found.inputs.push_back(
+    result.inputs.push_back(
       ops.backward(splits ? op_kind::input_backward : op_kind::backward, {k, 0},
                    {{gradient}})[0][0]);
     if (splits)
@@ -147,8 +148,8 @@ outcome run(const module_maker& make, bool splits, weight_split split,
   for (std::int32_t k = 0; splits && k < 3; ++k)
     CHECK(ops.backward(op_kind::weight_backward, {k, 0}).empty());
   for (const auto& [name, parameter] : module->parameters_by_name())
-    found.parameters.push_back(parameter.grad());
-  return found;
+    result.parameters.push_back(parameter.grad());
+  return result;
 }
 
 void check_equal(const tensor_list& a, const tensor_list& b) {

@@ -26,7 +26,7 @@ double heaviest(const std::vector<double>& costs, const stage_split& split) {
   return most;
 }
 
-/// The best that any split can do, by trying all.
+/// The optimum over all splits, by trying each.
 double least_heaviest(const std::vector<double>& costs, std::size_t first,
                       int stages) {
   if (stages == 1)

@@ -50,7 +50,7 @@ struct logits_of : stage_module {
   at::Tensor weight, bias;
 };
 
-/// Both, with one parameter for the two.
+/// Both, with one shared parameter.
 struct shared_table final : stage_module {
   shared_table() {
     weight = register_parameter("weight", first_values(0.1));
@@ -125,11 +125,11 @@ TEST_CASE("all holders begin with the owner's values, wherever they are") {
 }
 
 TEST_CASE("layers with shapes on the meta device are made for values alone") {
-  int made = 0;
+  int calls = 0;
   auto layers = tied_model();
   for (auto& each : layers) {
-    each.make = [&made, make = each.make] {
-      ++made;
+    each.make = [&calls, make = each.make] {
+      ++calls;
       return make();
     };
   }
@@ -143,9 +143,9 @@ TEST_CASE("layers with shapes on the meta device are made for values alone") {
   const auto ties = ties_of(layers);
   REQUIRE(ties.size() == 1);
   CHECK(ties[0].trained);
-  CHECK(made == 0);
+  CHECK(calls == 0);
   const layer_sequence head(layers, {{0, 1}, {1, 2}}, 1);
-  CHECK(made == 2);
+  CHECK(calls == 2);
   CHECK(at::equal(head.parameters_by_name()[0].second, first_values(0.1)));
 
   layers[0].make = [] { return std::make_shared<identity>(); };
@@ -172,9 +172,9 @@ TEST_CASE("ties that make no sense are refused with both names") {
     ContainsSubstring("tied already, to 'tok.weight'"));
   auto frozen = tied_model();
   frozen[0].make = [] {
-    auto made = std::make_shared<table>(0.1);
-    made->weight.requires_grad_(false);
-    return made;
+    auto layer = std::make_shared<table>(0.1);
+    layer->weight.requires_grad_(false);
+    return layer;
   };
   CHECK_THAT(refusal([&] { plain_loop(frozen, {}); }),
              ContainsSubstring("one of them is frozen"));
@@ -190,22 +190,22 @@ TEST_CASE("ties that make no sense are refused with both names") {
 
 TEST_CASE("all holders have the owner's settings") {
   const auto ties = ties_of(tied_model());
-  numerics given;
-  given.parameters = {{.names = "tok.*", .learning_rate = 0.5},
-                      {.names = "head.*", .frozen = true}};
-  const auto made = with_settings_of_owners(given, ties);
-  const auto* own = group_of(made.parameters, "head.weight");
+  numerics settings;
+  settings.parameters = {{.names = "tok.*", .learning_rate = 0.5},
+                         {.names = "head.*", .frozen = true}};
+  const auto adapted = with_settings_of_owners(settings, ties);
+  const auto* own = group_of(adapted.parameters, "head.weight");
   REQUIRE(own != nullptr);
   CHECK(own->learning_rate == 0.5);
   CHECK_FALSE(own->frozen);
-  CHECK(group_of(made.parameters, "head.bias")->frozen);
-  given.parameters = {{.names = "head.weight", .frozen = true}};
-  CHECK(refusal([&] { with_settings_of_owners(given, ties); })
+  CHECK(group_of(adapted.parameters, "head.bias")->frozen);
+  settings.parameters = {{.names = "head.weight", .frozen = true}};
+  CHECK(refusal([&] { with_settings_of_owners(settings, ties); })
         == "'head.weight' is tied to 'tok.weight', and has its settings; "
            "assign them to that name");
-  given.parameters = {};
-  given.optimizer = muon{.except = "tok.*"};
-  CHECK_THAT(refusal([&] { with_settings_of_owners(given, ties); }),
+  settings.parameters = {};
+  settings.optimizer = muon{.except = "tok.*"};
+  CHECK_THAT(refusal([&] { with_settings_of_owners(settings, ties); }),
              ContainsSubstring("'tok.weight' and 'head.weight'"));
 }
 

@@ -55,9 +55,9 @@ TEST_CASE("a client with the same credentials arrives") {
     for (const auto& by : {shown, by_certificates}) {
       recorded_arrivals arrivals;
       const loop_acceptor listening(loop, at, by, arrivals.events());
-      const auto found = dial_and_wait(loop, listening.where(), by);
-      CHECK(found.reason == "");
-      CHECK(found.stream);
+      const auto outcome = dial_and_wait(loop, listening.where(), by);
+      CHECK(outcome.reason == "");
+      CHECK(outcome.stream);
       CHECK(arrivals.wait_for_stream());
     }
 }
@@ -78,13 +78,13 @@ TEST_CASE("a job may start its processes in any order") {
   const auto at = parse_endpoint("unix:" + folder / "later.sock");
   link_outcome dialled;
   dial(loop, at, shown, 30s, dialled.done(), dialled.failed());
-  loop.run([] {});  // one attempt is over
+  loop.run([] {});  // one attempt has ended
   recorded_arrivals arrivals;
   const loop_acceptor listening(loop, at, shown, arrivals.events());
   CHECK(dialled.wait().stream);
 }
 
-// As one whose last packet, that it is gone, was lost.
+// A peer whose last packet was lost.
 TEST_CASE("a peer that falls silent is asked again") {
   const temporary_folder folder;
   io_loop loop;
@@ -94,12 +94,12 @@ TEST_CASE("a peer that falls silent is asked again") {
   dial(loop, at, shown, 6s, dialled.done(), dialled.failed());
   pollfd incoming{silent->handle(), POLLIN, 0};
   REQUIRE(::poll(&incoming, 1, 10'000) == 1);
-  const int held = ::accept(silent->handle(), nullptr, nullptr);
+  const int accepted = ::accept(silent->handle(), nullptr, nullptr);
   silent.reset();
   recorded_arrivals arrivals;
   const loop_acceptor listening(loop, at, shown, arrivals.events());
   CHECK(dialled.wait().stream);
-  ::close(held);
+  ::close(accepted);
 }
 
 TEST_CASE("a peer that never answers is named, with advice") {
@@ -109,10 +109,10 @@ TEST_CASE("a peer that never answers is named, with advice") {
     const listener brief(parse_endpoint("tcp:127.0.0.1:0"));
     at = brief.where();
   }
-  const auto found = dial_and_wait(loop, at, shown, 100ms);
-  CHECK_THAT(found.reason, ContainsSubstring(to_text(at)));
-  CHECK_THAT(found.reason, ContainsSubstring("within 0.1 s"));
-  CHECK_THAT(found.reason, ContainsSubstring("check that the process there"));
+  const auto outcome = dial_and_wait(loop, at, shown, 100ms);
+  CHECK_THAT(outcome.reason, ContainsSubstring(to_text(at)));
+  CHECK_THAT(outcome.reason, ContainsSubstring("within 0.1 s"));
+  CHECK_THAT(outcome.reason, ContainsSubstring("check that the process there"));
 }
 
 TEST_CASE("a wrong token is reported at once, not tried again") {
@@ -120,10 +120,10 @@ TEST_CASE("a wrong token is reported at once, not tried again") {
   recorded_arrivals arrivals;
   const loop_acceptor listening(loop, parse_endpoint("tcp:127.0.0.1:0"), shown,
                                 arrivals.events());
-  const auto found = dial_and_wait(
+  const auto outcome = dial_and_wait(
     loop, listening.where(), {.token = "wrong-token-of-some-length"}, 10min);
-  CHECK_THAT(found.reason, ContainsSubstring("the same token"));
-  CHECK(found.reason.find("wrong-token") == std::string::npos);
+  CHECK_THAT(outcome.reason, ContainsSubstring("the same token"));
+  CHECK(outcome.reason.find("wrong-token") == std::string::npos);
   const auto reasons = arrivals.wait_for_refusals(1);
   CHECK(reasons.size() == 1);
   CHECK(reasons.at(0).find(shown.token) == std::string::npos);
@@ -142,7 +142,8 @@ TEST_CASE("silent clients delay no others, and are bounded in number") {
   CHECK(dial_and_wait(loop, listening.where(), shown).stream);
   CHECK(arrivals.wait_for_stream());
   CHECK(arrivals.wait_for_refusals(silent - bound).size() >= silent - bound);
-  // Its own ends are the test's; the acceptor's are few.
+  // The silent clients' own ends belong to the test; those of the acceptor are
+  // bounded.
   CHECK(open_descriptors() < silent + bound + 50);
   for (const auto client : clients)
     ::close(client);
@@ -179,13 +180,13 @@ TEST_CASE("an acceptor that ends leaves no socket and calls nothing") {
     client = connect_to(at);
   }
   CHECK_FALSE(std::filesystem::exists(at.path));
-  // It may have been let in before, and told so; then its connection ends.
+  // The client may have been accepted before; then its connection ends.
   const timeval patience{20, 0};
   ::setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   char byte = 0;
-  ssize_t got = 1;
-  while (got > 0)
-    got = ::recv(client, &byte, 1, 0);
-  CHECK((got == 0 || errno == ECONNRESET));
+  ssize_t bytes = 1;
+  while (bytes > 0)
+    bytes = ::recv(client, &byte, 1, 0);
+  CHECK((bytes == 0 || errno == ECONNRESET));
   ::close(client);
 }

@@ -28,7 +28,7 @@ struct both {
   link_outcome::result client, server;
 };
 
-/// Two ends that show each other what they are given.
+/// Authenticates two ends with their credentials.
 both meet(const std::array<int, 2>& sockets, const trust& client,
           const trust& server) {
   io_loop loop;
@@ -40,16 +40,16 @@ both meet(const std::array<int, 2>& sockets, const trust& client,
   return {at_client.wait(), at_server.wait()};
 }
 
-/// Writes as soon as it can, reads as soon as it can.
+/// Writes and reads as soon as possible.
 std::string pass(byte_stream& from, byte_stream& to, std::string text) {
   const iovec part{text.data(), text.size()};
   using state = stream_progress::state;
   while (from.write({&part, 1}).what != state::moved) {
   }
-  std::string got(text.size(), 0);
-  while (to.read(got.data(), got.size()).what != state::moved) {
+  std::string received(text.size(), 0);
+  while (to.read(received.data(), received.size()).what != state::moved) {
   }
-  return got;
+  return received;
 }
 
 [[gnu::noinline]] void check_linked(const both& ends) {
@@ -120,7 +120,7 @@ TEST_CASE("a foreign certificate is refused by an alert, on either side") {
   const auto foreign = by_certificates(folder / "foreign");
   check_refused(meet(tcp_sockets(), foreign, own), "not signed by this job's",
                 "one `troupe certificates FOLDER`");
-  // The server's passes, the client's does not.
+  // The server's certificate is accepted, the client's is not.
   std::filesystem::create_directory(folder / "mixed");
   for (const auto* name : {"member.pem", "member.key"})
     std::filesystem::copy_file(folder / ("foreign/" + std::string(name)),
@@ -163,7 +163,7 @@ TEST_CASE("a client without the token gets only the close") {
   const std::string text(100, 'x');
   ::send(ends[0], text.data(), text.size(), MSG_NOSIGNAL);
   CHECK_THAT(server.wait().reason, ContainsSubstring("does not speak TLS"));
-  std::array<char, 64> alert{};  // of TLS, in the clear
+  std::array<char, 64> alert{};  // of TLS, unencrypted
   CHECK(::recv(ends[0], alert.data(), alert.size(), 0) <= 7);
   ::close(ends[0]);
 }

@@ -37,8 +37,9 @@ struct joined {
   connection_pointer a, b;
 };
 
-/// Can be written to once something was read, as a line through shared memory
-/// is: what comes first is the memory. It comes after the first try to write.
+/// Becomes writable after a read, like a line through shared memory, whose
+/// memory is what comes first. That comes only after the first attempt to
+/// write.
 class opened_by_reading final : public byte_stream {
  public:
   using state = stream_progress::state;
@@ -95,13 +96,13 @@ TEST_CASE("frames arrive in order, whole, and without a copy of their own") {
     constexpr int count = 50;
     for (int i = 0; i < count; ++i)
       pair.a->send(numbered(i, i % 7 == 0 ? 1'000'000 : i));
-    const auto seen = pair.at_b.wait_for(count);
-    REQUIRE(seen.size() == count);
+    const auto messages = pair.at_b.wait_for(count);
+    REQUIRE(messages.size() == count);
     for (int i = 0; i < count; ++i) {
-      const auto& got = seen[static_cast<std::size_t>(i)];
-      CHECK(got.head == std::to_string(i));
-      CHECK((got.tensors[0] == i).all().item<bool>());
-      CHECK(got.tensors[0].numel() == (i % 7 == 0 ? 1'000'000 : i));
+      const auto& message = messages[static_cast<std::size_t>(i)];
+      CHECK(message.head == std::to_string(i));
+      CHECK((message.tensors[0] == i).all().item<bool>());
+      CHECK(message.tensors[0].numel() == (i % 7 == 0 ? 1'000'000 : i));
     }
     CHECK(pair.a->waiting() == 0);
     CHECK(pair.a->bytes_sent() == pair.b->bytes_received());
@@ -207,9 +208,9 @@ TEST_CASE("loops that look again see all, and sleep in the end") {
     pair.b->start(pair.at_b.events());
     for (int i = 0; i < 100; ++i) {
       pair.a->send(numbered(i, i));
-      const auto seen = pair.at_b.wait_for(1);
-      REQUIRE(seen.size() == 1);
-      CHECK(seen[0].head == std::to_string(i));
+      const auto messages = pair.at_b.wait_for(1);
+      REQUIRE(messages.size() == 1);
+      CHECK(messages[0].head == std::to_string(i));
       pair.b->send(numbered(i, 10'000));
       REQUIRE(pair.at_a.wait_for(1).size() == 1);
     }
@@ -230,14 +231,14 @@ TEST_CASE("a read may make room for a waiting write") {
   const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   while (with->waiting() > 0 && std::chrono::steady_clock::now() < until)
     std::this_thread::yield();
-  int seen = 0;
-  loop.run([&] { seen = written; });
-  CHECK(seen == 1);
+  int count = 0;
+  loop.run([&] { count = written; });
+  CHECK(count == 1);
 }
 
 namespace {
 
-/// Always has more to read: heartbeats, one after the other.
+/// Always has more to read: one heartbeat after the other.
 class endless final : public byte_stream {
  public:
   stream_progress read(void* into, std::size_t size) override {
@@ -262,7 +263,7 @@ class endless final : public byte_stream {
   std::size_t at_ = 0;
 };
 
-/// Has nothing to read, and nowhere to wait.
+/// Has nothing to read, and no handle to wait on.
 class without_handle final : public byte_stream {
  public:
   stream_progress read(void*, std::size_t) override {
@@ -278,7 +279,7 @@ class without_handle final : public byte_stream {
   }
 };
 
-/// Why a connection of this stream is lost.
+/// The reason why a connection over this stream is lost.
 std::string loss_of(stream_pointer stream, connection_events events) {
   io_loop loop({.spin = std::chrono::microseconds(0)});
   std::promise<std::string> lost;
@@ -327,13 +328,13 @@ TEST_CASE("an exception of a link's events or descriptor ends that link") {
 
 TEST_CASE("an exception on a loop's thread is reported, and the loop goes on") {
   io_loop loop;
-  std::promise<std::string> heard;
+  std::promise<std::string> reported;
   loop.run([&] {
     loop.on_trouble(
-      [&](const std::string& reason) { heard.set_value(reason); });
+      [&](const std::string& reason) { reported.set_value(reason); });
   });
   loop.post([] { throw 3; });
-  CHECK(heard.get_future().get().find("of type int") != std::string::npos);
+  CHECK(reported.get_future().get().find("of type int") != std::string::npos);
   int ran = 0;
   loop.run([&] { ++ran; });
   CHECK(ran == 1);

@@ -48,7 +48,7 @@ TEST_CASE("a unix socket and its folder are its owner's alone") {
   const temporary_folder folder;
   const auto path = folder / "made/job.sock";
   {
-    const listener made(at_path(path));
+    const listener listening(at_path(path));
     CHECK(mode_of(path) == 0600);
     CHECK(mode_of(folder / "made") == 0700);
   }
@@ -64,7 +64,7 @@ TEST_CASE("a live socket is refused, a stale one replaced") {
                          MessageMatches(ContainsSubstring("live job")));
     CHECK(std::filesystem::exists(path));
   }
-  // As a process that was killed leaves it.
+  // A process that was killed leaves this.
   const auto address = addresses_of(at_path(path)).front();
   const auto handle = ::socket(AF_UNIX, SOCK_STREAM, 0);
   REQUIRE(::bind(handle, address.get(), address.size) == 0);
@@ -125,7 +125,7 @@ TEST_CASE("a path that is no socket is left alone") {
 }
 
 TEST_CASE("port 0 takes a free one") {
-  const listener made(parse_endpoint("tcp:127.0.0.1:0"));
-  CHECK(made.where().port != 0);
-  CHECK_THROWS_AS(listener(made.where()), error);
+  const listener listening(parse_endpoint("tcp:127.0.0.1:0"));
+  CHECK(listening.where().port != 0);
+  CHECK_THROWS_AS(listener(listening.where()), error);
 }

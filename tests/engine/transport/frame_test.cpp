@@ -23,7 +23,7 @@ frame sample() {
            at::zeros({0, 4}, at::kLong)}};
 }
 
-/// What a receiver makes of the bytes before the tensors.
+/// How a receiver reads the bytes before the tensors.
 frame_head read(std::string_view bytes, const frame_limits& limits = {}) {
   const auto header =
     read_frame_header(bytes.substr(0, frame_header::bytes), limits);
@@ -52,8 +52,8 @@ TEST_CASE("a frame announces its tensors and carries its head") {
   CHECK(head.tensors[0] == tensor_form{at::kFloat, {2, 3}});
   CHECK(head.tensors[1] == tensor_form{});
   CHECK(head.tensors[2] == tensor_form{at::kLong, {0, 4}});
-  const auto made = allocate(head.tensors);
-  CHECK(describe(made) == "(Float[2, 3], undefined, Long[0, 4])");
+  const auto tensors = allocate(head.tensors);
+  CHECK(describe(tensors) == "(Float[2, 3], undefined, Long[0, 4])");
 }
 
 TEST_CASE("frames that are none are refused, each with its reason") {
@@ -79,7 +79,7 @@ TEST_CASE("frames that are none are refused, each with its reason") {
   CHECK_THROWS_MATCHES(
     read(good, {.tensor_bytes = 8}), error,
     MessageMatches(ContainsSubstring("at most 67108864 and 8 are accepted")));
-  // More than is ever taken, and a heartbeat with tensors.
+  // More than the limit, and a heartbeat with tensors.
   check_refused(with(good, 22, 1), "bytes; at most 67108864 and");
   check_refused(with(good, 6, static_cast<char>(frame_type::heartbeat)),
                 "at most 67108864 and 0 are accepted");
@@ -102,7 +102,8 @@ TEST_CASE("mutated frames are read or refused, never worse") {
     } catch (const error& reason) {
       CHECK(reason.code() == error_code::transport);
     } catch (const std::out_of_range&) {
-      CHECK(bytes.size() < frame_header::bytes);  // of the test's own substr
+      CHECK(bytes.size()
+            < frame_header::bytes);  // the test itself cuts it short
     }
   }
 }

@@ -32,7 +32,7 @@ class joined_meshes {
       }
   }
   ~joined_meshes() {
-    // As processes do, which all leave at about the same time.
+    // Destroyed at about the same time, as by processes that end together.
     std::vector<std::thread> leaving;
     for (auto& each : all)
       leaving.emplace_back(
@@ -62,8 +62,8 @@ class joined_meshes {
   std::vector<std::shared_ptr<mesh>> all;  // by process
 };
 
-/// Runs the same program for each process, the first in the calling thread;
-/// what it throws, as text.
+/// Runs the same program for each process, the first one in the calling thread;
+/// returns the texts of exceptions.
 inline std::vector<std::string> in_all(
   joined_meshes& meshes,
   const std::function<void(std::shared_ptr<mesh>)>& run) {

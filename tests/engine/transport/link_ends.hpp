@@ -33,7 +33,7 @@ inline void authenticate(io_loop& loop, int socket, link_side own,
   });
 }
 
-/// `dial` from any thread, likewise.
+/// The same for `dial`.
 inline void dial(io_loop& loop, const endpoint& at, const credentials& shown,
                  std::chrono::milliseconds within,
                  std::function<void(stream_pointer)> done,
@@ -50,7 +50,7 @@ inline void dial(io_loop& loop, const endpoint& at, const credentials& shown,
   });
 }
 
-/// An acceptor of a loop that another thread runs.
+/// An acceptor on a loop that another thread runs.
 class loop_acceptor {
  public:
   loop_acceptor(io_loop& loop, const endpoint& at, const credentials& shown,
@@ -92,12 +92,12 @@ class link_outcome {
     stream_pointer stream;
     std::string reason;
   };
-  /// Nothing if neither was called within a minute.
+  /// No stream if neither was called within a minute.
   result wait() {
-    auto got = state_->promise.get_future();
-    if (got.wait_for(std::chrono::minutes(1)) != std::future_status::ready)
+    auto future = state_->promise.get_future();
+    if (future.wait_for(std::chrono::minutes(1)) != std::future_status::ready)
       return {nullptr, "nothing was called"};
-    return got.get();
+    return future.get();
   }
 
  private:
@@ -107,7 +107,7 @@ class link_outcome {
   std::shared_ptr<shared_state> state_ = std::make_shared<shared_state>();
 };
 
-/// Gathers what an acceptor calls.
+/// Records the calls of an acceptor.
 class recorded_arrivals {
  public:
   acceptor::events events() {
@@ -158,19 +158,19 @@ inline link_outcome::result dial_and_wait(
   return outcome.wait();
 }
 
-/// The first bytes of a client of each kind.
+/// The first bytes that a client with these credentials sends.
 inline std::string first_words(const trust& by) {
   const auto ends = unix_sockets();
   io_loop loop;
   link_outcome client;
   authenticate(loop, ends[0], link_side::client, by, std::chrono::minutes(1),
                client.done(), client.failed());
-  std::string said(4096, 0);
-  said.resize(
-    static_cast<std::size_t>(::recv(ends[1], said.data(), said.size(), 0)));
+  std::string sent(4096, 0);
+  sent.resize(
+    static_cast<std::size_t>(::recv(ends[1], sent.data(), sent.size(), 0)));
   ::close(ends[1]);
   client.wait();
-  return said;
+  return sent;
 }
 
 }  // namespace troupe::testing

@@ -16,19 +16,19 @@ using namespace troupe::testing;
 
 namespace {
 
-/// The reports of one of two processes about the other's silence.
+/// What one of two processes reports about the other's silence.
 class silences {
  public:
   mesh_events events() {
-    mesh_events made;
-    made.arrived = [](std::int32_t, frame) {};
-    made.silent = [this](std::int32_t process, double seconds,
-                         std::optional<line>) {
+    mesh_events result;
+    result.arrived = [](std::int32_t, frame) {};
+    result.silent = [this](std::int32_t process, double seconds,
+                           std::optional<line>) {
       const std::scoped_lock lock(mutex_);
       told_.emplace_back(process, seconds > 0);
       changed_.notify_all();
     };
-    return made;
+    return result;
   }
   std::vector<std::pair<std::int32_t, bool>> wait_for(std::size_t count) {
     std::unique_lock lock(mutex_);
@@ -55,13 +55,13 @@ TEST_CASE("a silent process is reported, and its return") {
   a.add(1, line::control, connection::make(loop_a, std::move(ends.a)));
   auto b = std::make_unique<mesh>(loop_b, job_place{1, 2, 7}, quick);
   b->add(0, line::control, connection::make(loop_b, std::move(ends.b)));
-  silences heard;
-  a.start(heard.events());
-  CHECK(heard.wait_for(1)
+  silences of_a;
+  a.start(of_a.events());
+  CHECK(of_a.wait_for(1)
         == std::vector<std::pair<std::int32_t, bool>>{{1, true}});
-  silences others;
-  b->start(others.events());
-  CHECK(heard.wait_for(2).at(1) == std::pair(1, false));
+  silences of_b;
+  b->start(of_b.events());
+  CHECK(of_a.wait_for(2).at(1) == std::pair(1, false));
   std::thread leaving([&] { b.reset(); });
   a.stop();
   leaving.join();
@@ -96,13 +96,13 @@ TEST_CASE("one silent connection of a process that speaks is reported") {
   mesh a(loop_a, {0, 2, 7}, quick);
   a.add(1, line::control, connection::make(loop_a, std::move(control.a)));
   a.add(1, line::incoming, connection::make(loop_a, std::move(tensors.a)));
-  // Nobody passes on what process 1 says by its control connection.
+  // Nothing passes on what process 1 sends on its control connection.
   auto b = std::make_unique<mesh>(loop_b, job_place{1, 2, 7}, quick);
   b->add(0, line::outgoing, connection::make(loop_b, std::move(tensors.b)));
-  silences heard, others;
-  b->start(others.events());
-  a.start(heard.events());
-  CHECK(heard.wait_for(1).at(0) == std::pair(1, true));
+  silences of_a, of_b;
+  b->start(of_b.events());
+  a.start(of_a.events());
+  CHECK(of_a.wait_for(1).at(0) == std::pair(1, true));
   control.b.reset();
   std::thread leaving([&] { b.reset(); });
   a.stop();
@@ -146,18 +146,18 @@ TEST_CASE("a long wait for a message is reported") {
   nothing.lost = [](std::int32_t, const std::string&) {};
   a.start(nothing);
   b->start(nothing);
-  std::vector<std::int32_t> told;
+  std::vector<std::int32_t> waiting;
   a.report_waits(std::chrono::milliseconds(5),
                  [&](std::int32_t from, double seconds) {
                    CHECK(seconds > 0);
-                   told.push_back(from);
-                   if (told.size() == 2)
+                   waiting.push_back(from);
+                   if (waiting.size() == 2)
                      b->send(0, {frame_type::mail, "at last", {}});
                  });
   CHECK(a.receive(1).head == "at last");
-  // A third one while the mail is on its way, perhaps.
-  CHECK(told.size() >= 2);
-  CHECK(std::ranges::count(told, 1) == std::ssize(told));
+  // A third one may have been reported while the mail was in flight.
+  CHECK(waiting.size() >= 2);
+  CHECK(std::ranges::count(waiting, 1) == std::ssize(waiting));
   std::thread leaving([&] { b.reset(); });
   a.stop();
   leaving.join();

@@ -18,8 +18,7 @@ namespace {
 
 const std::string token = "a-token-of-the-tests-7f3a";
 
-// The address sanitizer keeps 256 MiB of what was freed, and looks for leaks
-// itself.
+// The address sanitizer keeps 256 MiB of freed memory, and finds leaks itself.
 #ifdef __SANITIZE_ADDRESS__
 constexpr std::size_t growth_kib = 512 * 1024;
 #else
@@ -44,7 +43,7 @@ std::string mutated(std::string bytes, std::mt19937& random) {
   return bytes;
 }
 
-/// One client that says `words` and leaves.
+/// A client that sends `words` and leaves.
 void say(io_loop& loop, const trust& by, const std::string& words) {
   const auto ends = unix_sockets();
   link_outcome server;
@@ -52,11 +51,11 @@ void say(io_loop& loop, const trust& by, const std::string& words) {
   ::shutdown(ends[0], SHUT_WR);
   authenticate(loop, ends[1], link_side::server, by, 60s, server.done(),
                server.failed());
-  const auto found = server.wait();
+  const auto outcome = server.wait();
   ::close(ends[0]);
-  if (found.stream || found.reason.find(token) != std::string::npos
-      || found.reason == "nothing was called")
-    FAIL("let in, or told too much: " << found.reason);
+  if (outcome.stream || outcome.reason.find(token) != std::string::npos
+      || outcome.reason == "nothing was called")
+    FAIL("let in, or told too much: " << outcome.reason);
 }
 
 void mutate_handshakes(int count) {

@@ -21,7 +21,8 @@ folder_places places_in(const temporary_folder& folder) {
   return {{folder / "troupe-1"}, folder / "troupe-1-"};
 }
 
-/// The usual place can't be used: another one is, and by all that follow.
+/// Checks that another folder is used when the usual one can't be, by all
+/// processes.
 void check_elsewhere(const temporary_folder& folder, const std::string& why) {
   const auto places = places_in(folder);
   const auto first = find_own_folder(places);
@@ -39,13 +40,13 @@ TEST_CASE("the usual folder is made for its owner alone") {
   const auto places = places_in(folder);
   CHECK(own_folders(places).empty());
   for (int times = 0; times < 2; ++times) {
-    const auto found = find_own_folder(places);
-    CHECK(found.path == folder / "troupe-1");
-    CHECK(found.trouble.empty());
-    CHECK(mode_of(found.path) == 0700);
+    const auto folder_found = find_own_folder(places);
+    CHECK(folder_found.path == folder / "troupe-1");
+    CHECK(folder_found.trouble.empty());
+    CHECK(mode_of(folder_found.path) == 0700);
   }
   CHECK(own_folders(places) == places.usual);
-  // Also beside one of a time when the usual one could not be used.
+  // The usual one is used, even beside a folder from when it could not be.
   std::filesystem::create_directory(folder / "troupe-1-abcdef");
   ::chmod((folder / "troupe-1-abcdef").c_str(), 0700);
   CHECK(own_folders(places) == places.usual);

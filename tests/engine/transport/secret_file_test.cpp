@@ -49,7 +49,7 @@ TEST_CASE("files that are no secret files are refused, each with its reason") {
   refuses("/dev/zero", "is a device");
   const auto pipe = files / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-  refuses(pipe, "is a pipe");  // at once, though nobody writes
+  refuses(pipe, "is a pipe");  // immediately, even without a writer
   std::filesystem::create_symlink("loop", files / "loop");
   refuses(files / "loop", "Too many levels of symbolic links");
   refuses(files / std::string(300, 'x'), "File name too long");

@@ -36,14 +36,14 @@ stream_progress write(byte_stream& to, std::string text) {
 }
 
 std::string read(byte_stream& from, state expected = state::moved) {
-  std::string got(100, 0);
-  const auto progress = from.read(got.data(), got.size());
+  std::string text(100, 0);
+  const auto progress = from.read(text.data(), text.size());
   CHECK(progress.what == expected);
-  got.resize(progress.bytes);
-  return got;
+  text.resize(progress.bytes);
+  return text;
 }
 
-/// A client's end, and what a peer that lies has of the memory.
+/// A client's end, and the memory as a malicious peer sees it.
 struct beside_liar {
   explicit beside_liar(std::size_t bytes = 4096) {
     const auto ends = unix_sockets();
@@ -69,7 +69,7 @@ TEST_CASE("a doorbell rings only for a sleeper") {
   CHECK(read(*a, state::needs_read).empty());
   write(*b, "one");
   CHECK(read(*a) == "one");
-  // Asleep: the write rings.
+  // The reader is asleep, so the write wakes it.
   CHECK(read(*a, state::needs_read).empty());
   const auto handle = a->handle_to(state::needs_read);
   CHECK_FALSE(is_ready(handle, 0));
@@ -77,7 +77,7 @@ TEST_CASE("a doorbell rings only for a sleeper") {
   CHECK(is_ready(handle, 1000));
   CHECK(read(*a) == "two");
   CHECK_FALSE(is_ready(handle, 0));
-  // A sleeper with unread bytes is woken at once.
+  // A sleeper with unread bytes is woken immediately.
   write(*b, "three");
   CHECK(is_ready(a->handle_to(state::needs_read), 1000));
   CHECK(read(*a) == "three");
@@ -90,10 +90,10 @@ TEST_CASE("a writer waits for room, and is woken") {
   CHECK(write(*b, "y").what == state::needs_write);
   const auto handle = b->handle_to(state::needs_write);
   CHECK_FALSE(is_ready(handle, 0));
-  std::string got(4096, 0);
-  CHECK(a->read(got.data(), 100).bytes == 100);
-  CHECK_FALSE(is_ready(handle, 0));  // too little to wake for
-  CHECK(a->read(got.data(), got.size()).bytes == 3996);
+  std::string buffer(4096, 0);
+  CHECK(a->read(buffer.data(), 100).bytes == 100);
+  CHECK_FALSE(is_ready(handle, 0));  // too little to wake it
+  CHECK(a->read(buffer.data(), buffer.size()).bytes == 3996);
   CHECK(is_ready(handle, 1000));
   CHECK(write(*b, "y").what == state::moved);
 }
@@ -121,18 +121,18 @@ TEST_CASE("a sleeper notices that the other process has died") {
   }
   ::close(ends[1]);
   const auto stream = shared_stream(socket_stream(ends[0]), link_side::client);
-  std::string got;
+  std::string text;
   for (;;) {
     char byte = 0;
     const auto progress = stream->read(&byte, 1);
     if (progress.what == state::ended)
       break;
     if (progress.what == state::moved)
-      got += byte;
+      text += byte;
     else
       REQUIRE(is_ready(stream->handle_to(progress.what), 60'000));
   }
-  CHECK(got == "words");
+  CHECK(text == "words");
   ::waitpid(child, nullptr, 0);
 }
 

@@ -20,7 +20,7 @@ inline stream_pair socket_pair() {
   return {socket_stream(ends[0]), socket_stream(ends[1])};
 }
 
-/// Gathers what a connection calls, for a thread that waits for it.
+/// Records the calls of a connection, for a thread that waits for them.
 class recorded_events {
  public:
   connection_events events() {
@@ -37,7 +37,7 @@ class recorded_events {
             }};
   }
 
-  /// Fails the test's expectation by an empty list after a minute.
+  /// After a minute returns an empty list, which fails the test's check.
   std::vector<frame> wait_for(std::size_t count) {
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::minutes(1),

@@ -44,7 +44,7 @@ inline stream_pair tls_pair(const std::shared_ptr<tls_context>& client,
           tls_stream(ends[1], server, link_side::server)};
 }
 
-/// A new set in a folder of the test's.
+/// The context of new certificates in a folder of the test.
 inline std::shared_ptr<tls_context> context_in(const std::string& folder) {
   make_certificates(folder);
   return tls_context::of_certificates(folder);
@@ -85,7 +85,7 @@ inline const std::array stream_kinds{
   stream_kind{"little shared memory", [] { return shared_pair(4096); }},
 };
 
-/// Calls once for each kind, its name in what a failure shows.
+/// Calls a function for each kind; a failure shows its name.
 inline void for_each_kind(const std::function<void(const stream_kind&)>& test) {
   for (const auto& kind : stream_kinds)
     DYNAMIC_SECTION(kind.name) {

@@ -27,7 +27,7 @@ struct raw_pair {
     server = tls_stream(ends[1], context, link_side::server);
     server_socket = ends[1];
   }
-  /// A byte each way, so that hands are shaken.
+  /// Sends a byte in each direction, which completes the handshake.
   void shake() {
     send(*client);
     send(*server);
@@ -97,7 +97,7 @@ TEST_CASE("a cut-off connection is not a regular end") {
 TEST_CASE("bytes that were changed on their way are no wrong token") {
   raw_pair pair;
   pair.shake();
-  // As if its own record had been changed.
+  // As if its own record had been modified.
   const auto record =
     std::string("\x17\x03\x03\x00\x20", 5) + std::string(32, 'x');
   REQUIRE(::send(pair.server_socket, record.data(), record.size(), 0) == 37);

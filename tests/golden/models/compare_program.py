@@ -63,10 +63,10 @@ def require(holds, what):
         raise Difference(what)
 
 
-def near(found, wanted, what):
-    found, wanted = np.asarray(found), np.asarray(wanted)
-    require(found.shape == wanted.shape, f"{what}: {found.shape}, not {wanted.shape}")
-    most = np.abs(found - wanted).max() / max(1, np.abs(wanted).max())
+def near(actual, expected, what):
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    require(actual.shape == expected.shape, f"{what}: {actual.shape}, not {expected.shape}")
+    most = np.abs(actual - expected).max() / max(1, np.abs(expected).max())
     require(most < TOLERANCE, f"{what} differ by {most:.1e}")
 
 
@@ -168,10 +168,10 @@ class Case:
         model.save_pretrained(theirs)
         out = self.path("fresh")
         self.train(config, "--from-scratch", "--steps", "0", "--save-model", out)
-        found, wanted = (load_tensors(folder) for folder in (out, theirs))
-        require(found.keys() == wanted.keys(), "names of fresh tensors differ")
-        for name, value in wanted.items():
-            a, b = statistics(found[name]), statistics(value)
+        actual, expected = (load_tensors(folder) for folder in (out, theirs))
+        require(actual.keys() == expected.keys(), "names of fresh tensors differ")
+        for name, value in expected.items():
+            a, b = statistics(actual[name]), statistics(value)
             spread = 6 / math.sqrt(value.numel())  # six deviations of the difference
             near(a[0], b[0], f"shares of zeros and ones in fresh {name}")
             require(abs(a[1] - b[1]) <= spread * b[1], f"{name} deviates by {a}, {b}")
@@ -186,11 +186,11 @@ class Case:
         )
 
     def training(self):
-        found = self.train(
+        actual = self.train(
             *(self.base, "--steps", str(STEPS + 1), "--microbatches", str(ROWS)),
             *("--lr", "1e-3", "--weight-decay", "0.01"),
         )
-        model, wanted = load(self.base).train(), []
+        model, expected = load(self.base).train(), []
         update = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01)
         for _ in range(STEPS + 1):
             update.zero_grad()
@@ -198,8 +198,8 @@ class Case:
             loss = torch.nn.functional.cross_entropy(logits, self.rows[:, 1:])
             loss.backward()
             update.step()
-            wanted.append(loss.item())
-        near(found, wanted, "losses of training")
+            expected.append(loss.item())
+        near(actual, expected, "losses of training")
 
     def generate(self):
         prompt = self.rows[0, :PROMPT].tolist()
@@ -226,7 +226,7 @@ class Case:
             write_json(settings, {})
         path = os.path.join(self.base, name)
         write_json(path, read_json(path) | {"eos_token_id": end})
-        made = json.loads(
+        output = json.loads(
             self.run(
                 *("generate", "--checkpoint", self.base, "--temperature", "0"),
                 *("--max-tokens", str(count), "--ids", "--json"),
@@ -241,12 +241,12 @@ class Case:
                 do_sample=False,
                 max_new_tokens=count,
             )
-        wanted = ids[0, len(prompt) :].tolist()
+        expected = ids[0, len(prompt) :].tolist()
         ends = end if isinstance(end, list) else [end]
-        if wanted[-1] in ends:
-            wanted.pop()
-        require(made["ids"] == wanted, f"{end} in {name}: {made['ids']}, not {wanted}")
-        return wanted
+        if expected[-1] in ends:
+            expected.pop()
+        require(output["ids"] == expected, f"{end} in {name}: {output['ids']}, not {expected}")
+        return expected
 
     def adapter(self):
         merged, adapter = self.path("merged"), self.path("adapter")
@@ -258,15 +258,15 @@ class Case:
             *("--lora-rank", "2", "--save-model", merged, "--save-adapter", adapter),
             *("--lora-modules", globs[self.number % len(globs)] or own),
         )
-        wanted = self.logits(load(merged))
+        expected = self.logits(load(merged))
         near(
             self.logits(
                 PeftModel.from_pretrained(load(self.base), adapter).merge_and_unload()
             ),
-            wanted,
+            expected,
             "logits with the adapter",
         )
-        moved = (wanted - self.logits(self.model)).abs().max()
+        moved = (expected - self.logits(self.model)).abs().max()
         require(moved > 1e-2, "the adapter changes nothing")
 
     def bf16(self):
@@ -314,7 +314,7 @@ def ratio_interval(errors):
 
 def compare(program, kind, k, seed):
     """Whether a case passes, and its errors in bf16."""
-    said, errors = [], None
+    problems, errors = [], None
     with tempfile.TemporaryDirectory() as folder:
         case = Case(program, kind, k, seed, folder)
         checks = ["round_trip", "fresh", "losses", "training", "generate", "adapter"]
@@ -326,9 +326,9 @@ def compare(program, kind, k, seed):
                 result = getattr(case, check)()
                 errors = result if check == "bf16" else errors
             except Exception as problem:  # the packages', too
-                said.append(f"{check}: {type(problem).__name__} {problem}"[:400])
-    print(kind, k, "; ".join(said) or "same: " + ", ".join(checks), flush=True)
-    return not said, errors
+                problems.append(f"{check}: {type(problem).__name__} {problem}"[:400])
+    print(kind, k, "; ".join(problems) or "same: " + ", ".join(checks), flush=True)
+    return not problems, errors
 
 
 def main():
@@ -340,10 +340,10 @@ def main():
     flags.add_argument("program", type=os.path.abspath)
     flags.add_argument("types", nargs="*", help="model types; none: all of them")
     flags.add_argument("--seed", default="", help="draws other configurations")
-    given = flags.parse_intermixed_args()
+    options = flags.parse_intermixed_args()
     failed, cases = 0, 0
-    for kind in given.types or TYPES:
-        results = [compare(given.program, kind, k, given.seed) for k in range(CASES)]
+    for kind in options.types or TYPES:
+        results = [compare(options.program, kind, k, options.seed) for k in range(CASES)]
         errors = [each for _, each in results if each is not None]
         errors = np.hstack(errors or [[[0], [1]]])
         ours, theirs = np.median(errors, 1)

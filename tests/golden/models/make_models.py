@@ -128,8 +128,8 @@ def forward(model, ids):
     if not routed or counted:
         return output, output.loss, routing_gap(output, model.config)
     with torch.no_grad():
-        seen = model(input_ids=ids, output_router_logits=True)
-    return output, output.loss, routing_gap(seen, model.config)
+        routed = model(input_ids=ids, output_router_logits=True)
+    return output, output.loss, routing_gap(routed, model.config)
 
 
 def gradient_norm(model):
@@ -258,8 +258,8 @@ def main():
     for kind in kinds or TYPES:
         tensors, metadata = {}, {}
         for k in range(CASES):
-            made, texts = make_case(kind, k)
-            tensors |= made
+            tensors_of_case, texts = make_case(kind, k)
+            tensors |= tensors_of_case
             metadata |= texts
         path = os.path.join(folder, kind + ".safetensors")
         write_safetensors(path, tensors, metadata)

@@ -8,13 +8,13 @@
 using namespace troupe;
 
 TEST_CASE("a curve keeps all values until it is full, then means of them") {
-  curve kept(4);
+  curve points(4);
   for (int i = 1; i <= 4; ++i)
-    kept.add(i, i, i);
-  CHECK(kept.since(0).points.size() == 4);
-  CHECK(kept.since(0).points[3].mean() == 4);
-  kept.add(5, 50, 5);
-  const auto all = kept.since(0);
+    points.add(i, i, i);
+  CHECK(points.since(0).points.size() == 4);
+  CHECK(points.since(0).points[3].mean() == 4);
+  points.add(5, 50, 5);
+  const auto all = points.since(0);
   REQUIRE(all.points.size() == 3);
   CHECK(all.points[0].step == 2);
   CHECK(all.points[0].mean() == 1.5);
@@ -24,10 +24,10 @@ TEST_CASE("a curve keeps all values until it is full, then means of them") {
 }
 
 TEST_CASE("a curve never has more points than it may, and loses no value") {
-  curve kept(2000);
+  curve points(2000);
   for (int i = 1; i <= 1'000'000; ++i)
-    kept.add(i, 1, i);
-  const auto all = kept.since(0).points;
+    points.add(i, 1, i);
+  const auto all = points.since(0).points;
   CHECK(all.size() <= 2000);
   CHECK(all.size() > 900);
   double sum = 0;
@@ -38,27 +38,27 @@ TEST_CASE("a curve never has more points than it may, and loses no value") {
 }
 
 TEST_CASE("a reader gets what it has not seen, in place of what has changed") {
-  curve kept(4);
+  curve points(4);
   for (int i = 1; i <= 5; ++i)
-    kept.add(i, i, i);
-  auto next = kept.since(4);
+    points.add(i, i, i);
+  auto next = points.since(4);
   CHECK(next.from == 0);  // halved
   CHECK(next.points.size() == 3);
-  kept.add(6, 6, 6);
-  next = kept.since(5);
+  points.add(6, 6, 6);
+  next = points.since(5);
   CHECK(next.from == 2);
   REQUIRE(next.points.size() == 1);
   CHECK(next.points[0].mean() == 5.5);
-  CHECK(kept.since(6).points.empty());
+  CHECK(points.since(6).points.empty());
 }
 
 TEST_CASE("values that are not finite are counted, and spoil no mean") {
-  curve kept(2);
-  kept.add(1, std::numeric_limits<double>::quiet_NaN(), 1);
-  CHECK(std::isnan(kept.since(0).points[0].mean()));
-  kept.add(2, -3, 2);
-  kept.add(3, std::numeric_limits<double>::infinity(), 3);
-  const auto point = kept.since(0).points.at(0);
+  curve points(2);
+  points.add(1, std::numeric_limits<double>::quiet_NaN(), 1);
+  CHECK(std::isnan(points.since(0).points[0].mean()));
+  points.add(2, -3, 2);
+  points.add(3, std::numeric_limits<double>::infinity(), 3);
+  const auto point = points.since(0).points.at(0);
   CHECK(point.mean() == -3);
   CHECK(point.low == -3);
   CHECK(point.high == -3);

@@ -27,30 +27,30 @@ event_source source_at(std::int64_t step, std::int32_t rank = -1) {
 /// Each compute op of a rank takes 2 ms; rank 1 begins 2 ms later.
 ops_event ops_of(const plan& of, std::int64_t step, std::int32_t rank) {
   constexpr std::int64_t ms = 1'000'000;
-  ops_event made{source_at(step, rank), {}};
+  ops_event result{source_at(step, rank), {}};
   auto at = (step * 10 + rank * 2) * ms;
   for (auto op = of.first_op[static_cast<std::size_t>(rank)];
        op < of.first_op[static_cast<std::size_t>(rank) + 1]; ++op)
     if (is_compute(of.ops[op].kind)) {
-      const auto sequence = static_cast<std::uint32_t>(made.ops.size());
-      made.ops.push_back({op, sequence, at, at, at + 2 * ms});
+      const auto sequence = static_cast<std::uint32_t>(result.ops.size());
+      result.ops.push_back({op, sequence, at, at, at + 2 * ms});
       at += rank == 0 ? 6 * ms : 2 * ms;
     }
-  return made;
+  return result;
 }
 
 step_event step_at(std::int64_t number, double loss) {
-  step_event made;
-  made.source = source_at(number);
-  made.losses = {{"loss", loss}};
-  made.gradient_norm = 0.5;
-  made.learning_rate = 0.25;
-  made.updated = true;
-  made.tokens = 64;
-  made.begin = number * 1'000'000'000;
-  made.end = made.begin + 500'000'000;
-  made.resident_bytes = 1 << 20;
-  return made;
+  step_event result;
+  result.source = source_at(number);
+  result.losses = {{"loss", loss}};
+  result.gradient_norm = 0.5;
+  result.learning_rate = 0.25;
+  result.updated = true;
+  result.tokens = 64;
+  result.begin = number * 1'000'000'000;
+  result.end = result.begin + 500'000'000;
+  result.resident_bytes = 1 << 20;
+  return result;
 }
 
 void feed_step(dashboard_data& data, const plan& of, std::int64_t number,
@@ -171,12 +171,12 @@ TEST_CASE("a heat map is shown when its step is whole") {
 }
 
 TEST_CASE("health is asked for while the run lasts, and kept when it ends") {
-  int asked = 0;
+  int requests = 0;
   run_health health;
   health.ranks = {{0, 0, rank_state::waiting, 0, "0B0", "a <x>"}};
   health.monitors = {{"gap", "", 3, 2}};
   dashboard_data data({.plan = small_plan(), .health = [&] {
-                         ++asked;
+                         ++requests;
                          return health;
                        }});
   const auto live = data.since(0)["actors"];
@@ -186,10 +186,10 @@ TEST_CASE("health is asked for while the run lasts, and kept when it ends") {
     "waiting": 3, "dropped": 2}])"));
   data.end();
   data.end();
-  CHECK(asked == 2);
+  CHECK(requests == 2);
   CHECK(data.since(0)["over"] == true);
   CHECK(data.since(0)["actors"] == live);
-  CHECK(asked == 2);
+  CHECK(requests == 2);
 }
 
 TEST_CASE("memory is bounded, however long a run lasts") {

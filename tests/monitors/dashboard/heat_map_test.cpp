@@ -7,14 +7,14 @@ using namespace troupe;
 namespace {
 
 tensor_record record_with(tensor_kind kind, double max_abs, double mean) {
-  tensor_record made;
-  made.kind = kind;
-  made.statistics.count = 4;
-  made.statistics.nans = 1;
-  made.statistics.max_abs = max_abs;
-  made.statistics.mean = mean;
-  made.statistics.squares = 2;  // around the mean
-  return made;
+  tensor_record record;
+  record.kind = kind;
+  record.statistics.count = 4;
+  record.statistics.nans = 1;
+  record.statistics.max_abs = max_abs;
+  record.statistics.mean = mean;
+  record.statistics.squares = 2;  // around the mean
+  return record;
 }
 
 tensors_event op_at(std::int32_t data_rank, std::int32_t stage,

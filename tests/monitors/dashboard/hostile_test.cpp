@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// A run with a page, that goes on until the test has what it wants.
+/// A run with a page, which goes on until the test has finished.
 struct shown_run : attacked_run {
   explicit shown_run(const std::string& token = {})
     : shown({.plan = run.shared_plan(),
@@ -66,7 +66,7 @@ void send_bad_requests(const std::string& where, int count) {
   }
 }
 
-/// Connections that begin a request and never end it, a hundred at a time.
+/// Opens connections whose requests never end, a hundred at a time.
 void leave_open(const std::string& where, int count) {
   std::mt19937 random(31);
   const std::string request = "GET /state HTTP/1.1\r\nHost: localhost\r\n";

@@ -60,8 +60,8 @@ TEST_CASE("a caller is interrupted, and gives up who is silent") {
 
 namespace {
 
-/// Another user's process that answers at a socket; it ends with 0 if it was
-/// sent nothing.
+/// Another user's process that listens at a socket; its exit code is 0 if it
+/// received nothing.
 pid_t other_users_server(const std::string& path) {
   const auto child = ::fork();
   if (child != 0)

@@ -15,11 +15,11 @@
 
 namespace troupe::testing {
 
-/// A bare connection to 127.0.0.1 or a unix socket, on which anything may be
-/// said. Nothing waits longer than ten seconds.
+/// A bare connection to 127.0.0.1 or a unix socket, for arbitrary bytes. No
+/// call waits longer than ten seconds.
 class http_client {
  public:
-  /// `address` as servers tell it, 127.0.0.1:PORT or unix:PATH.
+  /// `address` as servers report it: 127.0.0.1:PORT or unix:PATH.
   explicit http_client(const std::string& address, int receive_buffer = 0)
     : socket_(::socket(is_unix(address) ? AF_UNIX : AF_INET, SOCK_STREAM, 0)) {
     const timeval patience{10, 0};
@@ -35,30 +35,31 @@ class http_client {
   http_client& operator=(const http_client&) = delete;
   ~http_client() { ::close(socket_); }
 
-  /// Whether all of it could be sent.
+  /// Whether all bytes could be sent.
   bool send(const std::string& bytes) {
     const auto sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     return sent == static_cast<ssize_t>(bytes.size());
   }
 
-  /// Whether something can be read, or the end was reached, within a time.
+  /// Whether bytes or the end can be read within a time.
   bool can_read(std::chrono::milliseconds within) {
-    pollfd wanted{socket_, POLLIN, 0};
-    return ::poll(&wanted, 1, static_cast<int>(within.count())) == 1;
+    pollfd readable{socket_, POLLIN, 0};
+    return ::poll(&readable, 1, static_cast<int>(within.count())) == 1;
   }
 
-  /// Adds what comes within a time; false: nothing, or the end.
-  bool read(std::string& heard, std::chrono::milliseconds within) {
+  /// Appends what arrives within a time; false if nothing arrived or at the
+  /// end.
+  bool read(std::string& received, std::chrono::milliseconds within) {
     std::array<char, 65536> part{};
     if (!can_read(within))
       return false;
     const auto count = ::recv(socket_, part.data(), part.size(), 0);
-    heard.append(part.data(),
-                 static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+    received.append(part.data(),
+                    static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
     return count > 0;
   }
 
-  /// Until the server closes; throws if it doesn't.
+  /// Reads until the server closes; throws if it doesn't.
   std::string read_to_end() {
     std::string all;
     std::array<char, 65536> part{};
@@ -94,7 +95,7 @@ class http_client {
   int socket_;
 };
 
-/// The whole response.
+/// Returns the whole response.
 inline std::string ask(const std::string& address, const std::string& request) {
   http_client client(address);
   client.send(request);
@@ -111,7 +112,7 @@ inline std::string body_of(const std::string& response) {
   return response.substr(response.find("\r\n\r\n") + 4);
 }
 
-/// Whether it becomes true within ten seconds.
+/// Whether a condition becomes true within ten seconds.
 template <class Condition>
 bool soon(const Condition& condition) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);

@@ -32,7 +32,7 @@ http_response say(const http_request& request) {
   return {.body = "at " + path};
 }
 
-/// A site that says where one is, and what it was sent if it `takes_posts`.
+/// A site that returns the request's path, and its body if it `takes_posts`.
 struct served {
   explicit served(const http_options& options = {}, bool takes_posts = false,
                   const access_tokens& tokens = {})
@@ -116,7 +116,7 @@ TEST_CASE("nothing that is sent stops it") {
   const std::string valid = "GET /x HTTP/1.1\r\nHost: localhost\r\n\r\n";
   for (int i = 0; i < 300; ++i) {
     auto request = valid;
-    for (auto left = random() % 6; left > 0; --left)
+    for (auto flips = random() % 6; flips > 0; --flips)
       request[random() % request.size()] = static_cast<char>(random());
     http_client client(server.address());
     client.send(request.substr(0, random() % (request.size() + 1)));
@@ -276,7 +276,8 @@ TEST_CASE("a POST of JSON has a response, if one is wanted") {
        {"application/json; charset=utf-8", "Application/JSON;charset=UTF-8"})
     CHECK_THAT(post(server, "{1}", fmt::format("Content-Type: {}\r\n", type)),
                StartsWith(ok));
-  const std::string much_text(99999, 'x');  // more than a request without body
+  const std::string much_text(
+    99999, 'x');  // more than a request without a body may have
   CHECK_THAT(post(server, much_text, of_json), EndsWith(" got " + much_text));
   CHECK_THAT(get(server.address(), "/a"), EndsWith("at /a"));
   CHECK_THAT(ask(server.address(), "PUT /a HTTP/1.1\r\n\r\n"),

@@ -183,7 +183,7 @@ TEST_CASE("a stream's lines arrive as they come, and then its end") {
                        && ContainsSubstring("second\n")
                        && EndsWith("third\n\r\n0\r\n\r\n"));
   CHECK(soon([&] { return at.server.connections() == 0; }));
-  CHECK(at.left == 0);
+  CHECK(at.departed == 0);
   CHECK_FALSE(stream->offer("no more"));
 }
 
@@ -203,11 +203,11 @@ TEST_CASE("who has left a stream is noticed") {
     client.send("GET /stream HTTP/1.1\r\n\r\n");
     REQUIRE(client.can_read(10s));
   }
-  CHECK(soon([&] { return at.left == 1; }));
+  CHECK(soon([&] { return at.departed == 1; }));
   CHECK_FALSE(at.stream()->is_open());
-  bool told = false;
-  at.stream()->when_left([&] { told = true; });
-  CHECK(told);
+  bool called = false;
+  at.stream()->when_left([&] { called = true; });
+  CHECK(called);
 }
 
 TEST_CASE("the queue of a stream is bounded, and a stalled reader sent away") {
@@ -217,13 +217,13 @@ TEST_CASE("the queue of a stream is bounded, and a stalled reader sent away") {
   const auto stream = at.stream();
   CHECK_FALSE(stream->offer(std::string(10'000, 'x')));
   const std::string line(1000, 'x');
-  std::size_t taken = 0;
+  std::size_t written = 0;
   CHECK(soon([&] {
     for (int i = 0; i < 100; ++i)
-      taken += stream->offer(line) ? 1 : 0;
-    return at.left == 1;
+      written += stream->offer(line) ? 1 : 0;
+    return at.departed == 1;
   }));
-  CHECK(taken > 5);
+  CHECK(written > 5);
   CHECK_FALSE(stream->is_open());
 }
 

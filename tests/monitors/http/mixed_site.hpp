@@ -21,8 +21,8 @@ inline const access_tokens tokens{.watch = "a-token-to-watch-with",
 /// A site with a resource of each kind. It keeps the exchanges that stream.
 struct mixed_site {
   explicit mixed_site(const http_options& options = {},
-                      const access_tokens& known = {})
-    : site(std::make_shared<http_site>(known)),
+                      const access_tokens& required = {})
+    : site(std::make_shared<http_site>(required)),
       added(site->add(resources())),
       server(options, site) {}
   ~mixed_site() { server.close(); }
@@ -38,7 +38,7 @@ struct mixed_site {
             {"POST", "/open", page, echo},
             {"GET", "/stream", page,
              [this](const http_exchange_pointer& exchange) {
-               exchange->when_left([this] { ++left; });
+               exchange->when_left([this] { ++departed; });
                exchange->answer({.body = "first\n", .streams = true});
                const std::scoped_lock lock(mutex);
                streams.push_back(exchange);
@@ -57,16 +57,16 @@ struct mixed_site {
 
   std::mutex mutex;
   std::vector<http_exchange_pointer> streams;
-  std::atomic<int> left = 0;
+  std::atomic<int> departed = 0;
   http_site_pointer site;
   std::shared_ptr<void> added;
   http_server server;
 };
 
-/// A site at a unix socket, and calls of it.
+/// A site at a unix socket, and calls to it.
 struct unix_site {
-  explicit unix_site(const access_tokens& known = {})
-    : at({.address = "unix:" + (folder / "s")}, known) {}
+  explicit unix_site(const access_tokens& required = {})
+    : at({.address = "unix:" + (folder / "s")}, required) {}
 
   http_answer call(const std::string& method, const std::string& path,
                    const std::string& token = {}) const {

@@ -25,9 +25,9 @@ struct throwing_endpoint {
     job_server_options options;
     options.operations = job.operations();
     options.operations.make = [reason](const wanted_monitor&) {
-      monitor made;
-      made.see = [reason](const event&) { throw Thrown(reason); };
-      return made;
+      monitor result;
+      result.see = [reason](const event&) { throw Thrown(reason); };
+      return result;
     };
     server = std::make_unique<job_server>("unix:" + (folder / "s"),
                                           std::move(options));
@@ -109,19 +109,19 @@ TEST_CASE("a monitor that the run gave up is reported, and forgotten") {
 
 namespace {
 
-/// An endpoint whose monitors do not end before they may.
+/// An endpoint whose monitors don't end until they are allowed to.
 struct slow_endpoint {
   slow_endpoint() {
     job_server_options options;
     options.operations = job.operations();
     options.operations.make = [this](const wanted_monitor&) {
-      monitor made;
-      made.finish = [this] {
+      monitor result;
+      result.finish = [this] {
         ++ending;
         while (!may_end)
           std::this_thread::yield();
       };
-      return made;
+      return result;
     };
     server = std::make_unique<job_server>("unix:" + (folder / "s"),
                                           std::move(options));

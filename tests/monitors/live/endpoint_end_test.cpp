@@ -1,4 +1,4 @@
-// How an endpoint ends.
+// The end of an endpoint.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -32,7 +32,7 @@ TEST_CASE("at the end clients get what waits, and the file goes") {
 
 namespace {
 
-/// Asks again and again until the connection ends.
+/// Sends requests until the connection ends.
 void ask_for_ever(const std::string& where, std::atomic<int>& asking) {
   try {
     live_client client(where);
@@ -59,21 +59,21 @@ TEST_CASE("a server ends while clients ask") {
     if (closed.wait_for(std::chrono::seconds(20))
         != std::future_status::ready) {
       std::fputs("the server does not end\n", stderr);
-      std::abort();  // no thread of it can be ended
+      std::abort();  // none of its threads can be ended
     }
   }
 }
 
 namespace {
 
-/// An endpoint that answers how it is once it may.
+/// An endpoint that answers /info only when it is allowed to.
 struct waiting_endpoint {
   waiting_endpoint() {
     job_server_options options;
     options.site = site;
     options.operations = job.operations();
     options.operations.info = [this] {
-      asked = true;
+      info_requested = true;
       while (!may_answer)
         std::this_thread::yield();
       return nlohmann::json{{"schedule", "faked"}};
@@ -90,7 +90,7 @@ struct waiting_endpoint {
   const http_site_pointer site = make_site();
   faked_job job;
   temporary_folder folder;
-  std::atomic<bool> asked = false, may_answer = false;
+  std::atomic<bool> info_requested = false, may_answer = false;
   std::unique_ptr<job_server> server;
 };
 
@@ -103,7 +103,7 @@ TEST_CASE("a request in flight is answered when the server ends") {
       .health()["schedule"]
       .get<std::string>();
   });
-  REQUIRE(becomes([&] { return at.asked.load(); }));
+  REQUIRE(becomes([&] { return at.info_requested.load(); }));
   const auto closed = at.close();
   at.may_answer = true;
   CHECK(closed.wait_for(std::chrono::seconds(20)) == std::future_status::ready);
@@ -115,15 +115,15 @@ TEST_CASE("requests at the end are refused at other addresses of the site") {
   const http_server other({.address = "unix:" + (at.folder / "o")}, at.site);
   stranger waiting(at.server->where());
   waiting.say(request_text("GET", "/health"));
-  REQUIRE(becomes([&] { return at.asked.load(); }));
+  REQUIRE(becomes([&] { return at.info_requested.load(); }));
   const auto closed = at.close();
-  std::string heard;
+  std::string answer;
   CHECK(becomes([&] {
     stranger late(other.address());
     late.say(request_text("GET", "/plan"));
-    heard = late.listen(0.2);
-    return heard.find("503") != std::string::npos;
+    answer = late.listen(0.2);
+    return answer.find("503") != std::string::npos;
   }));
-  CHECK_THAT(heard, ContainsSubstring("the run is over"));
+  CHECK_THAT(answer, ContainsSubstring("the run is over"));
   at.may_answer = true;
 }

@@ -19,7 +19,7 @@ using Catch::Matchers::MessageMatches;
 
 namespace {
 
-/// Of an event of it alone.
+/// The record's JSON in an event that holds it alone.
 nlohmann::json json_of(const tensor_record& record) {
   return troupe::json_of(tensors_event{{}, true, 8, {record}})["tensors"][0];
 }
@@ -29,7 +29,7 @@ tensor_record record_of(const nlohmann::json& value) {
   return std::get<tensors_event>(event_of(of)).tensors.at(0);
 }
 
-/// Through the text, as a client gets it.
+/// Through the text, as on the way to a client.
 nlohmann::json travelled(const nlohmann::json& value) {
   return parse_json(json_text(value));
 }
@@ -43,7 +43,7 @@ TEST_CASE("events of all kinds come back as they were") {
       const auto value = json_of(what);
       const auto again = event_of(travelled(value));
       REQUIRE(again.index() == what.index());
-      // JSON tells every field, and numbers keep their bits in it.
+      // JSON has every field, and numbers keep their bits.
       CHECK(json_text(json_of(again)) == json_text(value));
     }
 }
@@ -128,8 +128,8 @@ TEST_CASE("statistics and tensors' names come back equal") {
 }
 
 TEST_CASE("alerts and metrics come back") {
-  const alert told{{.step = 3, .rank = 1}, "overflow", "a \"text\"\nof two"};
-  CHECK(json_of(alert_of(travelled(json_of(told)))) == json_of(told));
+  const alert warning{{.step = 3, .rank = 1}, "overflow", "a \"text\"\nof two"};
+  CHECK(json_of(alert_of(travelled(json_of(warning)))) == json_of(warning));
   const metrics_record record{{.step = 4},
                               {{"a/b", NAN}, {"c", 0.1}},
                               {{"h", sample_record(2).statistics}}};

@@ -15,7 +15,8 @@
 
 namespace troupe::testing {
 
-/// Looks again and again until it is so, for at most ten seconds.
+/// Polls until the condition holds, for at most ten seconds; returns whether it
+/// does.
 inline bool becomes(const std::function<bool()>& so) {
   for (int i = 0; i < 10'000; ++i) {
     if (so())
@@ -25,20 +26,20 @@ inline bool becomes(const std::function<bool()>& so) {
   return false;
 }
 
-/// The operations of a job that is none: it keeps what is attached, and the
+/// The operations of a job without a run: it keeps attached monitors, and the
 /// test feeds it events.
 class faked_job {
  public:
   job_operations operations() {
-    job_operations made;
-    made.attach = [this](monitor what) { return add(std::move(what)); };
-    made.detach = [this](std::int64_t id) { remove(id); };
-    made.make = make;
-    made.info = [this] {
-      ++asked;
+    job_operations result;
+    result.attach = [this](monitor what) { return add(std::move(what)); };
+    result.detach = [this](std::int64_t id) { remove(id); };
+    result.make = make;
+    result.info = [this] {
+      ++info_requests;
       return nlohmann::json{{"schedule", "faked"}};
     };
-    return made;
+    return result;
   }
 
   void give_up(const std::string& reason) {
@@ -52,27 +53,28 @@ class faked_job {
       if (each.wants.covers(what))
         each.see(what);
   }
-  std::atomic<int> asked = 0;  // how it is
+  std::atomic<int> info_requests = 0;  // requests of /info
 
   std::size_t attached() const {
     const std::scoped_lock lock(mutex_);
     return attached_.size();
   }
 
-  /// `echo` tells of each step in all ways that there are.
-  static monitor make(const wanted_monitor& wanted) {
-    if (wanted.spec != "echo")
+  /// Monitors of the spec `echo` report each step in all possible ways.
+  static monitor make(const wanted_monitor& request) {
+    if (request.spec != "echo")
       fail(error_code::invalid_argument, "no monitor is called {}",
-           wanted.spec);
-    monitor made;
-    made.name = wanted.spec;
-    made.see = [sink = wanted.sink, print = wanted.print](const event& what) {
+           request.spec);
+    monitor result;
+    result.name = request.spec;
+    result.see = [sink = request.sink,
+                  print = request.print](const event& what) {
       const auto& source = source_of(what);
       sink->write(metrics_record{source, {{"x", 0.1}}, {}});
       sink->write(alert{source, "echo", "look"});
       print("a report");
     };
-    return made;
+    return result;
   }
 
  private:
@@ -82,12 +84,12 @@ class faked_job {
     return last_;
   }
   void remove(std::int64_t id) {
-    const auto found = [&] {
+    const auto listeners = [&] {
       const std::scoped_lock lock(mutex_);
       return attached_.extract(id);
     }();
-    if (found && found.mapped().finish)
-      found.mapped().finish();
+    if (listeners && listeners.mapped().finish)
+      listeners.mapped().finish();
   }
 
   mutable std::mutex mutex_;
@@ -96,12 +98,12 @@ class faked_job {
 };
 
 inline event step_number(std::int64_t number) {
-  step_event made;
-  made.source.step = number;
-  return made;
+  step_event result;
+  result.source.step = number;
+  return result;
 }
 
-/// A faked job, served at a socket in a folder of its own.
+/// A faked job, served at a socket in its own folder.
 struct served_job {
   explicit served_job(job_server_options options = {})
     : server("unix:" + (folder / "socket"),
@@ -118,18 +120,18 @@ struct served_job {
   job_server server;
 };
 
-/// Bytes to an endpoint, from somebody who knows no protocol.
+/// A client that sends arbitrary bytes to an endpoint.
 struct stranger {
   explicit stranger(const std::string& where) : socket(where) {}
 
   void say(const std::string& bytes) { socket.send(bytes); }
-  /// All that comes until the other side ends, or the deadline is there.
+  /// Everything that arrives until the other side ends or time is up.
   std::string listen(double seconds = 10) {
-    std::string heard;
+    std::string answer;
     const deadline until(seconds);
-    while (socket.read(heard, std::chrono::milliseconds(until.milliseconds())))
+    while (socket.read(answer, std::chrono::milliseconds(until.milliseconds())))
       ;
-    return heard;
+    return answer;
   }
   http_client socket;
 };

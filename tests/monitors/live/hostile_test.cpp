@@ -17,20 +17,20 @@ using namespace troupe::testing;
 
 namespace {
 
-monitor make_any(const wanted_monitor& wanted) {
-  return wanted.spec == "stability" ? stability_monitor({}, wanted.sink)
-                                    : faked_job::make(wanted);
+monitor make_any(const wanted_monitor& request) {
+  return request.spec == "stability" ? stability_monitor({}, request.sink)
+                                     : faked_job::make(request);
 }
 
-/// A run, served, that goes on until the test has what it wants.
+/// A served run that goes on until the test has finished.
 struct served_run : attacked_run {
   served_run() : server("unix:" + (folder / "socket"), options(run)) {}
 
   static job_server_options options(trainer& run) {
-    job_server_options made;
-    made.operations = operations_of(run);
-    made.operations.make = make_any;
-    return made;
+    job_server_options result;
+    result.operations = operations_of(run);
+    result.operations.make = make_any;
+    return result;
   }
 
   temporary_folder folder;
@@ -44,7 +44,7 @@ std::string random_bytes(std::mt19937& random, std::size_t most) {
   return bytes;
 }
 
-/// Requests as a client sends them, some bytes changed, and plain noise.
+/// Clients' requests with some bytes changed, and random noise.
 std::string bad_bytes(std::mt19937& random) {
   static const std::vector<std::string> requests{
     request_text("POST", "/monitors", R"({"spec":"echo","keep":false})"),
@@ -197,10 +197,10 @@ TEST_CASE("stop_training of a monitor attached by spec stops the run") {
   job_server_options options;
   options.operations = operations_of(at.run);
   options.operations.make = [](const wanted_monitor&) {
-    monitor made;
-    made.name = "stopper";
-    made.see = [](const event&) { throw stop_training("a bad tensor"); };
-    return made;
+    monitor result;
+    result.name = "stopper";
+    result.see = [](const event&) { throw stop_training("a bad tensor"); };
+    return result;
   };
   job_server server("unix:" + (folder / "s"), std::move(options));
   live_client client(server.where());

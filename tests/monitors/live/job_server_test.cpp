@@ -27,38 +27,38 @@ TEST_CASE("a monitor's findings stream to the client that attached it") {
   live_client client(at.where());
   const auto id = client.attach("echo");
   at.job.feed(step_number(7));
-  const auto metrics = client.next(10), told = client.next(10),
+  const auto metrics = client.next(10), alerted = client.next(10),
              printed = client.next(10);
   REQUIRE(printed);
   CHECK(metrics->type == "metrics");
   CHECK(metrics_of(metrics->content).source.step == 7);
-  CHECK(told->type == "alert");
-  CHECK(alert_of(told->content).text == "look");
-  CHECK(told->monitor == id);
+  CHECK(alerted->type == "alert");
+  CHECK(alert_of(alerted->content).text == "look");
+  CHECK(alerted->monitor == id);
   CHECK(printed->type == "printed");
   CHECK(printed->content["text"] == "a report");
 }
 
 TEST_CASE("a client's monitors leave with it, unless they are to be kept") {
   served_job at;
-  std::int64_t kept = 0;
+  std::int64_t id = 0;
   {
     live_client first(at.where());
     first.attach("echo");
-    kept = first.attach("echo", true);
+    id = first.attach("echo", true);
     CHECK(at.job.attached() == 2);
   }
   CHECK(becomes([&] { return at.job.attached() == 1; }));
-  at.job.feed(step_number(1));  // nobody listens, and nothing happens
+  at.job.feed(step_number(1));  // nothing happens without listeners
   live_client second(at.where());
   const auto all = second.request("GET", "/monitors");
   REQUIRE(all.size() == 1);
-  CHECK(all[0]["id"] == kept);
+  CHECK(all[0]["id"] == id);
   CHECK(all[0]["spec"] == "echo");
   CHECK(all[0]["keep"] == true);
-  second.detach(kept);
+  second.detach(id);
   CHECK(at.job.attached() == 0);
-  CHECK_THROWS_MATCHES(second.detach(kept), error, says("no monitor"));
+  CHECK_THROWS_MATCHES(second.detach(id), error, says("no monitor"));
 }
 
 TEST_CASE("events stream by subscription") {
@@ -118,13 +118,13 @@ TEST_CASE("events are subscribed to by a query, too") {
   const auto ask = [&](const std::string& query) {
     stranger one(at.where());
     one.say(request_text("GET", "/events?" + query));
-    std::string heard;
+    std::string answer;
     becomes([&] {
-      one.socket.read(heard, std::chrono::milliseconds(10));
-      return heard.find("\r\n\r\n") != std::string::npos;
+      one.socket.read(answer, std::chrono::milliseconds(10));
+      return answer.find("\r\n\r\n") != std::string::npos;
     });
     at.job.feed(step_number(2));
-    return heard + one.listen(0.05);
+    return answer + one.listen(0.05);
   };
   CHECK_THAT(ask("steps=true&every=2"),
              ContainsSubstring("200 OK") && ContainsSubstring("\"step\":2"));
@@ -153,18 +153,18 @@ TEST_CASE("a client without a request in time is sent away") {
 TEST_CASE("there are so many streams and no more") {
   served_job at;
   const auto watching = [&] {
-    auto made = std::make_unique<stranger>(at.where());
-    made->say(request_text("POST", "/events", "{}"));
-    return made;
+    auto client = std::make_unique<stranger>(at.where());
+    client->say(request_text("POST", "/events", "{}"));
+    return client;
   };
   std::vector<std::unique_ptr<stranger>> all;
   int streams = 0, refused = 0;
   for (int i = 0; i < 200; ++i) {
     all.push_back(watching());
-    std::string heard;
-    all.back()->socket.read(heard, std::chrono::seconds(10));
-    streams += heard.starts_with("HTTP/1.1 200") ? 1 : 0;
-    refused += heard.starts_with("HTTP/1.1 503") ? 1 : 0;
+    std::string answer;
+    all.back()->socket.read(answer, std::chrono::seconds(10));
+    streams += answer.starts_with("HTTP/1.1 200") ? 1 : 0;
+    refused += answer.starts_with("HTTP/1.1 503") ? 1 : 0;
   }
   CHECK(streams == 64);
   CHECK(refused == 136);
@@ -193,24 +193,24 @@ TEST_CASE("a slow reader misses whole steps, and learns of it") {
   live_client client(at.where());
   client.watch({});
   std::int64_t fed = 0;
-  // Until the system's own buffers are full, then some.
+  // Until the system's buffers are full, and beyond.
   for (; fed < 5000; ++fed)
     at.job.feed(step_number(fed));
-  std::int64_t seen = 0, dropped = 0;
-  while (seen + dropped < fed && fed < 10'000) {
+  std::int64_t received = 0, dropped = 0;
+  while (received + dropped < fed && fed < 10'000) {
     const auto message = client.next(0.01);
     if (!message) {
-      at.job.feed(step_number(fed++));  // tells how many were before it
+      at.job.feed(step_number(fed++));  // tells how many were lost before it
       continue;
     }
     const auto what = event_of(message->content);
     if (const auto* gap = std::get_if<dropped_event>(&what))
       dropped += gap->count;
     else
-      ++seen;
+      ++received;
   }
   CHECK(dropped > 0);
-  CHECK(seen + dropped == fed);
+  CHECK(received + dropped == fed);
 }
 
 TEST_CASE("a stream without steps goes on after a loss") {
@@ -223,10 +223,10 @@ TEST_CASE("a stream without steps goes on after a loss") {
   wants.ops = true;
   client.watch(wants);
   const auto feed = [&](std::int64_t step, std::size_t ops) {
-    ops_event made;
-    made.source.step = step;
-    made.ops.resize(ops);
-    at.job.feed(made);
+    ops_event event;
+    event.source.step = step;
+    event.ops.resize(ops);
+    at.job.feed(event);
   };
   feed(1, 10'000);  // more than ever fits
   feed(1, 1);
@@ -244,14 +244,15 @@ TEST_CASE("a report too long for any outbox is reported") {
   job_server_options options;
   options.limits.queue_bytes = 20'000;
   options.operations = job.operations();
-  options.operations.make = [](const wanted_monitor& wanted) {
-    monitor made;
-    made.see = [sink = wanted.sink, print = wanted.print](const event& what) {
+  options.operations.make = [](const wanted_monitor& request) {
+    monitor result;
+    result.see = [sink = request.sink,
+                  print = request.print](const event& what) {
       print(std::string(100'000, 'x'));
       sink->write(alert{source_of(what), "", std::string(100'000, 'x')});
       print("short");
     };
-    return made;
+    return result;
   };
   job_server server("unix:" + (folder / "s"), std::move(options));
   live_client client(server.where());
@@ -280,7 +281,7 @@ TEST_CASE("a reader that takes nothing is sent away") {
 
 namespace {
 
-/// A job whose plan is long, and requests for it from somebody who reads no
+/// A job with a long plan, and requests for it from a client that reads no
 /// answer.
 struct flooded_job {
   static constexpr int requests = 1000;

@@ -27,10 +27,10 @@ const std::string secret = "a-secret-of-some-length";
 TEST_CASE("tcp needs a token, and clients need to know it") {
   faked_job job;
   const auto options = [&](const std::string& token) {
-    job_server_options made;
-    made.operations = job.operations();
-    made.tokens.watch = token;
-    return made;
+    job_server_options result;
+    result.operations = job.operations();
+    result.tokens.watch = token;
+    return result;
   };
   CHECK_THROWS_MATCHES(job_server("tcp:127.0.0.1:0", options("")), error,
                        says("needs a token"));
@@ -60,7 +60,7 @@ TEST_CASE("a unix socket may have a token, too") {
 
 namespace {
 
-/// Listens in an endpoint's place, and hands on between it and one client.
+/// Listens in place of an endpoint, and relays between it and one client.
 class eavesdropper {
  public:
   explicit eavesdropper(const std::string& server)
@@ -69,9 +69,9 @@ class eavesdropper {
   }
   ~eavesdropper() { thread_.join(); }
   std::string where() const { return to_text(where_.where()); }
-  const std::string& heard() {
+  const std::string& recorded() {
     done_.get_future().wait();
-    return heard_;
+    return recorded_;
   }
 
  private:
@@ -86,11 +86,11 @@ class eavesdropper {
       for (const auto& each : both) {
         if (each.revents == 0)
           continue;
-        const auto got = ::read(each.fd, bytes.data(), bytes.size());
-        more = more && got > 0;
-        if (got > 0)
+        const auto bytes_read = ::read(each.fd, bytes.data(), bytes.size());
+        more = more && bytes_read > 0;
+        if (bytes_read > 0)
           pass(each.fd == client ? server : client,
-               {bytes.data(), static_cast<std::size_t>(got)});
+               {bytes.data(), static_cast<std::size_t>(bytes_read)});
       }
     ::close(client);
     ::close(server);
@@ -98,19 +98,19 @@ class eavesdropper {
   }
   int connected() const {
     const auto to = addresses_of(parse_endpoint(server_)).front();
-    const int made = ::socket(to.family(), SOCK_STREAM, 0);
-    expect(::connect(made, to.get(), to.size) == 0, "the endpoint answers");
-    return made;
+    const int socket = ::socket(to.family(), SOCK_STREAM, 0);
+    expect(::connect(socket, to.get(), to.size) == 0, "the endpoint answers");
+    return socket;
   }
   void pass(int to, std::string_view bytes) {
-    heard_ += bytes;
+    recorded_ += bytes;
     [[maybe_unused]] const auto sent =
       ::send(to, bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
 
   const listener where_;
   const std::string server_;
-  std::string heard_;
+  std::string recorded_;
   std::promise<void> done_;
   std::thread thread_;
 };
@@ -127,10 +127,10 @@ TEST_CASE("over tcp neither the token nor anything else travels in the clear") {
   {
     CHECK(live_client(between.where(), secret).health()["schedule"] == "faked");
   }
-  const auto& heard = between.heard();
-  CHECK(heard.size() > 100);
+  const auto& recorded = between.recorded();
+  CHECK(recorded.size() > 100);
   for (const auto* word : {secret.c_str(), "faked", "HTTP", "health"})
-    CHECK(heard.find(word) == std::string::npos);
+    CHECK(recorded.find(word) == std::string::npos);
 }
 
 TEST_CASE("who answers with no health is not waited for") {

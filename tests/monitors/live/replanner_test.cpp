@@ -16,8 +16,8 @@ using namespace troupe::testing;
 
 namespace {
 
-/// The names of the plans that steps ran by.
-struct seen_plans {
+/// The names of the plans by which steps ran.
+struct plan_names {
   std::mutex mutex;
   std::multiset<std::string> names;
 
@@ -46,12 +46,12 @@ struct seen_plans {
   }
 };
 
-/// A run that steps in a thread of its own until the end of its scope.
+/// A run that trains in its own thread until the end of its scope.
 struct live_run {
   live_run(trainer_options options, std::int32_t microbatches)
     : run(model_g(), std::move(options)), orders(run, 0) {
     run.attach(orders.watch());
-    run.attach(seen.watch());
+    run.attach(plans.watch());
     steps = std::thread([this, microbatches] {
       while (!stops)
         run.step(source_g(microbatches));
@@ -65,7 +65,7 @@ struct live_run {
 
   trainer run;
   const replanner orders;
-  seen_plans seen;
+  plan_names plans;
   std::atomic<bool> stops = false;
   std::thread steps;
 };
@@ -75,25 +75,25 @@ struct live_run {
 TEST_CASE("an order is tried, and kept if its steps are faster") {
   live_run live(options_g(2, 2), 2);
   const auto& orders = live.orders;
-  auto& seen = live.seen;
-  CHECK(seen.reaches("1f1b", 8));
+  auto& plans = live.plans;
+  CHECK(plans.reaches("1f1b", 8));
   const auto take = [&](const std::string& before, const std::string& name,
                         bool force) {
     const schedule_shape shape{.ranks = 2, .microbatches = 2};
-    const auto found = orders.take(make_schedule(name, shape), force);
-    CHECK(found.order.name == name);
-    CHECK(found.now > 0);
-    CHECK(found.predicted > 0);
-    CHECK(found.then > 0);
-    CHECK(found.taken == (force || found.then < 0.98 * found.now));
-    const auto kept = found.taken ? name : before;
-    CHECK(seen.reaches(kept, seen.count(kept) + 2));
-    return found;
+    const auto result = orders.take(make_schedule(name, shape), force);
+    CHECK(result.order.name == name);
+    CHECK(result.now > 0);
+    CHECK(result.predicted > 0);
+    CHECK(result.then > 0);
+    CHECK(result.taken == (force || result.then < 0.98 * result.now));
+    const auto expected = result.taken ? name : before;
+    CHECK(plans.reaches(expected, plans.count(expected) + 2));
+    return result;
   };
   // Steps of model G take less than a trial's longest.
   const auto forced = take("1f1b", "zb_h1", true);
   CHECK(forced.trial_steps >= 8);
-  CHECK(seen.count("zb_h1") >= 16);
+  CHECK(plans.count("zb_h1") >= 16);
   const auto same = take("zb_h1", "zb_h1", false);
   CHECK_FALSE(same.taken);
   CHECK(same.trial_steps == 0);
@@ -106,7 +106,7 @@ TEST_CASE("a run with overlapped pairs and two copies of each stage searches") {
   auto options = options_g(2, 4);
   options.schedule = make_schedule("dualpipe", {.ranks = 2, .microbatches = 4});
   live_run live(options, 4);
-  CHECK(live.seen.reaches("dualpipe", 8));
+  CHECK(live.plans.reaches("dualpipe", 8));
   CHECK_NOTHROW(live.orders.search());
-  CHECK(live.seen.count("dualpipe with split backwards") >= 3);
+  CHECK(live.plans.count("dualpipe with split backwards") >= 3);
 }

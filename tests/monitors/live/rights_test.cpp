@@ -1,4 +1,4 @@
-// What clients may do by the token that they have.
+// What clients may do, by their token.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,14 +24,14 @@ namespace {
 const access_tokens tokens{.watch = "a-token-to-watch-with",
                            .control = "a-token-to-control-with"};
 
-/// Makes the monitors that specs of `train` make.
-monitor make_real(const wanted_monitor& wanted) {
+/// Makes the monitors of the specs of `train`.
+monitor make_real(const wanted_monitor& request) {
   monitor_context context;
-  context.sink = wanted.sink;
-  context.print = wanted.print;
-  context.folder = wanted.folder;
+  context.sink = request.sink;
+  context.print = request.print;
+  context.folder = request.folder;
   context.observe_every = [](std::int64_t) {};
-  return make_monitor(wanted.spec, context);
+  return make_monitor(request.spec, context);
 }
 
 struct guarded_job {
@@ -66,17 +66,17 @@ void check_denied(live_client& client, const std::string& method,
 }
 
 event failed_run() {
-  failure_event made;
-  made.reason = "it failed";
-  return made;
+  failure_event result;
+  result.reason = "it failed";
+  return result;
 }
 
 std::vector<std::filesystem::path> files_in(const std::string& folder) {
-  std::vector<std::filesystem::path> found;
+  std::vector<std::filesystem::path> paths;
   for (const auto& each : std::filesystem::recursive_directory_iterator(folder))
-    found.push_back(std::filesystem::relative(each.path(), folder));
-  std::ranges::sort(found);
-  return found;
+    paths.push_back(std::filesystem::relative(each.path(), folder));
+  std::ranges::sort(paths);
+  return paths;
 }
 
 }  // namespace
@@ -129,7 +129,7 @@ TEST_CASE("watchers leave monitors for those who may control the job") {
   CHECK_THROWS_MATCHES(controller.watch({}), error,
                        says("64 monitors and streams of events are attached "
                             "already; detach one"));
-  at.client(tokens.control);  // and others still learn how the job is
+  at.client(tokens.control);  // and other clients still learn the job's state
 }
 
 TEST_CASE("a spec is one line without control characters") {
@@ -168,7 +168,7 @@ TEST_CASE("requests to replan wait in a bounded number") {
     }
     return false;
   };
-  // Those before may still be on their way.
+  // Earlier ones may still be in flight.
   REQUIRE(
     becomes([&] { return client.request("GET", "/health").is_object(); }));
   for (auto& each : asking)
@@ -179,9 +179,9 @@ TEST_CASE("requests to replan wait in a bounded number") {
 
 TEST_CASE("a watcher's monitor ends itself where it would stop the run") {
   const guarded_job at({}, [](const wanted_monitor&) {
-    monitor made;
-    made.see = [](const event&) { throw stop_training("a bad tensor"); };
-    return made;
+    monitor result;
+    result.see = [](const event&) { throw stop_training("a bad tensor"); };
+    return result;
   });
   auto watcher = at.client(tokens.watch);
   watcher.attach("any");
@@ -213,7 +213,7 @@ TEST_CASE("attached monitors write in a new folder of their own") {
   const auto victim = folder.write("victim", "precious");
   std::filesystem::create_directory(attached);
   ::chmod(attached.c_str(), 0700);
-  // Whatever is there already stays: a file, a link to a folder, one to none.
+  // Existing paths stay: a file, a link to a folder, a dangling link.
   std::ofstream(attached + "/retro-1-1") << "old";
   std::filesystem::create_directory_symlink(folder / ".",
                                             attached + "/retro-1-2");
@@ -236,11 +236,11 @@ TEST_CASE("attached monitors write in a new folder of their own") {
 
 TEST_CASE("the folder stays the one that was opened") {
   const temporary_folder folder;
-  const auto given = folder / "given", moved = folder / "moved";
-  guarded_job at(given);
+  const auto original = folder / "given", moved = folder / "moved";
+  guarded_job at(original);
   std::filesystem::create_directory(folder / "victim");
-  std::filesystem::rename(given, moved);
-  std::filesystem::create_directory_symlink(folder / "victim", given);
+  std::filesystem::rename(original, moved);
+  std::filesystem::create_directory_symlink(folder / "victim", original);
   auto controller = at.client(tokens.control);
   const auto used = controller.attach("retro");
   at.job.feed(failed_run());
@@ -264,7 +264,7 @@ TEST_CASE("a folder where others may write is refused") {
   refused(folder / "none/x", "can't be made");
   const auto others = ::geteuid() == 0 ? folder / "others" : "/";
   std::filesystem::create_directory(folder / "others");
-  [[maybe_unused]] const auto given =
+  [[maybe_unused]] const auto failed =
     ::chown((folder / "others").c_str(), 12345, 12345);  // by root
   refused(others, "and must be your own; give another one");
 }

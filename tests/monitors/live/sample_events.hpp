@@ -9,27 +9,27 @@
 namespace troupe::testing {
 
 inline tensor_record sample_record(double value) {
-  tensor_record made;
-  made.kind = tensor_kind::activation;
-  made.owner = std::make_shared<const tensor_owner>(
+  tensor_record record;
+  record.kind = tensor_kind::activation;
+  record.owner = std::make_shared<const tensor_owner>(
     tensor_owner{"blocks.0.mlp", "linear"});
-  made.index = 1;
-  made.inner = 0;
-  made.part = "weight";
-  made.call = 3;
-  made.dimensions = 2;
-  made.dtype = at::ScalarType::BFloat16;
-  made.statistics.count = 12;
-  made.statistics.max_abs = value;
-  made.statistics.mean = value / 3;
+  record.index = 1;
+  record.inner = 0;
+  record.part = "weight";
+  record.call = 3;
+  record.dimensions = 2;
+  record.dtype = at::ScalarType::BFloat16;
+  record.statistics.count = 12;
+  record.statistics.max_abs = value;
+  record.statistics.mean = value / 3;
   log2_histogram bins{};
   bins[150] = 12;
   bins[278] = 1;
-  made.statistics.histogram = bins;
-  return made;
+  record.statistics.histogram = bins;
+  return record;
 }
 
-/// One of each kind, with any bits in its numbers.
+/// One event of each kind, with arbitrary bits in its numbers.
 inline std::vector<event> sample_events(std::mt19937_64& random) {
   const auto any = [&] { return std::bit_cast<double>(random()); };
   const auto whole = [&] { return static_cast<std::int64_t>(random()); };

@@ -11,7 +11,8 @@
 
 namespace troupe::testing {
 
-/// What TensorBoard's reader does, written anew: bit by bit, no tables.
+/// The checksum of TensorBoard's reader, written anew: bit by bit, without
+/// tables.
 inline std::uint32_t plain_masked_crc(std::string_view bytes) {
   std::uint32_t rest = 0xffffffff;
   for (const auto byte : bytes) {
@@ -36,12 +37,12 @@ Number take(std::string_view& from) {
 inline std::string_view take(std::string_view& from, std::size_t size) {
   if (from.size() < size)
     throw std::runtime_error("cut short");
-  const auto taken = from.substr(0, size);
+  const auto front = from.substr(0, size);
   from.remove_prefix(size);
-  return taken;
+  return front;
 }
 
-/// The records of an event file, whose check sums have to be right.
+/// The records of an event file; checks their checksums.
 inline std::vector<std::string> records_of(std::string_view file) {
   std::vector<std::string> records;
   while (!file.empty()) {
@@ -66,7 +67,8 @@ inline std::uint64_t take_varint(std::string_view& from) {
   }
 }
 
-/// A protobuf message: by field, the values' bytes (of a varint, eight).
+/// The fields of a protobuf message: the bytes of their values (eight for a
+/// varint).
 inline std::map<int, std::vector<std::string>> fields_of(
   std::string_view message) {
   std::map<int, std::vector<std::string>> fields;
@@ -87,7 +89,7 @@ inline std::map<int, std::vector<std::string>> fields_of(
   return fields;
 }
 
-/// All numbers that follow each other in some bytes.
+/// The numbers in a sequence of bytes.
 template <class Number>
 std::vector<Number> numbers_of(std::string_view bytes) {
   std::vector<Number> numbers;

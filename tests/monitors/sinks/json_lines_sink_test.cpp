@@ -19,7 +19,7 @@ namespace {
 constexpr auto infinity = std::numeric_limits<double>::infinity();
 constexpr auto quiet_nan = std::numeric_limits<double>::quiet_NaN();
 
-/// Without the time, which has to be there.
+/// Removes the time, which must be present.
 std::string without_time(const std::string& lines) {
   const std::regex time(R"("time":1[0-9]{9}\.?[0-9]*,)");
   CHECK(std::regex_search(lines, time));

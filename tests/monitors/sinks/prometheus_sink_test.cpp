@@ -37,34 +37,34 @@ struct served {
 }  // namespace
 
 TEST_CASE("metrics are served where the sink says") {
-  const served made;
-  CHECK_THAT(made.url, StartsWith("http://127.0.0.1:") && EndsWith("/metrics"));
-  made.sink->write(record_of(4, {{"loss", 2.5}}));
-  made.sink->write(alert_of(4, "stability", "a spike"));
-  const auto response = get(made.address(), "/metrics");
+  const served sink;
+  CHECK_THAT(sink.url, StartsWith("http://127.0.0.1:") && EndsWith("/metrics"));
+  sink.sink->write(record_of(4, {{"loss", 2.5}}));
+  sink.sink->write(alert_of(4, "stability", "a spike"));
+  const auto response = get(sink.address(), "/metrics");
   CHECK_THAT(response,
              StartsWith("HTTP/1.1 200 OK\r\n")
                && ContainsSubstring(
                  "Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n")
                && ContainsSubstring("\ntroupe_loss 2.5\n")
                && EndsWith("\ntroupe_alerts_total{monitor=\"stability\"} 1\n"));
-  CHECK_THAT(get(made.address(), "/"), StartsWith("HTTP/1.1 404"));
+  CHECK_THAT(get(sink.address(), "/"), StartsWith("HTTP/1.1 404"));
 }
 
 TEST_CASE("a reader that is stuck delays no monitor") {
-  const served made;
+  const served sink;
   metrics_record record = record_of(1, {});
   for (int i = 0; i < 2000; ++i)
     record.values.push_back({fmt::format("gap/grads/layer{}/max", i), 1. / i});
-  made.sink->write(record);
-  http_client stuck(made.address(), 4096);
+  sink.sink->write(record);
+  http_client stuck(sink.address(), 4096);
   stuck.send("GET /metrics HTTP/1.1\r\n\r\n");
   REQUIRE(stuck.can_read(std::chrono::seconds(10)));
   for (int step = 2; step < 20; ++step) {
     record.source.step = step;
-    made.sink->write(record);
+    sink.sink->write(record);
   }
-  CHECK_THAT(get(made.address(), "/metrics"),
+  CHECK_THAT(get(sink.address(), "/metrics"),
              ContainsSubstring("\ntroupe_step 19\n"));
 }
 
@@ -89,18 +89,19 @@ TEST_CASE("Prometheus itself scrapes it") {
                && ContainsSubstring("'__name__': 'troupe_loss'"));
 }
 
-// For scrape_prometheus.sh: prints where, and serves until its input ends.
+// For scrape_prometheus.sh: prints the address, and serves until standard input
+// ends.
 TEST_CASE("serve", "[.serve]") {
-  const served made;
+  const served sink;
   auto record = record_of(7, {{"loss", 2.5},
                               {"spike/score", std::nan("")},
                               {"throughput/rank0/busy_seconds", .25},
                               {"gap/a \"b\"\\c\n\xc3\xa9/w/max", 1e300}});
   for (int i = 0; i < 500; ++i)
     record.values.push_back({fmt::format("gap/grads/layer{}/max", i), i * .1});
-  made.sink->write(record);
-  made.sink->write(alert_of(7, "stability", "a spike"));
-  std::cout << made.address() << std::endl;
+  sink.sink->write(record);
+  sink.sink->write(alert_of(7, "stability", "a spike"));
+  std::cout << sink.address() << std::endl;
   for (std::string line; std::getline(std::cin, line);) {
   }
 }

@@ -12,20 +12,20 @@ namespace troupe::testing {
 
 inline metrics_record record_of(std::int64_t step, std::vector<metric> values,
                                 phase phase = phase::training) {
-  metrics_record made;
-  made.source.step = step;
-  made.source.phase = phase;
-  made.values = std::move(values);
-  return made;
+  metrics_record record;
+  record.source.step = step;
+  record.source.phase = phase;
+  record.values = std::move(values);
+  return record;
 }
 
 inline alert alert_of(std::int64_t step, std::string monitor,
                       std::string text) {
-  alert made;
-  made.source.step = step;
-  made.monitor = std::move(monitor);
-  made.text = std::move(text);
-  return made;
+  alert result;
+  result.source.step = step;
+  result.monitor = std::move(monitor);
+  result.text = std::move(text);
+  return result;
 }
 
 }  // namespace troupe::testing

@@ -23,7 +23,7 @@ tensor_statistics measured(std::vector<double> values) {
   return measure(at::tensor(values), true);
 }
 
-/// Three steps, as a run may write them.
+/// Writes three steps, as a run may.
 void write_run(const std::string& folder) {
   const auto sink = tensorboard_sink(folder);
   auto record = record_of(1, {{"loss", 2.5}, {"gap/grads/fc/max", 1e-3}});

@@ -15,7 +15,7 @@ namespace {
 constexpr auto infinity = std::numeric_limits<double>::infinity();
 constexpr auto quiet_nan = std::numeric_limits<double>::quiet_NaN();
 
-/// What is printed of one alert or record.
+/// The printed text of one alert or record.
 template <class What>
 std::string printed(terminal_options options, const What& what) {
   const temporary_folder folder;

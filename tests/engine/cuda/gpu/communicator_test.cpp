@@ -36,7 +36,7 @@ struct one_rank {
     edge->enqueue(both, *stream);
   }
 
-  /// The first transfer of an edge connects it, and may wait for the device.
+  /// The first transfer over an edge connects it, and may wait for the device.
   void connect() {
     send_to_itself(full(0), full(0));
     stream->drain();

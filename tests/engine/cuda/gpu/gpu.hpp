@@ -7,13 +7,13 @@
 
 namespace troupe {
 
-/// The library of accelerators; where there is none the test is skipped, and
-/// says why. To be called first: see load_accelerators.
+/// The library of accelerators; without one, skips the test and says why. To be
+/// called first (see load_accelerators).
 inline accelerator_library& gpu_library() {
-  const auto& found = load_accelerators();
-  if (!found)
-    SKIP(found.why_not);
-  return *found.library;
+  const auto& library = load_accelerators();
+  if (!library)
+    SKIP(library.why_not);
+  return *library.library;
 }
 
 /// The first device.

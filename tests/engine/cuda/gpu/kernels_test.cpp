@@ -31,7 +31,8 @@ at::Tensor sprinkled(at::Tensor x) {
   return x;
 }
 
-/// Of all kinds: widths for threads, warps, blocks and several of them.
+/// Tensors of all dtypes, with widths for threads, warps, blocks and several
+/// blocks.
 tensor_list many_tensors(int count) {
   tensor_list result;
   const at::ScalarType types[] = {at::kFloat, at::kDouble, at::kHalf,
@@ -51,7 +52,7 @@ tensor_list on_device(const tensor_list& tensors, device_stream& stream) {
   return result;
 }
 
-/// The same values, of other strides where there are two dimensions.
+/// The same values with other strides, if there are two dimensions.
 tensor_list turned(tensor_list tensors, device_stream& stream) {
   const auto scope = stream.enter();
   for (auto& tensor : tensors)
@@ -72,10 +73,10 @@ TEST_CASE("a launch gives the bits that the host computes") {
   const auto rows = at::empty({201, wide_statistics_columns},
                               at::device(stream->device()).dtype(at::kDouble));
   gpu->kernels().measure(device, rows);
-  const auto seen = rows.cpu();
+  const auto result = rows.cpu();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     INFO(describe(tensors[i]));
-    CHECK(at::equal(seen[static_cast<std::int64_t>(i)],
+    CHECK(at::equal(result[static_cast<std::int64_t>(i)],
                     host_statistics_row(tensors[i], true)));
   }
 }
@@ -124,14 +125,14 @@ TEST_CASE("masks of dropout hold the numbers of their stream") {
       {count}, at::TensorOptions(gpu->description().device).dtype(at::kByte));
     gpu->kernels().fill_mask(device, numbers, threshold);
     const auto mask = device.cpu();
-    const auto* kept = mask.const_data_ptr<std::uint8_t>();
+    const auto* bits = mask.const_data_ptr<std::uint8_t>();
     std::int64_t wrong = 0;
     for (std::int64_t e = 0; e < count; ++e) {
       const auto within = e % philox_group;
       const auto four = numbers.block(static_cast<std::uint64_t>(
         e / philox_group * philox_lanes + within % philox_lanes));
       const std::uint32_t all[] = {four.x, four.y, four.z, four.w};
-      wrong += kept[e] != (all[within / philox_lanes] >= threshold);
+      wrong += bits[e] != (all[within / philox_lanes] >= threshold);
     }
     CHECK(wrong == 0);
   }
@@ -153,11 +154,11 @@ TEST_CASE("powers of norms are in double, and equal from run to run") {
     const auto powers = gpu->kernels().norm_powers(device, type).cpu();
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       const auto size = tensors[i].to(at::kDouble).abs();
-      const auto wanted = type == norm_type::infinity
-                            ? size.max()
-                            : size.pow(static_cast<int>(type)).sum();
+      const auto expected = type == norm_type::infinity
+                              ? size.max()
+                              : size.pow(static_cast<int>(type)).sum();
       CHECK_THAT(powers[static_cast<std::int64_t>(i)].item().toDouble(),
-                 WithinRel(wanted.item().toDouble(), 1e-12));
+                 WithinRel(expected.item().toDouble(), 1e-12));
     }
     CHECK(at::equal(powers, gpu->kernels().norm_powers(device, type).cpu()));
   }

@@ -1,4 +1,4 @@
-// Plans that another program wrote, or a hand has edited.
+// Plans that another program wrote, or that were edited by hand.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -39,11 +39,11 @@ std::string executed_by(const step_report& report, const plan& of,
   return text;
 }
 
-trainer_options options_with(std::shared_ptr<const plan> given,
+trainer_options options_with(std::shared_ptr<const plan> plan_option,
                              const small_case& what = {.microbatches = 2}) {
   auto options = options_for(what);
   options.schedule = {};
-  options.plan = std::move(given);
+  options.plan = std::move(plan_option);
   return options;
 }
 
@@ -76,8 +76,8 @@ TEST_CASE("a given plan runs as it is, with the bits of the plain loop") {
 
 namespace {
 
-/// Whether no op is computed between a reduction and what its end is known by,
-/// the norm of its stage: the next op of the compute stream begins after it.
+/// Whether no compute op runs between a reduction and the norm of its stage,
+/// which marks the reduction's end.
 bool is_alone(const std::vector<op_record>& ops, const plan& of) {
   for (std::size_t i = 0; i + 1 < ops.size(); ++i) {
     if (of.ops[ops[i].op].kind != plan_op_kind::reduce)
@@ -109,13 +109,13 @@ TEST_CASE("a reduction on the compute stream has nothing beside it") {
   options.plan = std::make_shared<const plan>(plan_from_text(text));
   CHECK(to_text(*options.plan) == text);
   options.schedule = {};
-  trainer given(model_for(what), options);
+  trainer loaded(model_for(what), options);
   for (int i = 0; i < 2; ++i) {
     compiled.step(small_text());
-    for (const auto& rank : given.step(small_text()).ops)
-      CHECK(is_alone(rank.ops, given.plan()));
+    for (const auto& rank : loaded.step(small_text()).ops)
+      CHECK(is_alone(rank.ops, loaded.plan()));
   }
-  CHECK(first_difference(compiled.parameters(), given.parameters()) == "");
+  CHECK(first_difference(compiled.parameters(), loaded.parameters()) == "");
   CHECK_THROWS_MATCHES(
     plan_of(edited.substr(0, edited.find(" 0UPDATE")) + " 0UPDATE!\n"), error,
     MessageMatches(ContainsSubstring("'0UPDATE!'")
@@ -132,22 +132,22 @@ TEST_CASE("the plan of a schedule, given, trains as the schedule does") {
     options.plan =
       std::make_shared<const plan>(plan_from_text(to_text(compiled.plan())));
     options.schedule = {};
-    trainer given(model_for(what), options);
-    for (auto* run : {&compiled, &given})
+    trainer loaded(model_for(what), options);
+    for (auto* run : {&compiled, &loaded})
       run->step(small_text());
-    CHECK(first_difference(compiled.parameters(), given.parameters()) == "");
+    CHECK(first_difference(compiled.parameters(), loaded.parameters()) == "");
   }
 }
 
 TEST_CASE("a plan that contradicts the options is refused") {
-  const auto given = plan_of(edited);
-  CHECK(refusal_of(options_with(given)) == "none");
+  const auto loaded = plan_of(edited);
+  CHECK(refusal_of(options_with(loaded)) == "none");
   CHECK_THAT(
-    refusal_of(options_with(given, {.microbatches = 2, .data_parallel = 2})),
+    refusal_of(options_with(loaded, {.microbatches = 2, .data_parallel = 2})),
     ContainsSubstring("plan own: data_parallel is 2, so each stage needs "
                       "a REDUCE_GRAD"));
   CHECK_THAT(
-    refusal_of(options_with(given, {.microbatches = 2, .clip = 1})),
+    refusal_of(options_with(loaded, {.microbatches = 2, .clip = 1})),
     ContainsSubstring("need the norm of all stages; write `global_norm 1`"));
   CHECK_THAT(refusal_of(options_with(plan_of(edited, 1))),
              ContainsSubstring("write `global_norm 0`"));
@@ -173,11 +173,11 @@ TEST_CASE("a plan without progress is refused with its cycle") {
 }
 
 TEST_CASE("a plan that gives a rank no op is refused") {
-  const auto given = std::make_shared<const plan>(plan_from_text(
+  const auto loaded = std::make_shared<const plan>(plan_from_text(
     "troupe plan 1\nname own\nmicrobatches 1\nslices 1\nglobal_norm 0\n"
     "placement 0 2\nrank 0: 0F0 0SEND_F0 0RECV_B0 0B0 0NORM 0UPDATE\n"
     "rank 1:\nrank 2: 1RECV_F0 1F0 1B0 1SEND_B0 1NORM 1UPDATE\n"
     "credits 1 1\n"));
-  CHECK_THAT(refusal_of(options_with(given)),
+  CHECK_THAT(refusal_of(options_with(loaded)),
              ContainsSubstring("gives rank 1 no op"));
 }
