@@ -21,6 +21,7 @@
 #include "troupe/engine/launch/newcomers.hpp"
 #include "troupe/engine/launch/rendezvous_stream.hpp"
 #include "troupe/engine/launch/tensor_lines.hpp"
+#include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 
 namespace troupe {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "troupe/engine/launch/environment.hpp"
-#include "troupe/engine/transport/trust/trust.hpp"
+#include "troupe/engine/transport/trust/credentials.hpp"
 
 namespace troupe {
 

@@ -1,25 +1,14 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "troupe/engine/transport/address/endpoint.hpp"
+#include "troupe/engine/transport/trust/credentials.hpp"
 
 namespace troupe {
 
 class tls_context;
-
-/// A recorded handshake allows offline guessing of shorter tokens.
-inline constexpr std::size_t shortest_token = 16;
-
-/// A process's credentials towards the others of its job.
-struct credentials {
-  std::string token{};         // empty: none
-  std::string certificates{};  // the folder of `troupe certificates`, or empty
-  bool insecure = false;       // plain text over TCP, to anybody
-};
 
 /// How the two ends of a link authenticate each other.
 enum class trust_kind : std::uint8_t {

@@ -1,4 +1,5 @@
 #include "troupe/engine/launch/job.hpp"
+#include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 
 #include <catch2/catch_test_macros.hpp>

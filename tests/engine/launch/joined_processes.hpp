@@ -11,6 +11,7 @@
 
 #include "troupe/base/error.hpp"
 #include "troupe/engine/launch/job.hpp"
+#include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 #include "troupe/engine/transport/stream/listener.hpp"
 
