@@ -1,5 +1,4 @@
 #include "troupe/engine/launch/meeting_point.hpp"
-#include "troupe/engine/transport/own_sockets.hpp"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -16,7 +15,9 @@
 #include "troupe/base/fnv_hash.hpp"
 #include "troupe/base/names.hpp"
 #include "troupe/engine/launch/late_host.hpp"
+#include "troupe/engine/transport/own_sockets.hpp"
 #include "troupe/engine/transport/stream/listener.hpp"
+#include "troupe/engine/transport/trust/trust.hpp"
 
 namespace troupe {
 
