@@ -26,8 +26,6 @@ using namespace troupe::cli;
 
 /// Expands configuration files and monitors' settings.
 argument_list expanded(const argument_list& arguments, CLI::App& app) {
-  if (arguments.empty())
-    return arguments;
   argument_list rest(arguments.begin() + 1, arguments.end());
   if (arguments.front() == "train")
     rest = expand_config(std::move(rest), *app.get_subcommand("train"));
@@ -74,7 +72,9 @@ int run(const argument_list& arguments) {
     adder_of(each.name)(
       app->add_subcommand(std::string{each.name}, std::string{each.summary}));
   require_values(*app);
-  return run_command(*app, expanded(arguments, *app));
+  return run_command(*app, arguments, [&](const argument_list& all) {
+    return all.empty() ? all : expanded(all, *app);
+  });
 }
 
 /// Reports errors that have an exit code or a text of their own.

@@ -82,7 +82,7 @@ void add_model_flags(CLI::App& app, model_flags& flags, bool folders) {
     names.push_back(entry.name);
     help += fmt::format("  {:14} {}\n", entry.name, entry.summary);
   }
-  app.option_defaults()->group("Model");
+  app.option_defaults()->group(model_group);
   if (folders)
     help +=
       "or a folder of Hugging Face's transformers: config.json and weights";

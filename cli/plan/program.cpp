@@ -22,9 +22,10 @@
 #include <new>
 #include <sstream>
 
-#include "troupe/base/closest_names.hpp"
 #include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/cli/plan/help.hpp"
+#include "troupe/cli/plan/suggestions.hpp"
 #include "troupe_version.hpp"
 
 namespace troupe::cli {
@@ -44,15 +45,6 @@ std::string with_limit(std::string text) {
   if (text.find(std::strerror(EMFILE)) != std::string::npos)
     text += fmt::format(" (ulimit -n is {})", limit_of(RLIMIT_NOFILE));
   return text;
-}
-
-/// "; did you mean X?" if one of the names is similar, else ".".
-std::string suggestion(std::string_view word, const argument_list& names) {
-  const auto nearest = std::ranges::min_element(
-    names, {}, [&](const std::string& name) { return edits(word, name); });
-  const bool near =
-    nearest != names.end() && edits(word, *nearest) * 3 <= word.size() + 1;
-  return near ? fmt::format("; did you mean {}?", *nearest) : ".";
 }
 
 argument_list names_of_commands(const CLI::App& app) {
@@ -82,7 +74,6 @@ argument_list flags_of(const CLI::App& command) {
   return flags;
 }
 
-/// Refuses a flag without its value: CLI11 would take the next argument for it,
 /// Refuses a flag without its value: CLI11 would take the next argument as its
 /// value, even a flag.
 void require_flag_values(const argument_list& arguments, const CLI::App& app) {
@@ -157,11 +148,19 @@ std::unique_ptr<CLI::App> make_app() {
   // values.
   app->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app->set_version_flag("--version", TROUPE_VERSION);
+  set_help_layout(*app);
   return app;
 }
 
-int run_command(CLI::App& app, const argument_list& arguments) {
+int run_command(CLI::App& app, argument_list arguments,
+                const argument_expander& expand) {
   require_known_command(arguments, app);
+  if (const auto help = requested_help(app, arguments)) {
+    print_now(*help);
+    return 0;
+  }
+  if (expand)
+    arguments = expand(std::move(arguments));
   require_flag_values(arguments, app);
   argument_list reversed(arguments.rbegin(), arguments.rend());
   try {

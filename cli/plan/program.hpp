@@ -18,10 +18,15 @@ inline constexpr int wrong_usage = 2;
 /// Makes the application `troupe` without commands.
 std::unique_ptr<CLI::App> make_app();
 
-/// Parses the arguments, which runs their command, and returns the exit code.
-/// Reports wrong usage on standard error, and suggests names similar to unknown
-/// commands and flags. Exceptions of commands pass through.
-int run_command(CLI::App& app, const argument_list& arguments);
+/// Adds arguments from elsewhere, such as a configuration file.
+using argument_expander = std::function<argument_list(argument_list)>;
+
+/// Expands and parses the arguments, which runs their command, and returns the
+/// exit code; or prints the help that they ask for. Reports wrong usage on
+/// standard error, and suggests names similar to unknown commands and flags.
+/// Exceptions of commands pass through.
+int run_command(CLI::App& app, argument_list arguments,
+                const argument_expander& expand = {});
 
 /// Runs a program's work. Reports an exception on standard error, and returns
 /// its exit code.

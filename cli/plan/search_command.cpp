@@ -200,8 +200,9 @@ void add_search_command(CLI::App& app) {
             "name: the plan, for --plan");
   command->footer(
     "Example:\n  troupe search --ranks 8 --stages-per-rank 2 --microbatches 32 "
-    "--costs costs.txt --sizes kept=4e6,activation=1e6 --memory-limit 6e7 "
-    "-o found.csv");
+    "\\\n"
+    "    --costs costs.txt --sizes kept=4e6,activation=1e6 \\\n"
+    "    --memory-limit 6e7 -o found.csv");
   command->callback([options] { run(*options); });
 }
 

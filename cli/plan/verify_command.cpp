@@ -204,8 +204,8 @@ void add_verify_command(CLI::App& app) {
     "file, transport, shared_fifo, progress, cycle, sizes; also on a deadlock");
   command->footer(
     "Exit code 1 with the cycle of waits where there is no progress.\n\n"
-    "Example:\n  troupe plan --schedule 1f1b --ranks 4 --microbatches 8 "
-    "--lower --format csv -o 1f1b.csv\n"
+    "Example:\n  troupe plan --schedule 1f1b --ranks 4 --microbatches 8 \\\n"
+    "    --lower --format csv -o 1f1b.csv\n"
     "  troupe verify 1f1b.csv --transport rendezvous");
   command->callback([options] { run(*options); });
 }

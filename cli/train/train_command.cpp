@@ -36,7 +36,8 @@ namespace troupe::cli {
 namespace {
 
 constexpr auto example = R"(
-Example:
+Examples:
+  troupe train --text book.txt --ranks 2 --schedule 1f1b --dashboard 8080
   troupe train --text book.txt --ranks 2 --schedule 1f1b --microbatches 8 \
     --steps 200 --timeline step.svg --sample 200
 

@@ -25,9 +25,9 @@ std::string schedule_names() {
 }
 
 void add_data_flags(CLI::App& app, data_options& o, loading_options& loading) {
-  app.option_defaults()->group("Data");
+  app.option_defaults()->group("Data: texts, their mix and format, validation");
   app.add_option("--text", o.text,
-                 "text files to train on, concatenated, or mixed by --mix");
+                 "text files to train on: concatenated, or mixed by --mix");
   add_value(app, "--mix WEIGHTS", o.mix,
             "mix rows of the texts by these weights, one per text: 0.7,0.3",
             number_above(0))
@@ -69,7 +69,8 @@ void add_data_flags(CLI::App& app, data_options& o, loading_options& loading) {
 void add_folder_flags(CLI::App& app, train_options& options) {
   auto& model = options.model;
   auto& output = options.output;
-  app.option_defaults()->group("Model: a folder of transformers");
+  app.option_defaults()->group(
+    "Model: a folder of Hugging Face's transformers");
   app.add_flag("--from-scratch", model.from_scratch,
                "a --model that is a folder begins with fresh parameters: its "
                "config.json is all that is read");
@@ -110,11 +111,13 @@ void add_folder_flags(CLI::App& app, train_options& options) {
   app.add_flag("--predict-next-document", options.data.predicts_next_document,
                "also train the token of --document-end to predict the next "
                "document's first token");
-  app.option_defaults()->group("Model");
+  app.option_defaults()->group(model_group);
 }
 
 void add_replica_flags(CLI::App& app, train_options& options) {
   auto& o = options.partition;
+  app.option_defaults()->group(
+    "Replicas: data parallelism and what its replicas share");
   add_value(app, "--data-parallel", o.data_parallel,
             "replicas D of the pipeline", whole_number(1, 1 << 16));
   add_choice(app, "--shard WHAT", o.shard,
@@ -146,15 +149,16 @@ void add_replica_flags(CLI::App& app, train_options& options) {
 }
 
 void add_pipeline_flags(CLI::App& app, train_options& o) {
-  app.option_defaults()->group("Pipeline");
+  app.option_defaults()->group(
+    "Schedule: ranks, stages, microbatches, schedule, recompute");
   add_value(app, "--ranks", o.partition.shape.ranks, "pipeline ranks P",
             whole_number(1, 1 << 16));
   add_value(app, "--stages-per-rank", o.partition.shape.stages_per_rank,
             "stages V of a rank (interleaved schedules)",
             whole_number(1, 1 << 16));
-  add_replica_flags(app, o);
   add_value(app, "--schedule", o.partition.schedule,
-            schedule_names() + ", search (the shortest found), or a FILE.csv")
+            "the order of ops (see `troupe schedules`): " + schedule_names()
+              + ", search (the shortest found), or a FILE.csv")
     ->default_str(usual_schedules);
   o.partition.searching.add_to(app);
   add_value(app, "--plan", o.partition.plan,
@@ -191,7 +195,7 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
 }
 
 void add_device_flags(CLI::App& app, device_options& o) {
-  app.option_defaults()->group("Devices");
+  app.option_defaults()->group("Devices: CPU or GPUs, and what overlaps there");
   app.add_option("--device", o.device,
                  "cpu, cuda (ranks take all devices in turns, --plain the "
                  "first), or cuda:0,2");
@@ -209,7 +213,8 @@ void add_device_flags(CLI::App& app, device_options& o) {
 
 void add_order_flags(CLI::App& app, train_options& options) {
   auto& o = options.order;
-  app.option_defaults()->group("Order of ops");
+  app.option_defaults()->group(
+    "Order: which op of a rank starts next; replanning");
   add_choice(app, "--order ORDER", options.execution.order, lane_orders(),
              "strict: in the schedule's order; ready_first: weight backwards "
              "and updates that are ready overtake waiting ops of their rank; "
@@ -253,7 +258,8 @@ void add_monitoring_flags(CLI::App& app, monitoring_options& o) {
 
 void add_output_flags(CLI::App& app, train_options& options) {
   auto& o = options.output;
-  app.option_defaults()->group("Output");
+  app.option_defaults()->group(
+    "Output: logs, traces, monitors, parameters, a sample");
   add_log_level(app, o);
   add_monitoring_flags(app, options.monitoring);
   app.add_option("--save-initial", o.save_initial,
@@ -271,7 +277,7 @@ void add_output_flags(CLI::App& app, train_options& options) {
 }
 
 void add_checkpoint_flags(CLI::App& app, checkpoint_options& o) {
-  app.option_defaults()->group("Checkpoints");
+  app.option_defaults()->group("Checkpoints: saving a run and resuming it");
   add_value(app, "--checkpoints DIR", o.folder,
             "folder for checkpoints (parameters, optimizer and data position), "
             "written at the end and every --checkpoint-every steps");
@@ -296,7 +302,8 @@ void add_checkpoint_flags(CLI::App& app, checkpoint_options& o) {
 }
 
 void add_access_flags(CLI::App& app, access_options& o) {
-  app.option_defaults()->group("Attaching to a running job");
+  app.option_defaults()->group(
+    "Attaching: the endpoint and the dashboard of the running job");
   add_value(app, "--endpoint", o.endpoint,
             "where clients attach: unix:PATH, tcp:HOST:PORT (port 0: any) or "
             "none; by default a private socket, which is logged")
@@ -330,6 +337,7 @@ void add_train_flags(CLI::App& app, train_options& options) {
   app.add_option("--initial", options.model.initial,
                  "start from these parameters (safetensors)");
   add_pipeline_flags(app, options);
+  add_replica_flags(app, options);
   add_device_flags(app, options.devices);
   add_order_flags(app, options);
   add_optimisation_flags(app, options);
@@ -337,7 +345,7 @@ void add_train_flags(CLI::App& app, train_options& options) {
   add_checkpoint_flags(app, options.checkpoints);
   add_access_flags(app, options.access);
   add_process_flags(app, options.processes);
-  app.option_defaults()->group("Options");
+  app.option_defaults()->group("Options");  // CLI11's group of --help
   app.add_flag("--print-config", options.print_config,
                "print all settings that have an effect as TOML, for --config, "
                "and exit");
@@ -360,7 +368,7 @@ void add_log_level(CLI::App& app, output_options& o) {
 
 void add_process_flags(CLI::App& app, process_options& o) {
   app.option_defaults()->group(
-    "Several processes (RANK and WORLD_SIZE are read)");
+    "Processes: several that form a job (RANK and WORLD_SIZE are read)");
   add_value(app, "--rendezvous", o.joining.rendezvous,
             "address of process 0: HOST:PORT or unix:PATH; by default from the "
             "launcher, or on one machine a private folder")

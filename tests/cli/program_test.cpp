@@ -32,7 +32,7 @@ TEST_CASE("every command that prints a report prints it as JSON too") {
        {"plan", "verify", "simulate", "schedules", "compare", "train", "attach",
         "detach", "events", "top", "replan", "certificates", "search"}) {
     CAPTURE(command);
-    CHECK_THAT(run_troupe(command, "--help").output,
+    CHECK_THAT(run_troupe(command, "--help-all").output,
                ContainsSubstring("--json "));
   }
 }

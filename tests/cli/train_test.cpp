@@ -341,7 +341,7 @@ TEST_CASE("no text at all is wrong usage") {
   CHECK(run_program(program).exit_code == 2);
   CHECK(run_program(program + " train --help").exit_code == 0);
   CHECK_THAT(run_program(program + " train --help").output,
-             ContainsSubstring("Example:"));
+             ContainsSubstring("Example: "));
   CHECK(run_program(program + " --version").exit_code == 0);
 }
 
