@@ -179,8 +179,8 @@ void add_output_flags(CLI::App& command, plan_options& options) {
             "that makes the schedule), schedule (its text form, with slices "
             "and copies) or plan (compiled); `train` reads these two and csv, "
             "`verify` and `simulate` plans and csv",
-            CLI::IsMember({"table", "csv", "json", "svg", "trace", "plan",
-                           "text", "cpp", "schedule"}));
+            one_of({"table", "csv", "json", "svg", "trace", "plan", "text",
+                    "cpp", "schedule"}));
   command
     .add_flag_callback(
       "--json", [&options] { options.format = "json"; }, "as --format json")
@@ -190,7 +190,7 @@ void add_output_flags(CLI::App& command, plan_options& options) {
             whole_number(20, 10000));
   add_value(command, "--theme THEME", options.theme,
             "of svg: light, dark, or auto: as the reader's system prefers",
-            CLI::IsMember({"auto", "light", "dark"}))
+            one_of({"auto", "light", "dark"}))
     ->capture_default_str();
   add_value(command, "-o,--output FILE", options.output,
             "file; else the terminal");

@@ -119,7 +119,7 @@ void require_flag_values(const argument_list& arguments, const CLI::App& app) {
          printable(extras.empty() ? "" : extras.front()), full_name);
   const auto name = flag->substr(0, flag->find('='));
   fail(error_code::invalid_argument, "{} has no flag {}{} See troupe {} --help",
-       full_name, printable(name), suggestion(name, flags_of(*command)),
+       full_name, printable(name), suggested_flag(name, flags_of(*command)),
        full_name);
 }
 

@@ -181,7 +181,7 @@ void add_verify_command(CLI::App& app) {
   add_value(*command, "--transport MODEL", options->transport,
             "buffered: sends never wait; credited: sends wait for a credit of "
             "their channel; rendezvous: sends wait for the receiver",
-            CLI::IsMember({"buffered", "credited", "rendezvous"}));
+            one_of({"buffered", "credited", "rendezvous"}));
   command->add_flag(
     "--shared-fifo", options->shared_fifo,
     "transfers between two ranks share one FIFO, in both directions");
@@ -197,7 +197,7 @@ void add_verify_command(CLI::App& app) {
             "file: draws the cycle of waits, if there is one");
   add_value(*command, "--theme THEME", options->theme,
             "of --svg: light, dark, or auto: as the reader's system prefers",
-            CLI::IsMember({"auto", "light", "dark"}))
+            one_of({"auto", "light", "dark"}))
     ->capture_default_str();
   command->add_flag(
     "--json", options->json,

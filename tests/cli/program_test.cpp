@@ -75,6 +75,57 @@ TEST_CASE("a misspelt command or flag is reported with a suggestion") {
   check("nonsense", "", "unknown command 'nonsense'. The commands are plan,");
 }
 
+TEST_CASE("a mistyped value of a flag is answered with a similar one") {
+  const auto check = [](const char* flags, const char* reason) {
+    CAPTURE(flags);
+    const auto run = run_troupe("train", "--text x --dry-run", flags);
+    CHECK(run.exit_code == 2);
+    CHECK_THAT(run.output, ContainsSubstring(reason));
+  };
+  check("--optimizer AdamW", "did you mean adamw?");
+  check("--model gtp", "did you mean gpt?");
+  check("--decay cosin", "did you mean cosine?");
+  check("--data_parallel 2", "did you mean --data-parallel?");
+}
+
+TEST_CASE("a flag of another program is answered with its counterpart") {
+  const auto check = [](const char* command, const std::string& flag,
+                        const std::string& advice) {
+    const auto run = run_troupe(command, flag);
+    CAPTURE(command, flag, run.output);
+    CHECK(run.exit_code == 2);
+    CHECK_THAT(run.output,
+               ContainsSubstring("has no flag " + flag + "; use " + advice));
+  };
+  for (const auto& [flag, ours] :
+       {std::pair{"--batch-size", "--microbatch-size; a step has"},
+        {"--micro_batch_size", "--microbatch-size;"},
+        {"--global-batch-size", "--microbatches;"},
+        {"--gradient_accumulation_steps", "--microbatches;"},
+        {"--learning-rate", "--lr. "},
+        {"--num_train_epochs", "--epochs. "},
+        {"--train-iters", "--steps. "},
+        {"--num-layers", "--layers. "},
+        {"--hidden-size", "--d-model. "},
+        {"--seq-length", "--seq. "},
+        {"--vocab-size", "--vocabulary. "},
+        {"--bf16", "--dtype bf16 (16-bit"},
+        {"--fp16", "--dtype fp16 (16-bit"},
+        {"--max_grad_norm", "--clip. "},
+        {"--pipeline-model-parallel-size", "--ranks. "},
+        {"--gradient-checkpointing", "--recompute. "},
+        {"--data-path", "--text. "},
+        {"--save", "--checkpoints. "},
+        {"--load", "--resume. "},
+        {"--tensorboard-dir", "--sink tensorboard:FOLDER. "}})
+    check("train", flag, ours);
+  check("generate", "--max_new_tokens", "--max-tokens. ");
+  check("generate", "--load", "--checkpoint. ");
+  const auto none = run_troupe("verify", "--learning-rate");
+  CHECK_THAT(none.output,
+             ContainsSubstring("has no flag --learning-rate. See"));
+}
+
 TEST_CASE("a flag's value reaches the terminal without control characters") {
   const auto run = run_troupe("plan", "--ranks '\x1b[31m'");
   CHECK(run.exit_code == 2);
