@@ -138,7 +138,7 @@ std::string text_of(const std::string& path) {
       file.refuse("is larger than 1 MiB; is it a TOML file?");
     return file.read();
   } catch (const error& reason) {
-    fail(error_code::invalid_argument, "--config {}", reason.what());
+    fail(reason.code(), "--config {}", reason.what());
   }
 }
 

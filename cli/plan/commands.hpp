@@ -46,4 +46,10 @@ inline constexpr std::array runtime_commands{
   runtime_command{"lab", "try schedules on a page in a browser"},
 };
 
+/// Words for flags: `without_words` replaces them.
+inline constexpr std::array word_commands{
+  runtime_command{"help", "explain a command, as --help after it"},
+  runtime_command{"version", "print the version, as --version"},
+};
+
 }  // namespace troupe::cli

@@ -39,10 +39,10 @@ void hold_notices(const argument_list& arguments) {
 int main(int argc, char** argv) {
   prepare_process(report_errors);
   return report_errors([&] {
-    const argument_list arguments(argv + 1, argv + argc);
+    const auto arguments = without_words(argument_list(argv + 1, argv + argc));
     if (needs_runtime(arguments)) {
       hold_notices(arguments);
-      become_runtime(argv);
+      become_runtime(arguments);
     }
     open_log();
     const auto app = make_app();
@@ -52,6 +52,8 @@ int main(int argc, char** argv) {
     add_schedules_command(*app);
     add_compare_command(*app);
     add_search_command(*app);
+    for (const auto& [name, summary] : word_commands)
+      app->add_subcommand(std::string{name}, std::string{summary});
     for (const auto& [name, summary] : runtime_commands)
       app->add_subcommand(std::string{name}, std::string{summary});
     require_values(*app);

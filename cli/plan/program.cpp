@@ -101,16 +101,27 @@ void require_flag_values(const argument_list& arguments, const CLI::App& app) {
   }
 }
 
+struct chosen {
+  const CLI::App* command;
+  std::string full_name;  // without "troupe"; empty if there is no command
+};
+
+/// The innermost command that was parsed.
+chosen chosen_command(const CLI::App& app) {
+  chosen found{&app, {}};
+  while (!found.command->get_subcommands().empty()) {
+    found.command = found.command->get_subcommands().front();
+    found.full_name +=
+      (found.full_name.empty() ? "" : " ") + found.command->get_name();
+  }
+  return found;
+}
+
 /// Reports arguments that the command does not know: the first flag among them,
 /// rather than a value before it.
 [[noreturn]] void refuse_extras(const CLI::App& app) {
   const auto extras = app.remaining(/*recurse=*/true);
-  const auto* command = &app;
-  std::string full_name;
-  while (!command->get_subcommands().empty()) {
-    command = command->get_subcommands().front();
-    full_name += (full_name.empty() ? "" : " ") + command->get_name();
-  }
+  const auto [command, full_name] = chosen_command(app);
   const auto flag = std::ranges::find_if(
     extras, [](const std::string& text) { return text.starts_with('-'); });
   if (flag == extras.end())
@@ -130,12 +141,21 @@ bool lacks_dashes(const argument_list& arguments) {
          && std::ranges::find(arguments, "--") == arguments.end();
 }
 
-void explain_dashes(const argument_list& arguments) {
+/// Reports arguments that the parser refuses.
+[[noreturn]] void refuse(const CLI::ParseError& reason, const CLI::App& app,
+                         const argument_list& arguments) {
   if (lacks_dashes(arguments))
-    complain("",
-             "give the command of each process after --, as in troupe launch "
-             "--processes 2 -- train ...",
-             wrong_usage);
+    fail(error_code::invalid_argument,
+         "give the command of each process after --, as in troupe launch "
+         "--processes 2 -- train ...");
+  if (dynamic_cast<const CLI::ExtrasError*>(&reason) != nullptr)
+    refuse_extras(app);
+  const std::string text = reason.what();
+  const auto command = chosen_command(app).full_name;
+  fail(error_code::invalid_argument, "{}{} troupe{}{} --help",
+       text == "A subcommand is required" ? "a command is missing" : text,
+       text.ends_with('?') ? " See" : "; see", command.empty() ? "" : " ",
+       command);
 }
 
 }  // namespace
@@ -165,17 +185,10 @@ int run_command(CLI::App& app, argument_list arguments,
   argument_list reversed(arguments.rbegin(), arguments.rend());
   try {
     app.parse(std::move(reversed));
-  } catch (const CLI::ExtrasError&) {
-    explain_dashes(arguments);
-    refuse_extras(app);
+  } catch (const CLI::CallForVersion& version) {
+    print_now(std::string{version.what()} + '\n');
   } catch (const CLI::ParseError& reason) {
-    std::ostringstream help, message;  // which quotes the arguments
-    if (app.exit(reason, help, message) != 0) {
-      std::fputs(plain_text(message.str()).c_str(), stderr);
-      explain_dashes(arguments);
-      return wrong_usage;
-    }
-    std::fputs(help.str().c_str(), stdout);
+    refuse(reason, app, arguments);
   }
   print_now("");
   return 0;
@@ -327,12 +340,30 @@ void require_room_for_runtime() {
          files, least_files);
 }
 
-void become_runtime(char** argv) {
+argument_list without_words(argument_list arguments) {
+  if (arguments == argument_list{"version"})
+    return {"--version"};
+  if (arguments.empty() || arguments.front() != "help")
+    return arguments;
+  arguments.erase(arguments.begin());
+  const bool has_flag = std::ranges::any_of(
+    arguments, [](const auto& each) { return each.starts_with("-"); });
+  if (!has_flag)
+    arguments.emplace_back("--help");
+  return arguments;
+}
+
+void become_runtime(argument_list arguments) {
   require_room_for_runtime();
   std::error_code trouble;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", trouble);
   const auto program = self.parent_path() / "troupe-runtime";
-  ::execv(program.c_str(), argv);
+  arguments.insert(arguments.begin(), "troupe");
+  std::vector<char*> argv;
+  for (auto& each : arguments)
+    argv.push_back(each.data());
+  argv.push_back(nullptr);
+  ::execv(program.c_str(), argv.data());
   const auto reason = errno;
   if (reason == ENOENT)
     fail(error_code::io,

@@ -317,8 +317,9 @@ void add_access_flags(CLI::App& app, access_options& o) {
                  "folder where monitors that clients attach write their files; "
                  "by default they can't");
   app.add_option("--dashboard", o.dashboard,
-                 "serve a page that shows the run at HOST:PORT, such as "
-                 "127.0.0.1:8080 (port 0: any); the address is logged");
+                 "serve a page that shows the run: at PORT of this machine, "
+                 "such as 8080 (0: any), or at HOST:PORT; the address is "
+                 "logged");
   app.add_option("--dashboard-token-file", o.dashboard_token_file,
                  "file with a password for the page; required unless HOST is a "
                  "loopback address");

@@ -60,6 +60,75 @@ TEST_CASE("help lists the commands of both programs, under their own words") {
   }
 }
 
+TEST_CASE("help and version are words, too") {
+  const auto same = [](const char* words, const char* flags) {
+    CAPTURE(words);
+    const auto a = run_troupe(words, ""), b = run_troupe(flags, "");
+    CHECK(a.exit_code == 0);
+    CHECK(a.output == b.output);
+  };
+  same("help", "--help");
+  same("help plan", "plan --help");
+  same("help train", "train --help");
+  same("help train --help=data", "train --help=data");
+  same("help checkpoint inspect", "checkpoint inspect --help");
+  same("version", "--version");
+  CHECK(run_troupe("help trian", "").exit_code == 2);
+}
+
+TEST_CASE("all errors begin with troupe: error:, and wrong usage names help") {
+  for (const auto& [arguments, end] :
+       {std::pair{"", "a command is missing; see troupe --help"},
+        {"checkpoint", "a command is missing; see troupe checkpoint --help"},
+        {"train --ranks 0", "1..65536; see troupe train --help"},
+        {"plan --ranks x", "1..65536; see troupe plan --help"},
+        {"train --json", "requires --dry-run; see troupe train --help"},
+        {"train --decay cosin", "cosine? See troupe train --help"},
+        {"train --bogus", "no flag --bogus. See troupe train --help"},
+        {"checkpoint inspect", "see troupe checkpoint inspect --help"},
+        {"launch train --ranks 2", "--processes 2 -- train ..."},
+        {"--bogus", "see troupe --help"}}) {
+    CAPTURE(arguments);
+    const auto run = run_troupe(arguments, "");
+    CAPTURE(run.output);
+    CHECK(run.exit_code == 2);
+    CHECK(run.output.starts_with("troupe: error: "));
+    CHECK(run.output.ends_with(end + std::string("\n")));
+  }
+}
+
+TEST_CASE("a missing file has one exit code") {
+  const temporary_folder folder;
+  const auto train = "train --dry-run --text " + write_text(folder) + ' ';
+  for (const std::string& arguments :
+       {std::string{"verify /absent"},
+        std::string{"simulate /absent"},
+        std::string{"plan --schedule /absent.csv"},
+        std::string{"simulate --costs /absent"},
+        std::string{"simulate --sizes absent.txt"},
+        std::string{"simulate --slow /absent"},
+        std::string{"plan --offload-activations /absent"},
+        std::string{"train --text /absent"},
+        std::string{"generate --checkpoint /absent"},
+        std::string{"checkpoint inspect /absent"},
+        std::string{"top --token-file /absent"},
+        train + "--config /absent",
+        train + "--initial /absent",
+        train + "--plan /absent",
+        train + "--replay /absent",
+        train + "--loss-mask /absent",
+        train + "--model /absent/x",
+        train + "--slow /absent",
+        train + "--job-token-file /absent",
+        train + "--endpoint-token-file /absent",
+        train + "--certificates /absent"}) {
+    const auto run = run_troupe(arguments, "");
+    CAPTURE(arguments, run.output);
+    CHECK(run.exit_code == 1);
+    CHECK_THAT(run.output, ContainsSubstring("absent"));
+  }
+}
+
 TEST_CASE("a misspelt command or flag is reported with a suggestion") {
   const auto check = [](const char* command, const char* flags,
                         const char* reason) {
