@@ -345,6 +345,8 @@ argument_list without_words(argument_list arguments) {
     return {"--version"};
   if (arguments.empty() || arguments.front() != "help")
     return arguments;
+  if (std::ranges::count(arguments, "--man") > 0)
+    return arguments;
   arguments.erase(arguments.begin());
   const bool has_flag = std::ranges::any_of(
     arguments, [](const auto& each) { return each.starts_with("-"); });

@@ -21,10 +21,10 @@ struct peers_names {
 
 constexpr std::string_view rows_of_step =
   "; a step has --microbatch-size x --microbatches x --data-parallel rows";
-constexpr std::string_view bits =
+constexpr std::string_view sixteen_bits =
   " (16-bit parameters, fp32 master weights), or --autocast (fp32 parameters)";
 
-constexpr peers_names table[] = {
+constexpr peers_names peers_table[] = {
   // batches and steps
   {"batch-size micro-batch-size per-device-train-batch-size local-batch-size "
    "train-micro-batch-size-per-gpu per-gpu-batch-size mbs",
@@ -67,8 +67,8 @@ constexpr peers_names table[] = {
   {"adam-eps adam-epsilon", "--eps"},
   {"sgd-momentum", "--momentum"},
   {"optim optimizer-type", "--optimizer"},
-  {"bf16 bfloat16", "--dtype bf16", bits},
-  {"fp16 half float16", "--dtype fp16", bits},
+  {"bf16 bfloat16", "--dtype bf16", sixteen_bits},
+  {"fp16 half float16", "--dtype fp16", sixteen_bits},
   {"mixed-precision amp fp16-mixed-precision", "--autocast"},
   {"initial-loss-scale", "--loss-scale"},
   {"optimizer-cpu-offload cpu-offload", "--offload-optimizer"},
@@ -147,7 +147,7 @@ std::string suggestion(std::string_view word,
 std::string advice_on_peers_flag(std::string_view name,
                                  const std::vector<std::string>& flags) {
   const auto word = without_dashes(name);
-  for (const auto& row : table) {
+  for (const auto& row : peers_table) {
     const std::string flag{row.flag.substr(0, row.flag.find(' '))};
     if (contains_word(row.theirs, word) && std::ranges::count(flags, flag) > 0)
       return fmt::format("use {}{}", row.flag, row.advice);
