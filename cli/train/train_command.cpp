@@ -191,9 +191,10 @@ void train_pipeline(const train_options& options, const train_setup& setup,
   const auto last_silence = milliseconds_of(options.checkpoints.grace * 5 / 6);
   trainer_saver saved(
     run,
-    saving(options, {.last_silence = last_silence,
-                     .is_stopping = [&] { return signals.exit_code() != 0; }}),
-    resuming(options), about_run(options, setup));
+    saving_options_of(
+      options, {.last_silence = last_silence,
+                .is_stopping = [&] { return signals.exit_code() != 0; }}),
+    resume_options_of(options), about_run(options, setup));
   const bool shows = leads_job(setup.trainer.job);
   if (const auto parameter = run.not_finite(); shows)
     warn_unless_finite(parameter);

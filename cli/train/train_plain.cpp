@@ -13,6 +13,7 @@
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/memory.hpp"
+#include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/values.hpp"
 #include "troupe/engine/stage/plain/plain_loop.hpp"

@@ -7,6 +7,7 @@
 #include "troupe/engine/models/gpt.hpp"
 #include "troupe/engine/models/model_folder.hpp"
 #include "troupe/engine/models/model_texts.hpp"
+#include "troupe/engine/plan/plan.hpp"
 #include "troupe/engine/stage/as_layer.hpp"
 #include "troupe/engine/stage/random.hpp"
 #include "troupe/schedules/builtin.hpp"

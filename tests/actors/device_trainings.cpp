@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "../schedules/shapes.hpp"
+#include "troupe/engine/device/rank_device.hpp"
 #include "troupe/schedules/validate.hpp"
 
 namespace troupe::testing {

@@ -6,6 +6,7 @@
 #include "../../temporary_folder.hpp"
 #include "../fixture_g.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/engine/plan/plan.hpp"
 #include "troupe/monitors/live/live_client.hpp"
 
 using namespace troupe;
