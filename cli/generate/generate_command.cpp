@@ -31,7 +31,7 @@ namespace {
 
 constexpr auto generate_help = R"(
 Examples:
-  troupe generate --checkpoint run --prompt "In the beginning" --max-tokens 100
+  troupe generate --checkpoint run --prompt "In the beginning"
   troupe generate --checkpoint model.safetensors --model gpt --heads 4 \
     --prompts prompts.jsonl --ranks 2 --json
   troupe launch --processes 2 -- generate --checkpoint run --ranks 2 \

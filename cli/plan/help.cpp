@@ -220,10 +220,13 @@ std::string brief_help(const std::string& name, const CLI::App& command) {
   for (const auto* option : brief_options(command))
     text += brief_line(brief_name(*option), option->get_description());
   const auto sections = sections_of(command);
-  text += sections.empty() ? "\n" : "\nMore, by section:\n";
+  if (sections.empty())
+    return text + '\n'
+           + brief_line("--help-all", "all flags, with all they accept");
+  text += "\nMore of them, by section (--help-all shows all):\n";
   for (const auto& section : sections)
     text += brief_line("--help=" + section.name, section.summary);
-  return text + brief_line("--help-all", "all flags, with all they accept");
+  return text;
 }
 
 bool fits_screen(const std::string& text) {
@@ -270,9 +273,7 @@ std::string section_help(const std::string& of, const CLI::App& command,
 
 void set_help_layout(CLI::App& app) {
   app.formatter(std::make_shared<help_formatter>());
-  app.set_help_flag("-h,--help",
-                    "this help; --help=SECTION or --help-all show more of a "
-                    "long one");
+  app.set_help_flag("-h,--help", "this; more by --help=SECTION and --help-all");
 }
 
 std::string section_of(const CLI::Option& option) {

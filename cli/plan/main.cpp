@@ -51,9 +51,9 @@ int main(int argc, char** argv) {
     open_log();
     const auto app = make_app();
     add_plan_commands(*app);
-    for (const auto& [name, summary] : word_commands)
-      app->add_subcommand(std::string{name}, std::string{summary});
     for (const auto& [name, summary] : runtime_commands)
+      app->add_subcommand(std::string{name}, std::string{summary});
+    for (const auto& [name, summary] : word_commands)
       app->add_subcommand(std::string{name}, std::string{summary});
     require_values(*app);
     return run_command(*app, arguments);

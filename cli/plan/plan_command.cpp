@@ -206,7 +206,7 @@ void add_plan_command(CLI::App& app) {
   add_output_flags(*command, *options);
   command->footer(list_schedules() +
                   "\nExample:\n  troupe plan --schedule 1f1b --ranks 4 "
-                  "--microbatches 8 --format svg -o 1f1b.svg");
+                  "--microbatches 8 \\\n    --format svg -o 1f1b.svg");
   command->callback(
     [options] { write_output(options->output, render(*options)); });
 }

@@ -144,16 +144,23 @@ bool lacks_dashes(const argument_list& arguments) {
 /// Reports arguments that the parser refuses.
 [[noreturn]] void refuse(const CLI::ParseError& reason, const CLI::App& app,
                          const argument_list& arguments) {
-  if (lacks_dashes(arguments))
-    fail(error_code::invalid_argument,
-         "give the command of each process after --, as in troupe launch "
-         "--processes 2 -- train ...");
-  if (dynamic_cast<const CLI::ExtrasError*>(&reason) != nullptr)
+  constexpr std::string_view dashes =
+    "give the command of each process after --, as in troupe launch "
+    "--processes 2 -- train ...";
+  const bool lacks = lacks_dashes(arguments);
+  const bool is_extra =
+    dynamic_cast<const CLI::ExtrasError*>(&reason) != nullptr;
+  if (lacks && is_extra)
+    fail(error_code::invalid_argument, "{}", dashes);
+  if (is_extra)
     refuse_extras(app);
-  const std::string text = reason.what();
+  std::string text = reason.what();
+  if (text == "A subcommand is required")
+    text = "a command is missing";
+  if (lacks)
+    text += fmt::format("; {}", dashes);
   const auto command = chosen_command(app).full_name;
-  fail(error_code::invalid_argument, "{}{} troupe{}{} --help",
-       text == "A subcommand is required" ? "a command is missing" : text,
+  fail(error_code::invalid_argument, "{}{} troupe{}{} --help", text,
        text.ends_with('?') ? " See" : "; see", command.empty() ? "" : " ",
        command);
 }

@@ -163,8 +163,7 @@ void add_job_flags(CLI::App& command, search_options& options) {
 
 void add_search_command(CLI::App& app) {
   auto* command = app.add_subcommand(
-    "search",
-    "search for the shortest schedule for given costs and a memory limit");
+    "search", "search for the shortest schedule for costs and a memory limit");
   const auto options = std::make_shared<search_options>();
   add_job_flags(*command, *options);
   add_value(*command, "--placement PLACEMENT", options->placement,

@@ -246,7 +246,7 @@ void add_simulate_command(CLI::App& app) {
     "activations host_peak_bytes; with --steps step_ends, total, step_period");
   command->footer(list_schedules() +
                   "\nExample:\n  troupe simulate --schedule zb_h1 --ranks 4 "
-                  "--microbatches 8 --costs f=1,b=2,message=0.1");
+                  "--microbatches 8 \\\n    --costs f=1,b=2,message=0.1");
   command->callback([options] { run(*options); });
 }
 

@@ -188,8 +188,8 @@ TEST_CASE("a flag of another program is answered with its counterpart") {
         {"--load", "--resume. "},
         {"--tensorboard-dir", "--sink tensorboard:FOLDER. "}})
     check("train", flag, ours);
-  check("generate", "--max_new_tokens", "--max-tokens. ");
-  check("generate", "--load", "--checkpoint. ");
+  check("generate --checkpoint x", "--max_new_tokens", "--max-tokens. ");
+  check("generate --checkpoint x", "--load", "--checkpoint. ");
   const auto none = run_troupe("verify", "--learning-rate");
   CHECK_THAT(none.output,
              ContainsSubstring("has no flag --learning-rate. See"));
