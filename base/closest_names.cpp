@@ -1,6 +1,7 @@
 #include "troupe/base/closest_names.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <numeric>
 #include <utility>
 
@@ -42,6 +43,58 @@ std::vector<std::string> closest_names(const std::string& wanted,
   for (std::size_t i = 0; i < std::min(count, found.size()); ++i)
     closest.push_back(found[i].second);
   return closest;
+}
+
+namespace {
+
+constexpr std::size_t most_names = 3;
+constexpr std::size_t least_beginning = 4;
+
+/// In lower case, with - for _.
+std::string normalized(std::string_view word) {
+  std::string text{word};
+  for (auto& each : text)
+    each =
+      each == '_'
+        ? '-'
+        : static_cast<char>(std::tolower(static_cast<unsigned char>(each)));
+  return text;
+}
+
+/// The names of the fewest edits, if these are few.
+std::vector<std::string> similar_names(const std::string& word,
+                                       const std::vector<std::string>& names) {
+  std::vector<std::string> similar;
+  auto fewest = (word.size() + 1) / 3;
+  for (const auto& name : names) {
+    const auto cost = edits(word, normalized(name));
+    if (cost > fewest)
+      continue;
+    if (cost < fewest)
+      similar.clear();
+    fewest = cost;
+    similar.push_back(name);
+  }
+  if (similar.empty() && word.size() >= least_beginning)
+    for (const auto& name : names)
+      if (normalized(name).starts_with(word))
+        similar.push_back(name);
+  return similar;
+}
+
+}  // namespace
+
+std::string did_you_mean(std::string_view word,
+                         const std::vector<std::string>& names) {
+  const auto similar = similar_names(normalized(word), names);
+  const auto count = std::min(similar.size(), most_names);
+  std::string text;
+  for (std::size_t i = 0; i < count; ++i)
+    text += (i == 0           ? "; did you mean "
+             : i + 1 == count ? " or "
+                              : ", ")
+            + similar[i];
+  return text.empty() ? text : text + "?";
 }
 
 }  // namespace troupe

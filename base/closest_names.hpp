@@ -19,4 +19,11 @@ std::vector<std::string> closest_names(const std::string& wanted,
                                        const std::vector<std::string>& names,
                                        std::size_t count = 3);
 
+/// "; did you mean A or B?" for a word that is likely a mistyped name, with the
+/// closest names, at most three; empty if none is similar. At most a third of
+/// the characters differ, letter case and - or _ aside, or the names begin with
+/// the word, of at least four characters.
+std::string did_you_mean(std::string_view word,
+                         const std::vector<std::string>& names);
+
 }  // namespace troupe

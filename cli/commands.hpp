@@ -23,6 +23,8 @@ void add_launch_command(CLI::App* command);
 void add_checkpoint_command(CLI::App* command);
 void add_certificates_command(CLI::App* command);
 void add_lab_command(CLI::App* command);
+/// Completes what the parent of the command holds when it runs.
+void add_completion_command(CLI::App* command);
 
 /// Folds settings after a monitor's name into its spec: `ENDPOINT overflow
 /// --match 'blocks.*' --abort-after 3` gives `ENDPOINT

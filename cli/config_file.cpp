@@ -13,6 +13,7 @@
 #include "troupe/base/input_file.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/cli/plan/suggestions.hpp"
 
 namespace troupe::cli {
 
@@ -109,13 +110,24 @@ std::vector<std::string> allowed_keys(const CLI::App& command) {
   return keys;
 }
 
+/// How the refusal of an unknown key goes on.
+std::string suggested_key(std::string_view key,
+                          const std::vector<std::string>& names) {
+  std::vector<std::string> flags;
+  for (const auto& name : names)
+    flags.push_back("--" + name);
+  const auto advice = advice_on_peers_flag(key, flags);
+  return advice.empty() ? suggestion(key, names) : "; " + advice + ".";
+}
+
 void require_allowed(const std::string& path, const toml::key& key,
                      const std::vector<std::string>& names) {
   if (std::ranges::find(names, key.str()) == names.end())
     fail(error_code::invalid_argument,
-         "{}: unknown key '{}'; the keys are the long flags: {}",
+         "{}: unknown key '{}'{} Keys are long flags without their dashes; "
+         "see --help-all",
          where(path, key.source()), printable(key.str()),
-         fmt::join(names, ", "));
+         suggested_key(key.str(), names));
 }
 
 std::string text_of(const std::string& path) {
@@ -126,7 +138,7 @@ std::string text_of(const std::string& path) {
       file.refuse("is larger than 1 MiB; is it a TOML file?");
     return file.read();
   } catch (const error& reason) {
-    fail(error_code::invalid_argument, "--config {}", reason.what());
+    fail(reason.code(), "--config {}", reason.what());
   }
 }
 

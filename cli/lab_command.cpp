@@ -60,9 +60,10 @@ void add_lab_command(CLI::App* command) {
     whole_number(0, UINT16_MAX))
     ->capture_default_str();
   command->footer(
-    "Open the printed address in a browser of this machine; Ctrl-C ends it. "
-    "The page loads nothing from the network and stores nothing: its address "
-    "holds its state. docs/lab.md explains the page and its requests.");
+    "Open the printed address in a browser of this machine; Ctrl-C ends it.\n"
+    "The page loads nothing from the network and stores nothing: its address\n"
+    "holds its state. docs/lab.md explains the page and its requests.\n\n"
+    "Example:\n  troupe lab");
   command->callback([port] { run(*port); });
 }
 

@@ -17,6 +17,7 @@
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/commands.hpp"
 #include "troupe/cli/plan/program.hpp"
+#include "troupe/cli/reference/manual.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/engine/device/thrown.hpp"
 
@@ -26,8 +27,6 @@ using namespace troupe::cli;
 
 /// Expands configuration files and monitors' settings.
 argument_list expanded(const argument_list& arguments, CLI::App& app) {
-  if (arguments.empty())
-    return arguments;
   argument_list rest(arguments.begin() + 1, arguments.end());
   if (arguments.front() == "train")
     rest = expand_config(std::move(rest), *app.get_subcommand("train"));
@@ -51,6 +50,7 @@ constexpr std::array adders{
   std::pair{std::string_view{"checkpoint"}, &add_checkpoint_command},
   std::pair{std::string_view{"certificates"}, &add_certificates_command},
   std::pair{std::string_view{"lab"}, &add_lab_command},
+  std::pair{std::string_view{"completion"}, &add_completion_command},
 };
 
 /// Null without such a command.
@@ -68,13 +68,30 @@ static_assert(std::ranges::all_of(runtime_commands,
                 && adders.size() == runtime_commands.size(),
               "each command that `troupe` lists is one of troupe-runtime's");
 
+/// Whether the arguments ask for a description of all commands.
+bool describes_all(const argument_list& arguments) {
+  return !arguments.empty()
+         && (arguments.front() == "completion" || arguments.front() == "help");
+}
+
 int run(const argument_list& arguments) {
   const auto app = make_app();
+  if (describes_all(arguments)) {
+    add_plan_commands(*app);
+    for (const auto& [name, summary] : word_commands)
+      app->add_subcommand(std::string{name}, std::string{summary});
+  }
   for (const auto& each : runtime_commands)
     adder_of(each.name)(
       app->add_subcommand(std::string{each.name}, std::string{each.summary}));
   require_values(*app);
-  return run_command(*app, expanded(arguments, *app));
+  if (!arguments.empty() && arguments.front() == "help") {
+    print_now(manual_page(*app));
+    return 0;
+  }
+  return run_command(*app, arguments, [&](const argument_list& all) {
+    return all.empty() ? all : expanded(all, *app);
+  });
 }
 
 /// Reports errors that have an exit code or a text of their own.

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "troupe/base/closest_names.hpp"
 #include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/plan/checks.hpp"
@@ -64,10 +65,12 @@ std::string why_no_model(const std::string& name,
                        printable(name));
   if (folders && chosen.is_folder())
     return {};
+  const auto similar = did_you_mean(name, names);
   return fmt::format(
-    "there is no model{} called {}; the models are {}{}",
+    "there is no model{} called {}{}{}",
     folders ? ", and no folder with a config.json," : "", printable(name),
-    fmt::join(names, ", "),
+    similar.empty() ? fmt::format("; the models are {}", fmt::join(names, ", "))
+                    : similar,
     folders ? "" : "; a model folder is a --checkpoint itself");
 }
 
@@ -82,7 +85,7 @@ void add_model_flags(CLI::App& app, model_flags& flags, bool folders) {
     names.push_back(entry.name);
     help += fmt::format("  {:14} {}\n", entry.name, entry.summary);
   }
-  app.option_defaults()->group("Model");
+  app.option_defaults()->group(model_group);
   if (folders)
     help +=
       "or a folder of Hugging Face's transformers: config.json and weights";

@@ -14,6 +14,9 @@ enum class folder_use : std::uint8_t;
 
 namespace troupe::cli {
 
+/// The group of --model in help.
+inline constexpr auto model_group = "Model: its kind, its sizes, or its folder";
+
 struct model_flags {
   std::string name = "gpt";  // or the path of a model_folder
   option_values values;      // of the options of all models

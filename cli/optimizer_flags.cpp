@@ -102,7 +102,7 @@ void add_optimizer_flags(CLI::App& app, optimizer_flags& o) {
     app, "--optimizer", o.optimizer,
     "adamw, sgd, lion, adafactor, or muon, which updates two-dimensional "
     "parameters except those of --muon-except; AdamW updates the others",
-    CLI::IsMember({"adamw", "sgd", "lion", "adafactor", "muon"}));
+    one_of({"adamw", "sgd", "lion", "adafactor", "muon"}));
   add_shared_flags(app, o);
   add_value(app, "--dampening", o.dampening, "of sgd's momentum: 0",
             number(0, 1))

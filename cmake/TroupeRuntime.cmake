@@ -99,7 +99,7 @@ target_include_directories(troupe_all INTERFACE
 install(TARGETS troupe_all EXPORT troupe-runtime)
 
 troupe_component(runtime_commands DIRECTORY cli
-  SUBFOLDERS train generate checkpoint model live INTERNAL
+  SUBFOLDERS train generate checkpoint model live reference INTERNAL
   DEPENDS troupe::plan_commands troupe::lab troupe::training troupe::dashboard
     troupe::sinks troupe::live troupe::launch troupe::models
     tomlplusplus::tomlplusplus

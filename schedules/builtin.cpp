@@ -7,6 +7,7 @@
 #include <ranges>
 #include <string>
 
+#include "troupe/base/closest_names.hpp"
 #include "troupe/base/fail.hpp"
 #include "troupe/schedules/catalogue.hpp"
 #include "troupe/schedules/csv.hpp"
@@ -157,14 +158,28 @@ const std::vector<builtin_schedule>& builtin_schedules() {
   return table;
 }
 
+namespace {
+
+[[noreturn]] void refuse_name(std::string_view name) {
+  std::vector<std::string> names;
+  for (const auto& row : builtin_schedules())
+    names.emplace_back(row.name);
+  const auto similar = did_you_mean(name, names);
+  if (!similar.empty())
+    fail(error_code::unknown_schedule, "unknown schedule '{}'{}", name,
+         similar);
+  fail(error_code::unknown_schedule,
+       "unknown schedule '{}': known schedules are {}; or give a CSV file",
+       name, fmt::join(names, ", "));
+}
+
+}  // namespace
+
 schedule make_schedule(std::string_view name, const schedule_shape& shape) {
   const auto& all = builtin_schedules();
   const auto row = std::ranges::find(all, name, &builtin_schedule::name);
   if (row == all.end())
-    fail(error_code::unknown_schedule,
-         "unknown schedule '{}': known schedules are {}; or give a CSV file",
-         name,
-         fmt::join(all | std::views::transform(&builtin_schedule::name), ", "));
+    refuse_name(name);
   check_shape(*row, shape);
   auto result = row->make(shape);
   result.name = row->name;

@@ -61,7 +61,7 @@ struct generate_options {
 };
 
 void add_prompt_flags(CLI::App& app, generate_options& o) {
-  app.option_defaults()->group("Prompts");
+  app.option_defaults()->group("Prompts: texts to continue, or their file");
   add_value(app, "--prompt TEXT", o.prompts,
             "text to continue, or ids such as '5 17' if tokens are not bytes; "
             "repeatable")
@@ -78,7 +78,7 @@ void add_prompt_flags(CLI::App& app, generate_options& o) {
 
 void add_sampling_flags(CLI::App& app, generate_options& o) {
   auto& sampling = o.usual.sampling;
-  app.option_defaults()->group("Tokens");
+  app.option_defaults()->group("Tokens: how many, and how they are sampled");
   add_value(app, "--max-tokens", o.usual.tokens,
             "tokens to generate per prompt", whole_number(0, 1 << 30));
   add_value(app, "--temperature", sampling.temperature,
@@ -103,7 +103,8 @@ void add_sampling_flags(CLI::App& app, generate_options& o) {
 
 void add_run_flags(CLI::App& app, generate_options& o) {
   auto& run = o.run;
-  app.option_defaults()->group("Pipeline");
+  app.option_defaults()->group(
+    "Pipeline: ranks, microbatches, threads, devices");
   add_value(app, "--ranks", run.partition.shape.ranks, "pipeline ranks P",
             whole_number(1, 1 << 16));
   add_value(app, "--stages-per-rank", run.partition.shape.stages_per_rank,

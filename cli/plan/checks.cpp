@@ -1,9 +1,11 @@
 #include "troupe/cli/plan/checks.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 
+#include "troupe/base/closest_names.hpp"
 #include "troupe/base/parse_number.hpp"
 
 namespace troupe::cli {
@@ -53,6 +55,17 @@ CLI::Validator number_above(double limit, double most) {
                              return std::isfinite(value) && value > limit
                                     && value <= most;
                            });
+}
+
+CLI::Validator one_of(const std::vector<std::string>& words) {
+  const auto set = fmt::format("{{{}}}", fmt::join(words, ","));
+  const auto check = [=](const std::string& text) {
+    return std::ranges::count(words, text) > 0
+             ? std::string{}
+             : fmt::format("{} not in {}{}", text, set,
+                           did_you_mean(text, words));
+  };
+  return CLI::Validator{check, set};
 }
 
 void require_values(CLI::App& app) {

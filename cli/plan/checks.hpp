@@ -20,6 +20,10 @@ CLI::Validator number(double least,
 CLI::Validator number_above(
   double limit, double most = std::numeric_limits<double>::infinity());
 
+/// Validates one of some words, and suggests the one that is similar to
+/// another.
+CLI::Validator one_of(const std::vector<std::string>& words);
+
 /// Declares a flag with a value, such as "--costs FILE", or an argument, such
 /// as "path FILE". The second word is the name of the value in --help; without
 /// it, --help shows the value's type.
@@ -54,7 +58,7 @@ CLI::Option* add_choice(CLI::App& command, const std::string& name,
           value = std::ranges::find(words, word, &choice::first)->second;
         },
         help)
-      ->check(CLI::IsMember(names))
+      ->check(one_of(names))
       ->default_str(usual == words.end() ? std::string{} : usual->first);
   return space == name.npos ? option
                             : option->type_name(name.substr(space + 1));

@@ -23,6 +23,8 @@ void add_compare_command(CLI::App& app);
 /// Searches for a schedule for measured costs and a memory limit, and compares
 /// it with the best built-in one and with a lower bound.
 void add_search_command(CLI::App& app);
+/// All of these.
+void add_plan_commands(CLI::App& app);
 
 /// A command that needs LibTorch: `troupe` executes another program for it.
 struct runtime_command {
@@ -44,6 +46,13 @@ inline constexpr std::array runtime_commands{
   runtime_command{"certificates",
                   "make certificates for a job on several machines"},
   runtime_command{"lab", "try schedules on a page in a browser"},
+  runtime_command{"completion", "complete commands and flags in a shell"},
+};
+
+/// Words for flags: `without_words` replaces them.
+inline constexpr std::array word_commands{
+  runtime_command{"help", "explain a command; --man: print the manual page"},
+  runtime_command{"version", "print the version, as --version"},
 };
 
 }  // namespace troupe::cli

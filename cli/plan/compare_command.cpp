@@ -214,8 +214,8 @@ void add_compare_command(CLI::App& app) {
                     "rank, or with slices; takes seconds");
   command->add_flag("--json", options->json, "an array, a schedule each");
   command->footer(
-    "Example:\n  troupe compare --ranks 8 --microbatches 16 "
-    "--costs f=1,b=2,i=1,w=1,message=0.1");
+    "Example:\n  troupe compare --ranks 8 --microbatches 16 \\\n"
+    "    --costs f=1,b=2,i=1,w=1,message=0.1");
   command->callback([options] { run(*options); });
 }
 

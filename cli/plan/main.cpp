@@ -14,9 +14,13 @@ namespace {
 
 using namespace troupe::cli;
 
+/// `help` has become another command's --help, unless it is for the manual
+/// page, which describes all commands.
 bool needs_runtime(const argument_list& arguments) {
-  return !arguments.empty()
-         && std::ranges::find(runtime_commands, arguments.front(),
+  if (arguments.empty())
+    return false;
+  return arguments.front() == "help"
+         || std::ranges::find(runtime_commands, arguments.front(),
                               &runtime_command::name)
               != runtime_commands.end();
 }
@@ -39,19 +43,16 @@ void hold_notices(const argument_list& arguments) {
 int main(int argc, char** argv) {
   prepare_process(report_errors);
   return report_errors([&] {
-    const argument_list arguments(argv + 1, argv + argc);
+    const auto arguments = without_words(argument_list(argv + 1, argv + argc));
     if (needs_runtime(arguments)) {
       hold_notices(arguments);
-      become_runtime(argv);
+      become_runtime(arguments);
     }
     open_log();
     const auto app = make_app();
-    add_plan_command(*app);
-    add_verify_command(*app);
-    add_simulate_command(*app);
-    add_schedules_command(*app);
-    add_compare_command(*app);
-    add_search_command(*app);
+    add_plan_commands(*app);
+    for (const auto& [name, summary] : word_commands)
+      app->add_subcommand(std::string{name}, std::string{summary});
     for (const auto& [name, summary] : runtime_commands)
       app->add_subcommand(std::string{name}, std::string{summary});
     require_values(*app);

@@ -155,43 +155,55 @@ std::string render(const plan_options& options) {
                                  : draw_trace(picture);
 }
 
+void add_compile_flags(CLI::App& command, plan_options& options) {
+  command.add_flag("--global-norm", options.global_norm,
+                   "make updates wait for the gradient norm over all stages, "
+                   "as required by clipping and a dynamic loss scale");
+  command.add_flag(
+    "--sharded", options.sharded,
+    "shard the stages' parameters over the replicas: adds UNSHARD, RESHARD and "
+    "REDUCE_GRAD where PyTorch's pipelining does");
+  command.option_defaults()->group(
+    "Search: of --schedule search, for costs and a memory limit");
+  options.source.searching.add_to(command);
+  command.option_defaults()->group("Offloading: of activations to host memory");
+  options.offload.add_to(command);
+}
+
+void add_output_flags(CLI::App& command, plan_options& options) {
+  command.option_defaults()->group("Output: its format, width and file");
+  command.add_flag("--lower", options.lower,
+                   "with table and csv: include the transfers");
+  add_value(command, "--format FORMAT", options.format,
+            "table, csv, json, svg, trace (Chrome, Perfetto), cpp (a function "
+            "that makes the schedule), schedule (its text form, with slices "
+            "and copies) or plan (compiled); `train` reads these two and csv, "
+            "`verify` and `simulate` plans and csv",
+            one_of({"table", "csv", "json", "svg", "trace", "plan", "text",
+                    "cpp", "schedule"}));
+  command
+    .add_flag_callback(
+      "--json", [&options] { options.format = "json"; }, "as --format json")
+    ->excludes("--format");
+  add_value(command, "--width N", options.width,
+            "columns of the table; default: the terminal's, or 100",
+            whole_number(20, 10000));
+  add_value(command, "--theme THEME", options.theme,
+            "of svg: light, dark, or auto: as the reader's system prefers",
+            one_of({"auto", "light", "dark"}))
+    ->capture_default_str();
+  add_value(command, "-o,--output FILE", options.output,
+            "file; else the terminal");
+}
+
 }  // namespace
 
 void add_plan_command(CLI::App& app) {
   auto* command = app.add_subcommand("plan", "compile a schedule and show it");
   const auto options = std::make_shared<plan_options>();
   options->source.add_to(*command);
-  options->source.searching.add_to(*command);
-  command->add_flag("--global-norm", options->global_norm,
-                    "make updates wait for the gradient norm over all stages, "
-                    "as required by clipping and a dynamic loss scale");
-  command->add_flag(
-    "--sharded", options->sharded,
-    "shard the stages' parameters over the replicas: adds UNSHARD, RESHARD and "
-    "REDUCE_GRAD where PyTorch's pipelining does");
-  options->offload.add_to(*command);
-  command->add_flag("--lower", options->lower,
-                    "with table and csv: include the transfers");
-  add_value(*command, "--format FORMAT", options->format,
-            "table, csv, json, svg, trace (Chrome, Perfetto), cpp (a function "
-            "that makes the schedule), schedule (its text form, with slices "
-            "and copies) or plan (compiled); `train` reads these two and csv, "
-            "`verify` and `simulate` plans and csv",
-            CLI::IsMember({"table", "csv", "json", "svg", "trace", "plan",
-                           "text", "cpp", "schedule"}));
-  command
-    ->add_flag_callback(
-      "--json", [options] { options->format = "json"; }, "as --format json")
-    ->excludes("--format");
-  add_value(*command, "--width N", options->width,
-            "columns of the table; default: the terminal's, or 100",
-            whole_number(20, 10000));
-  add_value(*command, "--theme THEME", options->theme,
-            "of svg: light, dark, or auto: as the reader's system prefers",
-            CLI::IsMember({"auto", "light", "dark"}))
-    ->capture_default_str();
-  add_value(*command, "-o,--output FILE", options->output,
-            "file; else the terminal");
+  add_compile_flags(*command, *options);
+  add_output_flags(*command, *options);
   command->footer(list_schedules() +
                   "\nExample:\n  troupe plan --schedule 1f1b --ranks 4 "
                   "--microbatches 8 --format svg -o 1f1b.svg");

@@ -22,9 +22,10 @@
 #include <new>
 #include <sstream>
 
-#include "troupe/base/closest_names.hpp"
 #include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/cli/plan/help.hpp"
+#include "troupe/cli/plan/suggestions.hpp"
 #include "troupe_version.hpp"
 
 namespace troupe::cli {
@@ -44,15 +45,6 @@ std::string with_limit(std::string text) {
   if (text.find(std::strerror(EMFILE)) != std::string::npos)
     text += fmt::format(" (ulimit -n is {})", limit_of(RLIMIT_NOFILE));
   return text;
-}
-
-/// "; did you mean X?" if one of the names is similar, else ".".
-std::string suggestion(std::string_view word, const argument_list& names) {
-  const auto nearest = std::ranges::min_element(
-    names, {}, [&](const std::string& name) { return edits(word, name); });
-  const bool near =
-    nearest != names.end() && edits(word, *nearest) * 3 <= word.size() + 1;
-  return near ? fmt::format("; did you mean {}?", *nearest) : ".";
 }
 
 argument_list names_of_commands(const CLI::App& app) {
@@ -82,7 +74,6 @@ argument_list flags_of(const CLI::App& command) {
   return flags;
 }
 
-/// Refuses a flag without its value: CLI11 would take the next argument for it,
 /// Refuses a flag without its value: CLI11 would take the next argument as its
 /// value, even a flag.
 void require_flag_values(const argument_list& arguments, const CLI::App& app) {
@@ -110,16 +101,27 @@ void require_flag_values(const argument_list& arguments, const CLI::App& app) {
   }
 }
 
+struct chosen {
+  const CLI::App* command;
+  std::string full_name;  // without "troupe"; empty if there is no command
+};
+
+/// The innermost command that was parsed.
+chosen chosen_command(const CLI::App& app) {
+  chosen found{&app, {}};
+  while (!found.command->get_subcommands().empty()) {
+    found.command = found.command->get_subcommands().front();
+    found.full_name +=
+      (found.full_name.empty() ? "" : " ") + found.command->get_name();
+  }
+  return found;
+}
+
 /// Reports arguments that the command does not know: the first flag among them,
 /// rather than a value before it.
 [[noreturn]] void refuse_extras(const CLI::App& app) {
   const auto extras = app.remaining(/*recurse=*/true);
-  const auto* command = &app;
-  std::string full_name;
-  while (!command->get_subcommands().empty()) {
-    command = command->get_subcommands().front();
-    full_name += (full_name.empty() ? "" : " ") + command->get_name();
-  }
+  const auto [command, full_name] = chosen_command(app);
   const auto flag = std::ranges::find_if(
     extras, [](const std::string& text) { return text.starts_with('-'); });
   if (flag == extras.end())
@@ -128,7 +130,7 @@ void require_flag_values(const argument_list& arguments, const CLI::App& app) {
          printable(extras.empty() ? "" : extras.front()), full_name);
   const auto name = flag->substr(0, flag->find('='));
   fail(error_code::invalid_argument, "{} has no flag {}{} See troupe {} --help",
-       full_name, printable(name), suggestion(name, flags_of(*command)),
+       full_name, printable(name), suggested_flag(name, flags_of(*command)),
        full_name);
 }
 
@@ -139,12 +141,21 @@ bool lacks_dashes(const argument_list& arguments) {
          && std::ranges::find(arguments, "--") == arguments.end();
 }
 
-void explain_dashes(const argument_list& arguments) {
+/// Reports arguments that the parser refuses.
+[[noreturn]] void refuse(const CLI::ParseError& reason, const CLI::App& app,
+                         const argument_list& arguments) {
   if (lacks_dashes(arguments))
-    complain("",
-             "give the command of each process after --, as in troupe launch "
-             "--processes 2 -- train ...",
-             wrong_usage);
+    fail(error_code::invalid_argument,
+         "give the command of each process after --, as in troupe launch "
+         "--processes 2 -- train ...");
+  if (dynamic_cast<const CLI::ExtrasError*>(&reason) != nullptr)
+    refuse_extras(app);
+  const std::string text = reason.what();
+  const auto command = chosen_command(app).full_name;
+  fail(error_code::invalid_argument, "{}{} troupe{}{} --help",
+       text == "A subcommand is required" ? "a command is missing" : text,
+       text.ends_with('?') ? " See" : "; see", command.empty() ? "" : " ",
+       command);
 }
 
 }  // namespace
@@ -157,26 +168,27 @@ std::unique_ptr<CLI::App> make_app() {
   // values.
   app->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app->set_version_flag("--version", TROUPE_VERSION);
+  set_help_layout(*app);
   return app;
 }
 
-int run_command(CLI::App& app, const argument_list& arguments) {
+int run_command(CLI::App& app, argument_list arguments,
+                const argument_expander& expand) {
   require_known_command(arguments, app);
+  if (const auto help = requested_help(app, arguments)) {
+    print_now(*help);
+    return 0;
+  }
+  if (expand)
+    arguments = expand(std::move(arguments));
   require_flag_values(arguments, app);
   argument_list reversed(arguments.rbegin(), arguments.rend());
   try {
     app.parse(std::move(reversed));
-  } catch (const CLI::ExtrasError&) {
-    explain_dashes(arguments);
-    refuse_extras(app);
+  } catch (const CLI::CallForVersion& version) {
+    print_now(std::string{version.what()} + '\n');
   } catch (const CLI::ParseError& reason) {
-    std::ostringstream help, message;  // which quotes the arguments
-    if (app.exit(reason, help, message) != 0) {
-      std::fputs(plain_text(message.str()).c_str(), stderr);
-      explain_dashes(arguments);
-      return wrong_usage;
-    }
-    std::fputs(help.str().c_str(), stdout);
+    refuse(reason, app, arguments);
   }
   print_now("");
   return 0;
@@ -328,12 +340,32 @@ void require_room_for_runtime() {
          files, least_files);
 }
 
-void become_runtime(char** argv) {
+argument_list without_words(argument_list arguments) {
+  if (arguments == argument_list{"version"})
+    return {"--version"};
+  if (arguments.empty() || arguments.front() != "help")
+    return arguments;
+  if (std::ranges::count(arguments, "--man") > 0)
+    return arguments;
+  arguments.erase(arguments.begin());
+  const bool has_flag = std::ranges::any_of(
+    arguments, [](const auto& each) { return each.starts_with("-"); });
+  if (!has_flag)
+    arguments.emplace_back("--help");
+  return arguments;
+}
+
+void become_runtime(argument_list arguments) {
   require_room_for_runtime();
   std::error_code trouble;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", trouble);
   const auto program = self.parent_path() / "troupe-runtime";
-  ::execv(program.c_str(), argv);
+  arguments.insert(arguments.begin(), "troupe");
+  std::vector<char*> argv;
+  for (auto& each : arguments)
+    argv.push_back(each.data());
+  argv.push_back(nullptr);
+  ::execv(program.c_str(), argv.data());
   const auto reason = errno;
   if (reason == ENOENT)
     fail(error_code::io,

@@ -12,16 +12,22 @@ namespace troupe::cli {
 
 using argument_list = std::vector<std::string>;
 
-/// The exit code for wrong usage, by the convention of shells.
-inline constexpr int wrong_usage = 2;
-
 /// Makes the application `troupe` without commands.
 std::unique_ptr<CLI::App> make_app();
 
-/// Parses the arguments, which runs their command, and returns the exit code.
-/// Reports wrong usage on standard error, and suggests names similar to unknown
-/// commands and flags. Exceptions of commands pass through.
-int run_command(CLI::App& app, const argument_list& arguments);
+/// Adds arguments from elsewhere, such as a configuration file.
+using argument_expander = std::function<argument_list(argument_list)>;
+
+/// Expands and parses the arguments, which runs their command, and returns the
+/// exit code; or prints the help that they ask for. Throws `invalid_argument`
+/// for wrong usage, with names similar to unknown commands and flags.
+/// Exceptions of commands pass through.
+int run_command(CLI::App& app, argument_list arguments,
+                const argument_expander& expand = {});
+
+/// Spells `help train` as `train --help`, `help` as `--help` and `version` as
+/// `--version`; other arguments stay, and those of `help --man`.
+argument_list without_words(argument_list arguments);
 
 /// Runs a program's work. Reports an exception on standard error, and returns
 /// its exit code.
@@ -59,6 +65,6 @@ void drop_closed_output();
 /// same folder and with the same arguments. Returns only by throwing `error`:
 /// `io` if the program is missing or can't be started, `device` if the limits
 /// of this process leave too little memory or too few files for it.
-[[noreturn]] void become_runtime(char** argv);
+[[noreturn]] void become_runtime(argument_list arguments);
 
 }  // namespace troupe::cli

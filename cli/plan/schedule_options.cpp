@@ -35,8 +35,10 @@ void add_shape_flags(CLI::App& command, schedule_shape& shape) {
 
 void schedule_options::add_to(CLI::App& command) {
   command_ = &command;
+  command.option_defaults()->group(
+    "Schedule: its name, or its file, and its sizes");
   add_value(command, "--schedule NAME|FILE.csv", schedule,
-            "a schedule's name (listed below), or a file: CSV as PyTorch "
+            "a name (see `troupe schedules`), or a file: CSV as PyTorch "
             "writes it, compute only, or the text form that plan writes")
     ->default_str(usual_schedules);
   add_shape_flags(command, shape);

@@ -171,7 +171,7 @@ void add_search_command(CLI::App& app) {
             "looped: stage s on rank s mod P; waves: down the ranks and up "
             "again, a V with two stages per rank; bidirectional: two copies of "
             "each stage, as dualpipe; best: the best of them",
-            CLI::IsMember({"best", "looped", "waves", "bidirectional"}))
+            one_of({"best", "looped", "waves", "bidirectional"}))
     ->capture_default_str();
   command->add_flag("--full-backward", options->full_backward,
                     "do not split backwards into I and W");
@@ -200,8 +200,9 @@ void add_search_command(CLI::App& app) {
             "name: the plan, for --plan");
   command->footer(
     "Example:\n  troupe search --ranks 8 --stages-per-rank 2 --microbatches 32 "
-    "--costs costs.txt --sizes kept=4e6,activation=1e6 --memory-limit 6e7 "
-    "-o found.csv");
+    "\\\n"
+    "    --costs costs.txt --sizes kept=4e6,activation=1e6 \\\n"
+    "    --memory-limit 6e7 -o found.csv");
   command->callback([options] { run(*options); });
 }
 

@@ -219,6 +219,7 @@ void add_simulate_command(CLI::App& app) {
     *command, options->path,
     "a plan, or CSV, compute only or lowered, instead of --schedule");
   options->source.add_to(*command);
+  command->option_defaults()->group("Costs: times of ops and bytes of tensors");
   add_value(*command, "--costs ENTRIES|FILE", options->source.searching.costs,
             "times of ops, and of a message (its latency, and bytes / "
             "bandwidth, during which its channel is busy); f.2=3 is for stage "
@@ -230,7 +231,11 @@ void add_simulate_command(CLI::App& app) {
     "forward for its backward), activation, gradient (as large, if not given), "
     "parameters; kept.2=3e6 is for stage 2. Also a file of such entries");
   options->source.searching.add_memory_limit(*command);
+  command->option_defaults()->group(
+    "Offloading: of activations to host memory");
   options->offload.add_to(*command);
+  command->option_defaults()->group(
+    "Simulation: slow ranks, jitter, order of ops, steps");
   add_what_if_flags(*command, *options);
   command->add_flag("--atomic-pairs", options->atomic_pairs,
                     "treat an overlapped pair as one op");
@@ -240,9 +245,8 @@ void add_simulate_command(CLI::App& app) {
     "messages; with --sizes peak_bytes, joint_peak_bytes, of offloaded "
     "activations host_peak_bytes; with --steps step_ends, total, step_period");
   command->footer(list_schedules() +
-                  "\nExample:\n  troupe simulate --schedule interleaved_1f1b "
-                  "--ranks 4 --stages-per-rank 2 --microbatches 8 --costs "
-                  "f=1,b=2,message=0.1");
+                  "\nExample:\n  troupe simulate --schedule zb_h1 --ranks 4 "
+                  "--microbatches 8 --costs f=1,b=2,message=0.1");
   command->callback([options] { run(*options); });
 }
 

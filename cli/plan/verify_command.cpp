@@ -181,7 +181,7 @@ void add_verify_command(CLI::App& app) {
   add_value(*command, "--transport MODEL", options->transport,
             "buffered: sends never wait; credited: sends wait for a credit of "
             "their channel; rendezvous: sends wait for the receiver",
-            CLI::IsMember({"buffered", "credited", "rendezvous"}));
+            one_of({"buffered", "credited", "rendezvous"}));
   command->add_flag(
     "--shared-fifo", options->shared_fifo,
     "transfers between two ranks share one FIFO, in both directions");
@@ -197,15 +197,15 @@ void add_verify_command(CLI::App& app) {
             "file: draws the cycle of waits, if there is one");
   add_value(*command, "--theme THEME", options->theme,
             "of --svg: light, dark, or auto: as the reader's system prefers",
-            CLI::IsMember({"auto", "light", "dark"}))
+            one_of({"auto", "light", "dark"}))
     ->capture_default_str();
   command->add_flag(
     "--json", options->json,
     "file, transport, shared_fifo, progress, cycle, sizes; also on a deadlock");
   command->footer(
     "Exit code 1 with the cycle of waits where there is no progress.\n\n"
-    "Example:\n  troupe plan --schedule 1f1b --ranks 4 --microbatches 8 "
-    "--lower --format csv -o 1f1b.csv\n"
+    "Example:\n  troupe plan --schedule 1f1b --ranks 4 --microbatches 8 \\\n"
+    "    --lower --format csv -o 1f1b.csv\n"
     "  troupe verify 1f1b.csv --transport rendezvous");
   command->callback([options] { run(*options); });
 }

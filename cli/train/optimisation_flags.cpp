@@ -80,7 +80,8 @@ void add_precision_flags(CLI::App& app, train_options& o) {
 }  // namespace
 
 void add_optimisation_flags(CLI::App& app, train_options& o) {
-  app.option_defaults()->group("Optimisation");
+  app.option_defaults()->group(
+    "Optimisation: steps, optimizer, learning rate, precision, seed");
   auto* steps =
     add_value(app, "--steps", o.steps, "optimizer updates", whole_number(0));
   add_value(app, "--epochs", o.epochs,

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "troupe/cli/config_file.hpp"
+#include "troupe/cli/plan/help.hpp"
 
 namespace troupe::cli {
 
@@ -20,7 +21,7 @@ setting_texts flags_of_updates(const CLI::App& command) {
     const auto* option = command.get_option_no_throw("--" + name);
     const bool is_kept = option != nullptr && name != "steps"
                          && name != "epochs"
-                         && (option->get_group() == "Optimisation"
+                         && (section_of(*option) == "optimisation"
                              || std::ranges::count(others, name) > 0);
     if (is_kept)
       flags.emplace(name, std::move(value));

@@ -20,6 +20,7 @@
 #include "troupe/cli/train/dependent_flags.hpp"
 #include "troupe/cli/train/resumed_settings.hpp"
 #include "troupe/cli/train/run_endings.hpp"
+#include "troupe/cli/train/shared_cores.hpp"
 #include "troupe/cli/train/train_checkpoints.hpp"
 #include "troupe/cli/train/train_output.hpp"
 #include "troupe/cli/train/train_servers.hpp"
@@ -36,7 +37,8 @@ namespace troupe::cli {
 namespace {
 
 constexpr auto example = R"(
-Example:
+Examples:
+  troupe train --text book.txt --ranks 2 --schedule 1f1b --dashboard 8080
   troupe train --text book.txt --ranks 2 --schedule 1f1b --microbatches 8 \
     --steps 200 --timeline step.svg --sample 200
 
@@ -277,6 +279,7 @@ void train(const CLI::App& command, train_options options) {
   require_job(options);
   if (!options.plain)
     require_legal(setup.trainer);
+  log_shared_cores(options, setup);
   if (options.dry_run) {
     require_model(options, setup);
     return shows ? print_plan_summary(options, setup) : void();

@@ -2,32 +2,22 @@
 
 #include <CLI/CLI.hpp>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/signals.hpp"
 #include "troupe/cli/train/optimisation_flags.hpp"
+#include "troupe/cli/train/pipeline_flags.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"
 #include "troupe/monitors/spec/monitor_spec.hpp"
-#include "troupe/schedules/builtin.hpp"
 
 namespace troupe::cli {
 
 namespace {
 
-std::string schedule_names() {
-  std::vector<std::string_view> names;
-  for (const auto& row : builtin_schedules())
-    names.push_back(row.name);
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
 void add_data_flags(CLI::App& app, data_options& o, loading_options& loading) {
-  app.option_defaults()->group("Data");
+  app.option_defaults()->group("Data: texts, their mix and format, validation");
   app.add_option("--text", o.text,
-                 "text files to train on, concatenated, or mixed by --mix");
+                 "text files to train on: concatenated, or mixed by --mix");
   add_value(app, "--mix WEIGHTS", o.mix,
             "mix rows of the texts by these weights, one per text: 0.7,0.3",
             number_above(0))
@@ -69,7 +59,8 @@ void add_data_flags(CLI::App& app, data_options& o, loading_options& loading) {
 void add_folder_flags(CLI::App& app, train_options& options) {
   auto& model = options.model;
   auto& output = options.output;
-  app.option_defaults()->group("Model: a folder of transformers");
+  app.option_defaults()->group(
+    "Model: a folder of Hugging Face's transformers");
   app.add_flag("--from-scratch", model.from_scratch,
                "a --model that is a folder begins with fresh parameters: its "
                "config.json is all that is read");
@@ -110,88 +101,11 @@ void add_folder_flags(CLI::App& app, train_options& options) {
   app.add_flag("--predict-next-document", options.data.predicts_next_document,
                "also train the token of --document-end to predict the next "
                "document's first token");
-  app.option_defaults()->group("Model");
-}
-
-void add_replica_flags(CLI::App& app, train_options& options) {
-  auto& o = options.partition;
-  add_value(app, "--data-parallel", o.data_parallel,
-            "replicas D of the pipeline", whole_number(1, 1 << 16));
-  add_choice(app, "--shard WHAT", o.shard,
-             {{"replicate", {shard_mode::replicate}},
-              {"gradients", {shard_mode::gradients}},
-              {"all", {shard_mode::all}},
-              {"hybrid", {shard_mode::all, true}}},
-             "what to shard over replicas: nothing (replicate), gradients and "
-             "optimizer state (gradients), parameters as well (all), or all "
-             "within groups of replicas (hybrid)");
-  add_value(app, "--shard-group", o.sharding.group,
-            "replicas in a sharding group; 0: all", whole_number(0, 1 << 16));
-  add_value(app, "--shard-multiple", o.sharding.multiple,
-            "pad the parameters of a stage to a multiple of shards x this many "
-            "elements; a multiple of 32",
-            whole_number(1, largest_shard_multiple));
-  add_value(app, "--shard-whole", o.sharding.most_whole,
-            "most stages of a rank whose parameters are gathered at once; at "
-            "least V: they stay gathered between forward and backward",
-            whole_number(1, 1 << 16));
-  add_value(
-    app, "--divide-gradients HOW", o.division,
-    "divisors of the replicas' gradients before and after the sum: PRE,POST "
-    "(1,1: the sum), mean (1,D), or balanced (both near the square root of D)");
-  add_choice(
-    app, "--reduce-dtype", options.numerics.division.in_fp32,
-    {{"fp32", true}, {"same", false}},
-    "sum 16-bit gradients of replicas in fp32, or in their own dtype (same)");
-}
-
-void add_pipeline_flags(CLI::App& app, train_options& o) {
-  app.option_defaults()->group("Pipeline");
-  add_value(app, "--ranks", o.partition.shape.ranks, "pipeline ranks P",
-            whole_number(1, 1 << 16));
-  add_value(app, "--stages-per-rank", o.partition.shape.stages_per_rank,
-            "stages V of a rank (interleaved schedules)",
-            whole_number(1, 1 << 16));
-  add_replica_flags(app, o);
-  add_value(app, "--schedule", o.partition.schedule,
-            schedule_names() + ", search (the shortest found), or a FILE.csv")
-    ->default_str(usual_schedules);
-  o.partition.searching.add_to(app);
-  add_value(app, "--plan", o.partition.plan,
-            "a compiled plan, as written by troupe plan --format plan, instead "
-            "of --schedule")
-    ->excludes("--schedule");
-  add_value(app, "--microbatches", o.partition.shape.microbatches,
-            "microbatches m of a step and replica", whole_number(1, 1 << 20));
-  add_value(app, "--breadth", o.partition.shape.breadth,
-            "microbatches of a group (depth_first, two_bw)",
-            whole_number(0, 1 << 20));
-  add_value(app, "--slices", o.partition.shape.slices,
-            "slices K of a microbatch's sequence (seq_1f1b)",
-            whole_number(1, INT16_MAX));
-  app.add_option(
-    "--split", o.partition.split,
-    "layers on stages: blocks spread evenly (even), by parameters, "
-    "measured, or by hand: 5,5; --model says what the layers are");
-  app.add_flag("--recompute", o.numerics.recompute,
-               "recompute forwards in the backward, to save memory");
-  o.partition.offload.add_to(app);
-  add_choice(app, "--weight-split HOW", o.numerics.backward_split,
-             {{"automatic", weight_split::automatic},
-              {"layers", weight_split::layers},
-              {"graph", weight_split::graph}},
-             "how I and W split a backward: by layers that support it "
-             "(layers), or, for any module, by nodes of the autograd graph "
-             "(graph)");
-  add_value(app, "--threads", o.execution.intra_op_threads,
-            "intra-op threads of a rank", whole_number(1, 1024));
-  app.add_flag(
-    "--plain", o.plain,
-    "train the same model in a plain loop without actors, as a reference");
+  app.option_defaults()->group(model_group);
 }
 
 void add_device_flags(CLI::App& app, device_options& o) {
-  app.option_defaults()->group("Devices");
+  app.option_defaults()->group("Devices: CPU or GPUs, and what overlaps there");
   app.add_option("--device", o.device,
                  "cpu, cuda (ranks take all devices in turns, --plain the "
                  "first), or cuda:0,2");
@@ -205,30 +119,6 @@ void add_device_flags(CLI::App& app, device_options& o) {
   app.add_flag("--deterministic", o.deterministic,
                "bitwise reproducible runs on a GPU as well, which is slower; "
                "CPU runs always are");
-}
-
-void add_order_flags(CLI::App& app, train_options& options) {
-  auto& o = options.order;
-  app.option_defaults()->group("Order of ops");
-  add_choice(app, "--order ORDER", options.execution.order, lane_orders(),
-             "strict: in the schedule's order; ready_first: weight backwards "
-             "and updates that are ready overtake waiting ops of their rank; "
-             "any_ready: any ready op does. Results do not change");
-  add_value(app, "--order-log FILE", options.monitoring.order_log,
-            "write the order in which each rank started its ops, one line per "
-            "rank and step");
-  add_value(
-    app, "--replay FILE", o.replay,
-    "start ops in the order of an --order-log with at least as many steps");
-  add_value(app, "--replan-every N", o.replan_every,
-            "every N steps search for a faster order of ops, using measured "
-            "costs; 0: never. `troupe replan` does so for a live job",
-            whole_number(0));
-  add_value(app, "--slow ENTRIES", o.slow,
-            "simulate a straggler: rank.1=1.5 makes the compute ops of rank 1 "
-            "take 1.5 times as long");
-  add_value(app, "--slow-from STEP", o.slow_from,
-            "first step that --slow applies to", whole_number(1));
 }
 
 void add_monitoring_flags(CLI::App& app, monitoring_options& o) {
@@ -253,7 +143,8 @@ void add_monitoring_flags(CLI::App& app, monitoring_options& o) {
 
 void add_output_flags(CLI::App& app, train_options& options) {
   auto& o = options.output;
-  app.option_defaults()->group("Output");
+  app.option_defaults()->group(
+    "Output: logs, traces, monitors, parameters, a sample");
   add_log_level(app, o);
   add_monitoring_flags(app, options.monitoring);
   app.add_option("--save-initial", o.save_initial,
@@ -271,7 +162,7 @@ void add_output_flags(CLI::App& app, train_options& options) {
 }
 
 void add_checkpoint_flags(CLI::App& app, checkpoint_options& o) {
-  app.option_defaults()->group("Checkpoints");
+  app.option_defaults()->group("Checkpoints: saving a run and resuming it");
   add_value(app, "--checkpoints DIR", o.folder,
             "folder for checkpoints (parameters, optimizer and data position), "
             "written at the end and every --checkpoint-every steps");
@@ -296,7 +187,8 @@ void add_checkpoint_flags(CLI::App& app, checkpoint_options& o) {
 }
 
 void add_access_flags(CLI::App& app, access_options& o) {
-  app.option_defaults()->group("Attaching to a running job");
+  app.option_defaults()->group(
+    "Attaching: the endpoint and the dashboard of the running job");
   add_value(app, "--endpoint", o.endpoint,
             "where clients attach: unix:PATH, tcp:HOST:PORT (port 0: any) or "
             "none; by default a private socket, which is logged")
@@ -310,8 +202,9 @@ void add_access_flags(CLI::App& app, access_options& o) {
                  "folder where monitors that clients attach write their files; "
                  "by default they can't");
   app.add_option("--dashboard", o.dashboard,
-                 "serve a page that shows the run at HOST:PORT, such as "
-                 "127.0.0.1:8080 (port 0: any); the address is logged");
+                 "serve a page that shows the run: at PORT of this machine, "
+                 "such as 8080 (0: any), or at HOST:PORT; the address is "
+                 "logged");
   app.add_option("--dashboard-token-file", o.dashboard_token_file,
                  "file with a password for the page; required unless HOST is a "
                  "loopback address");
@@ -330,6 +223,7 @@ void add_train_flags(CLI::App& app, train_options& options) {
   app.add_option("--initial", options.model.initial,
                  "start from these parameters (safetensors)");
   add_pipeline_flags(app, options);
+  add_replica_flags(app, options);
   add_device_flags(app, options.devices);
   add_order_flags(app, options);
   add_optimisation_flags(app, options);
@@ -337,7 +231,7 @@ void add_train_flags(CLI::App& app, train_options& options) {
   add_checkpoint_flags(app, options.checkpoints);
   add_access_flags(app, options.access);
   add_process_flags(app, options.processes);
-  app.option_defaults()->group("Options");
+  app.option_defaults()->group("Options");  // CLI11's group of --help
   app.add_flag("--print-config", options.print_config,
                "print all settings that have an effect as TOML, for --config, "
                "and exit");
@@ -360,7 +254,7 @@ void add_log_level(CLI::App& app, output_options& o) {
 
 void add_process_flags(CLI::App& app, process_options& o) {
   app.option_defaults()->group(
-    "Several processes (RANK and WORLD_SIZE are read)");
+    "Processes: several that form a job (RANK and WORLD_SIZE are read)");
   add_value(app, "--rendezvous", o.joining.rendezvous,
             "address of process 0: HOST:PORT or unix:PATH; by default from the "
             "launcher, or on one machine a private folder")

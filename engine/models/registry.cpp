@@ -3,8 +3,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <ranges>
+#include <vector>
 
+#include "troupe/base/closest_names.hpp"
 #include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 
@@ -15,9 +16,14 @@ const model_entry& find_model(const std::string& name) {
   const auto found = std::ranges::find(all, name, &model_entry::name);
   if (found != all.end())
     return *found;
-  fail(error_code::invalid_argument,
-       "there is no model '{}'; the models are {}", printable(name),
-       fmt::join(all | std::views::transform(&model_entry::name), ", "));
+  std::vector<std::string> names;
+  for (const auto& entry : all)
+    names.push_back(entry.name);
+  const auto similar = did_you_mean(name, names);
+  fail(
+    error_code::invalid_argument, "there is no model '{}'{}", printable(name),
+    similar.empty() ? fmt::format("; the models are {}", fmt::join(names, ", "))
+                    : similar);
 }
 
 std::int64_t whole(const option_values& values, const std::string& name) {

@@ -67,11 +67,13 @@ std::string from_base64(const std::string& text) {
 }  // namespace
 
 http_address parse_http_address(const std::string& text) {
-  const auto at = parse(text);
+  const bool is_port = parse_number<std::uint16_t>(text).has_value();
+  const auto at = parse(is_port ? "127.0.0.1:" + text : text);
   if (!at || !at->port)
     fail(error_code::invalid_argument,
-         "'{}' is not an address to listen at; write NUMBER:PORT or "
-         "localhost:PORT, such as 127.0.0.1:9464; port 0 takes a free one",
+         "'{}' is not an address to listen at; write NUMBER:PORT, "
+         "localhost:PORT or PORT, such as 127.0.0.1:9464; port 0 takes a free "
+         "one",
          text);
   return {at->host.to_string(), *at->port, at->host.is_loopback()};
 }

@@ -13,8 +13,8 @@ struct http_address {
   bool is_loopback = false;
 };
 
-/// Reads `127.0.0.1:80`, `localhost:80` or `[::1]:80`. Throws
-/// `invalid_argument`.
+/// Reads `127.0.0.1:80`, `localhost:80`, `[::1]:80`, or `80`, which is
+/// `127.0.0.1:80`. Throws `invalid_argument`.
 http_address parse_http_address(const std::string& text);
 
 /// Throws `invalid_argument` for an invalid address, and for one that

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "troupe/base/atomic_file.hpp"
+#include "troupe/base/closest_names.hpp"
 #include "troupe/base/fail.hpp"
 #include "troupe/engine/events/globs.hpp"
 #include "troupe/engine/transport/trust/secret_file.hpp"
@@ -131,13 +132,20 @@ struct chosen_sink {
   std::string more;  // behind the name's colon
 };
 
+[[noreturn]] void refuse_name(const std::string& name) {
+  const auto similar = did_you_mean(name, sink_names());
+  if (!similar.empty())
+    fail(error_code::invalid_argument, "unknown sink '{}'{}", name, similar);
+  fail(error_code::invalid_argument, "unknown sink '{}'; known sinks are:\n{}",
+       name, sink_help());
+}
+
 chosen_sink chosen(const std::string& spec) {
   const auto name = spec.substr(0, spec.find(':'));
   const auto more = spec.substr(std::min(name.size() + 1, spec.size()));
   const auto* found = std::ranges::find(kinds, name, &sink_kind::name);
   if (found == kinds.end())
-    fail(error_code::invalid_argument,
-         "unknown sink '{}'; known sinks are:\n{}", name, sink_help());
+    refuse_name(name);
   if (found->needs_more && more.empty())
     fail(error_code::invalid_argument, "sink {}: write {}", name, found->form);
   return {found, more};
@@ -166,6 +174,13 @@ std::string sink_input(const std::string& spec) {
   return kind->require == &require_prometheus
            ? prometheus_spec_of(more).token_file.value_or("")
            : std::string{};
+}
+
+std::vector<std::string> sink_names() {
+  std::vector<std::string> names;
+  for (const auto& each : kinds)
+    names.emplace_back(each.name);
+  return names;
 }
 
 std::string sink_help() {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "troupe/monitors/http/serving.hpp"
 #include "troupe/monitors/sink.hpp"
@@ -29,6 +30,9 @@ std::string sink_output(const std::string& spec);
 /// The file that a sink of this text reads, such as a token; empty: none.
 /// Throws `invalid_argument`.
 std::string sink_input(const std::string& spec);
+
+/// The names of all sinks.
+std::vector<std::string> sink_names();
 
 /// A line for each sink and its settings, for `--help`.
 std::string sink_help();

@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <ranges>
 
 #include "troupe/base/atomic_file.hpp"
+#include "troupe/base/closest_names.hpp"
 #include "troupe/base/fail.hpp"
 #include "troupe/monitors/budget.hpp"
 #include "troupe/monitors/settings.hpp"
@@ -156,15 +156,23 @@ struct chosen_monitor {
   settings from;
 };
 
+[[noreturn]] void refuse_name(const std::string& name) {
+  const auto names = monitor_names();
+  const auto similar = did_you_mean(name, names);
+  if (!similar.empty())
+    fail(error_code::invalid_argument, "unknown monitor '{}'{}", name, similar);
+  fail(error_code::invalid_argument,
+       "unknown monitor '{}'; known monitors are {}", name,
+       fmt::join(names, ", "));
+}
+
 chosen_monitor chosen(const std::string& spec) {
   const auto colon = std::min(spec.find(':'), spec.size());
   const auto name = spec.substr(0, colon);
   const auto* found = std::ranges::find(
     entries, name, [](const entry& each) { return std::string(each.name); });
   if (found == entries.end())
-    fail(error_code::invalid_argument,
-         "unknown monitor '{}'; known monitors are {}", name,
-         fmt::join(entries | std::views::transform(&entry::name), ", "));
+    refuse_name(name);
   return {found, settings("monitor " + name,
                           colon < spec.size() ? spec.substr(colon + 1) : "")};
 }
@@ -205,6 +213,13 @@ std::vector<std::string> monitor_outputs(const std::string& spec) {
       paths.push_back(path + below);
   }
   return paths;
+}
+
+std::vector<std::string> monitor_names() {
+  std::vector<std::string> names;
+  for (const auto& each : entries)
+    names.emplace_back(each.name);
+  return names;
 }
 
 std::string monitor_help() {

@@ -40,6 +40,9 @@ monitor make_monitor(const std::string& spec, const monitor_context& context);
 /// `invalid_argument`.
 std::vector<std::string> monitor_outputs(const std::string& spec);
 
+/// The names of all monitors.
+std::vector<std::string> monitor_names();
+
 /// A line for each monitor and its settings, for `--help`.
 std::string monitor_help();
 

@@ -33,6 +33,21 @@ TEST_CASE("a glob's stars stand for any characters") {
   CHECK(closest_names("heed.*", candidates, 1) == names{"head.weight"});
 }
 
+TEST_CASE("a mistyped word is answered with the names that it likely means") {
+  const names schedules{"gpipe", "1f1b",     "zb_h1",
+                        "zb_h2", "dualpipe", "dualpipe_v"};
+  CHECK(did_you_mean("1fb1", schedules) == "; did you mean 1f1b?");
+  CHECK(did_you_mean("ZB-H1", schedules) == "; did you mean zb_h1?");
+  CHECK(did_you_mean("zb_h", schedules) == "; did you mean zb_h1 or zb_h2?");
+  CHECK(did_you_mean("dual", schedules)
+        == "; did you mean dualpipe or dualpipe_v?");
+  CHECK(did_you_mean("a-b", {"a-c", "a-d", "a-e", "a-f"})
+        == "; did you mean a-c, a-d or a-e?");
+  CHECK(did_you_mean("2f2b", schedules).empty());
+  CHECK(did_you_mean("", schedules).empty());
+  CHECK(did_you_mean("x", schedules).empty());
+}
+
 TEST_CASE("names that share little are not offered") {
   CHECK(closest_names("xyzzy", candidates).empty());
   CHECK(closest_names("", candidates).empty());

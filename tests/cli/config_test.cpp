@@ -161,6 +161,21 @@ TEST_CASE("a switch takes true and false") {
   }
 }
 
+TEST_CASE("an unknown key is answered with a similar flag, or a counterpart") {
+  const temporary_folder folder;
+  const auto check = [&](const char* key, const char* answer) {
+    const auto run = run_troupe(
+      "train", "--config " + folder.write("c.toml", key + std::string(" = 1")));
+    CAPTURE(key, run.output);
+    CHECK(run.exit_code == 2);
+    CHECK_THAT(run.output, ContainsSubstring(answer)
+                             && !ContainsSubstring("validation-fraction"));
+  };
+  check("d_model", "c.toml:1: unknown key 'd_model'; did you mean d-model?");
+  check("learning_rate", "unknown key 'learning_rate'; use --lr.");
+  check("nonsense", "unknown key 'nonsense'. Keys are long flags without");
+}
+
 TEST_CASE("flags that contradict a schedule's file are refused") {
   const temporary_folder folder;
   const auto csv = folder.write("own.csv", "0F0,0B0\n1F0,1B0\n");

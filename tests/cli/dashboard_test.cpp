@@ -167,7 +167,7 @@ TEST_CASE("a dashboard that can't be is refused before any work") {
   refused("--dry-run --dashboard 0.0.0.0:0", 2, "give a token");
   refused("--dry-run --dashboard nonsense", 2, "'nonsense' is not an address");
   refused("--dry-run --dashboard 127.0.0.1:99999", 2, "is not an address");
-  refused("--dry-run --dashboard 0.0.0.0:0 --dashboard-token-file /no/such", 2,
+  refused("--dry-run --dashboard 0.0.0.0:0 --dashboard-token-file /no/such", 1,
           "the token: /no/such: can't be read: No such");
   refused("--dry-run --dashboard-token-file /no/such", 2,
           "--dashboard-token-file has no effect without --dashboard");

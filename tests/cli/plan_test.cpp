@@ -159,7 +159,7 @@ TEST_CASE("plan leaves no half-written file") {
 
 TEST_CASE("each command's help ends in an example") {
   for (const auto name : {"plan", "verify", "simulate"}) {
-    const auto run = run_troupe(name, "--help");
+    const auto run = run_troupe(name, "--help-all");
     CHECK(run.exit_code == 0);
     CHECK_THAT(run.output, ContainsSubstring("Example:\n  troupe "));
   }

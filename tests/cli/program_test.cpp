@@ -32,7 +32,7 @@ TEST_CASE("every command that prints a report prints it as JSON too") {
        {"plan", "verify", "simulate", "schedules", "compare", "train", "attach",
         "detach", "events", "top", "replan", "certificates", "search"}) {
     CAPTURE(command);
-    CHECK_THAT(run_troupe(command, "--help").output,
+    CHECK_THAT(run_troupe(command, "--help-all").output,
                ContainsSubstring("--json "));
   }
 }
@@ -60,6 +60,75 @@ TEST_CASE("help lists the commands of both programs, under their own words") {
   }
 }
 
+TEST_CASE("help and version are words, too") {
+  const auto same = [](const char* words, const char* flags) {
+    CAPTURE(words);
+    const auto a = run_troupe(words, ""), b = run_troupe(flags, "");
+    CHECK(a.exit_code == 0);
+    CHECK(a.output == b.output);
+  };
+  same("help", "--help");
+  same("help plan", "plan --help");
+  same("help train", "train --help");
+  same("help train --help=data", "train --help=data");
+  same("help checkpoint inspect", "checkpoint inspect --help");
+  same("version", "--version");
+  CHECK(run_troupe("help trian", "").exit_code == 2);
+}
+
+TEST_CASE("all errors begin with troupe: error:, and wrong usage names help") {
+  for (const auto& [arguments, end] :
+       {std::pair{"", "a command is missing; see troupe --help"},
+        {"checkpoint", "a command is missing; see troupe checkpoint --help"},
+        {"train --ranks 0", "1..65536; see troupe train --help"},
+        {"plan --ranks x", "1..65536; see troupe plan --help"},
+        {"train --json", "requires --dry-run; see troupe train --help"},
+        {"train --decay cosin", "cosine? See troupe train --help"},
+        {"train --bogus", "no flag --bogus. See troupe train --help"},
+        {"checkpoint inspect", "see troupe checkpoint inspect --help"},
+        {"launch train --ranks 2", "--processes 2 -- train ..."},
+        {"--bogus", "see troupe --help"}}) {
+    CAPTURE(arguments);
+    const auto run = run_troupe(arguments, "");
+    CAPTURE(run.output);
+    CHECK(run.exit_code == 2);
+    CHECK(run.output.starts_with("troupe: error: "));
+    CHECK(run.output.ends_with(end + std::string("\n")));
+  }
+}
+
+TEST_CASE("a missing file has one exit code") {
+  const temporary_folder folder;
+  const auto train = "train --dry-run --text " + write_text(folder) + ' ';
+  for (const std::string& arguments :
+       {std::string{"verify /absent"},
+        std::string{"simulate /absent"},
+        std::string{"plan --schedule /absent.csv"},
+        std::string{"simulate --costs /absent"},
+        std::string{"simulate --sizes absent.txt"},
+        std::string{"simulate --slow /absent"},
+        std::string{"plan --offload-activations /absent"},
+        std::string{"train --text /absent"},
+        std::string{"generate --checkpoint /absent"},
+        std::string{"checkpoint inspect /absent"},
+        std::string{"top --token-file /absent"},
+        train + "--config /absent",
+        train + "--initial /absent",
+        train + "--plan /absent",
+        train + "--replay /absent",
+        train + "--loss-mask /absent",
+        train + "--model /absent/x",
+        train + "--slow /absent",
+        train + "--job-token-file /absent",
+        train + "--endpoint-token-file /absent",
+        train + "--certificates /absent"}) {
+    const auto run = run_troupe(arguments, "");
+    CAPTURE(arguments, run.output);
+    CHECK(run.exit_code == 1);
+    CHECK_THAT(run.output, ContainsSubstring("absent"));
+  }
+}
+
 TEST_CASE("a misspelt command or flag is reported with a suggestion") {
   const auto check = [](const char* command, const char* flags,
                         const char* reason) {
@@ -73,6 +142,57 @@ TEST_CASE("a misspelt command or flag is reported with a suggestion") {
   check("plan", "--schedule 1f1b 3", "plan does not accept '3' there");
   check("trian", "", "unknown command 'trian'; did you mean train?");
   check("nonsense", "", "unknown command 'nonsense'. The commands are plan,");
+}
+
+TEST_CASE("a mistyped value of a flag is answered with a similar one") {
+  const auto check = [](const char* flags, const char* reason) {
+    CAPTURE(flags);
+    const auto run = run_troupe("train", "--text x --dry-run", flags);
+    CHECK(run.exit_code == 2);
+    CHECK_THAT(run.output, ContainsSubstring(reason));
+  };
+  check("--optimizer AdamW", "did you mean adamw?");
+  check("--model gtp", "did you mean gpt?");
+  check("--decay cosin", "did you mean cosine?");
+  check("--data_parallel 2", "did you mean --data-parallel?");
+}
+
+TEST_CASE("a flag of another program is answered with its counterpart") {
+  const auto check = [](const char* command, const std::string& flag,
+                        const std::string& advice) {
+    const auto run = run_troupe(command, flag);
+    CAPTURE(command, flag, run.output);
+    CHECK(run.exit_code == 2);
+    CHECK_THAT(run.output,
+               ContainsSubstring("has no flag " + flag + "; use " + advice));
+  };
+  for (const auto& [flag, ours] :
+       {std::pair{"--batch-size", "--microbatch-size; a step has"},
+        {"--micro_batch_size", "--microbatch-size;"},
+        {"--global-batch-size", "--microbatches;"},
+        {"--gradient_accumulation_steps", "--microbatches;"},
+        {"--learning-rate", "--lr. "},
+        {"--num_train_epochs", "--epochs. "},
+        {"--train-iters", "--steps. "},
+        {"--num-layers", "--layers. "},
+        {"--hidden-size", "--d-model. "},
+        {"--seq-length", "--seq. "},
+        {"--vocab-size", "--vocabulary. "},
+        {"--bf16", "--dtype bf16 (16-bit"},
+        {"--fp16", "--dtype fp16 (16-bit"},
+        {"--max_grad_norm", "--clip. "},
+        {"--pipeline-model-parallel-size", "--ranks. "},
+        {"--gradient-checkpointing", "--recompute. "},
+        {"--data-path", "--text. "},
+        {"--save", "--checkpoints. "},
+        {"--load", "--resume. "},
+        {"--tensorboard-dir", "--sink tensorboard:FOLDER. "}})
+    check("train", flag, ours);
+  check("generate", "--max_new_tokens", "--max-tokens. ");
+  check("generate", "--load", "--checkpoint. ");
+  const auto none = run_troupe("verify", "--learning-rate");
+  CHECK_THAT(none.output,
+             ContainsSubstring("has no flag --learning-rate. See"));
 }
 
 TEST_CASE("a flag's value reaches the terminal without control characters") {

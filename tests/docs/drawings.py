@@ -49,7 +49,7 @@ def check_pictures(troupe, mode):
 
 def main():
     mode, troupe = sys.argv[1:]
-    known = re.findall(r"^  (\w+) +\S.*\(.*\)$", run(troupe, ["plan", "--help"]),
+    known = re.findall(r"^  (\w+) +\S.*\(.*\)$", run(troupe, ["plan", "--help-all"]),
                        re.MULTILINE)
     failed = [f"{name}.md is missing" for name in known
               if not (PAGES / f"{name}.md").is_file()]

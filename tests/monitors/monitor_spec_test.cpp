@@ -66,6 +66,7 @@ TEST_CASE("a spec that can't be meant says what is wrong and what there is") {
   refused("retro:loss_factor=nan", "loss_factor nan");
   refused("throughput:peak_flops=nan", "peak_flops and parameters of 0");
   refused("", "unknown monitor ''");
+  refused("overflo", "unknown monitor 'overflo'; did you mean overflow?");
 }
 
 TEST_CASE("where troupe names the files, a spec says which are wanted") {

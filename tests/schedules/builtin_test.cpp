@@ -182,6 +182,8 @@ TEST_CASE("an unknown schedule is answered with the known ones") {
       "weight_stash, two_bw, interleaved_1f1b, breadth_first, depth_first, "
       "zb_h1, zb_h2, interleaved_zb, zb_v, v_half, v_min, dualpipe_v, "
       "dualpipe, seq_1f1b, hanayo, forward_only; or give a CSV file"));
+  CHECK_THROWS_MATCHES(make_schedule("1fb1", {}), error,
+                       Message("unknown schedule '1fb1'; did you mean 1f1b?"));
 }
 
 TEST_CASE("an illegal shape is answered with the rule and a legal value") {

@@ -101,6 +101,16 @@ std::vector<keyed_number> entry_reader::read(std::string_view text) const {
   return entries;
 }
 
+namespace {
+
+/// Whether a text is a path rather than entries, "all" or a number.
+bool looks_like_path(const std::string& text) {
+  return text.find('=') == text.npos && !parse_number<double>(text)
+         && text.find_first_of("/.") != text.npos;
+}
+
+}  // namespace
+
 entries_text find_entries(const std::string& path_or_text,
                           std::string_view what) {
   std::error_code failure;
@@ -111,6 +121,11 @@ entries_text find_entries(const std::string& path_or_text,
          "{} '{}': it is not a regular file; give a file of entries such as "
          "f=1, or the entries themselves",
          what, printable(path_or_text));
+  if (looks_like_path(path_or_text))
+    fail(error_code::io,
+         "{}: can't be read: there is no such file; give one with entries such "
+         "as f=1, or the entries themselves",
+         printable(path_or_text));
   return {path_or_text, false};
 }
 

@@ -52,7 +52,7 @@ struct entries_text {
   bool of_file = false;
 };
 /// Throws invalid_argument for a folder or device, io for a file that can't be
-/// read.
+/// read or does not exist.
 entries_text find_entries(const std::string& path_or_text,
                           std::string_view what);
 

@@ -25,7 +25,7 @@ std::string bytes_of(const std::string& path) {
     require_private(file);
     return file.read(longest + 1);
   } catch (const error& reason) {
-    fail(error_code::invalid_argument, "the token: {}", reason.what());
+    fail(reason.code(), "the token: {}", reason.what());
   }
 }
 

@@ -71,4 +71,6 @@ TEST_CASE("an unknown model is refused with the names of the known ones") {
     find_model("g\np"), error,
     Catch::Matchers::MessageMatches(Catch::Matchers::ContainsSubstring(
       "there is no model 'g\\x0Ap'; the models are gpt, u_net")));
+  CHECK_THROWS_WITH(find_model("gptt"),
+                    "there is no model 'gptt'; did you mean gpt?");
 }

@@ -11,14 +11,18 @@ TEST_CASE("addresses are numbers or localhost, with a port") {
   CHECK(local.host == "127.0.0.1");
   CHECK(local.port == 9464);
   CHECK(local.is_loopback);
+  const auto port = parse_http_address("8080");
+  CHECK(port.host == "127.0.0.1");
+  CHECK(port.port == 8080);
+  CHECK(port.is_loopback);
   CHECK(parse_http_address("[::1]:0").host == "::1");
   CHECK(parse_http_address("[::1]:0").is_loopback);
   CHECK_FALSE(parse_http_address("0.0.0.0:80").is_loopback);
   CHECK_FALSE(parse_http_address("10.1.2.3:80").is_loopback);
   for (const auto* wrong :
        {"", ":", "127.0.0.1", "127.0.0.1:", "127.0.0.1:http", "127.0.0.1:65536",
-        "127.0.0.1:-1", "example:80", "[::1]", ":80", "127.0.0.1:80 ",
-        "127.0.0.1:0:0", "[::1]x:80", "::1:80"}) {
+        "127.0.0.1:-1", "-1", "65536", "80 ", "example:80", "[::1]", ":80",
+        "127.0.0.1:80 ", "127.0.0.1:0:0", "[::1]x:80", "::1:80"}) {
     CAPTURE(wrong);
     CHECK_THROWS_AS(parse_http_address(wrong), error);
   }

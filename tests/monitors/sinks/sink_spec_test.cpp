@@ -45,6 +45,8 @@ TEST_CASE("what isn't known is refused with what is") {
   refuses("graphite:x",
           "unknown sink 'graphite'; known sinks are:\n" + sink_help());
   refuses("", "unknown sink ''");
+  refuses("tensorbord:x",
+          "unknown sink 'tensorbord'; did you mean tensorboard?");
   refuses("json", "sink json: write json:FILE");
   refuses("csv:", "sink csv: write csv:FILE");
   refuses("terminal:colour=1", "no setting 'colour'; it has match, top");
