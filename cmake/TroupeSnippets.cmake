@@ -1,8 +1,9 @@
-# The code blocks of README.md and docs/: C++ is compiled by the target
+# The code blocks of README.md, docs/ and docs/migration/: C++ is compiled by the target
 # tests_docs; the rest is run by the test "docs: code blocks".
 find_package(Python3 COMPONENTS Interpreter REQUIRED)
 set(script ${PROJECT_SOURCE_DIR}/tests/docs/snippets.py)
-file(GLOB pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/*.md)
+file(GLOB pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/*.md
+  ${PROJECT_SOURCE_DIR}/docs/migration/*.md)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/README.md ${pages} ${script})
 execute_process(COMMAND ${Python3_EXECUTABLE} ${script} extract
