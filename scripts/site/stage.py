@@ -141,6 +141,35 @@ def help_sections(text):
     yield heading, "\n".join(lines).strip("\n")
 
 
+FLAG_COLUMN = 30
+
+
+def flag_entry(first, lines):
+    """A flag with its text, as an entry of a definition list."""
+    flag, text = first[:FLAG_COLUMN].strip(), first[FLAG_COLUMN:]
+    if first[FLAG_COLUMN - 1] != " ":
+        flag, text = first.strip(), ""
+    lines = [line for line in [text, *lines] if line.strip()]
+    if any(line.startswith(" ") for line in lines):
+        body = "```text\n" + "\n".join(lines) + "\n```"
+    else:
+        body = re.sub(r"([\\`*_<\[|$])", r"\\\1", " ".join(lines)) or "(no text)"
+    return f"`{flag}`\n: " + body.replace("\n", "\n  ") + "\n"
+
+
+def flag_list(text):
+    """The definition list of a section of flags; None if it is something else."""
+    entries = []
+    for line in text.splitlines():
+        if re.match(r"  -", line):
+            entries.append((line.ljust(FLAG_COLUMN), []))
+        elif entries and (line.startswith(" " * FLAG_COLUMN) or not line.strip()):
+            entries[-1][1].append(line[FLAG_COLUMN:])
+        else:
+            return None
+    return "\n".join(flag_entry(*entry) for entry in entries)
+
+
 def command_page(program, words):
     """Of a command: all flags, if it has a flag to print them."""
     text = run(program, *words, "--help")
@@ -149,7 +178,8 @@ def command_page(program, words):
     parts = [f"# troupe {' '.join(words)}\n"]
     for heading, lines in help_sections(text):
         if lines:
-            parts.append(f"## {heading}\n\n```text\n{lines}\n```\n")
+            parts.append(f"## {heading}\n\n"
+                         + (flag_list(lines) or f"```text\n{lines}\n```\n"))
     return "\n".join(parts), text
 
 
