@@ -7,19 +7,24 @@ in the order of includes.
 import re
 import xml.etree.ElementTree as ElementTree
 
-# (umbrella, title, what it is for, example)
+# (umbrella, title, what it is for, program in examples/, code blocks in docs/ by
+# page and heading, which the tests compile)
 TOPICS = (
     ("plan", "API: schedules and plans", "Schedules of the catalogue, from a file, or of "
      "your own; plans: compiling, proving, simulating, drawing, text. Neither "
-     "LibTorch nor CAF is needed: link `troupe::plan`.", "own_schedule"),
+     "LibTorch nor CAF is needed: link `troupe::plan`.", "own_schedule",
+     [("schedules.md", "A schedule of your own")]),
     ("train", "API: models and training", "Models, data, the trainer, checkpoints, "
-     "resuming, signals.", "fine_tune"),
+     "resuming, signals.", "fine_tune",
+     [("cpp.md", "Models and losses"), ("cpp.md", "Data"),
+      ("cpp.md", "Saving and resuming")]),
     ("monitor", "API: monitors", "Monitors of your own and those that troupe has, their "
      "outputs, the endpoint, the dashboard, and clients of a live run.",
-     "own_monitor"),
-    ("job", "API: several processes", "Meeting the other processes of a job.", None),
+     "own_monitor", [("cpp.md", "Watching"), ("monitors.md", "Writing a monitor")]),
+    ("job", "API: several processes", "Meeting the other processes of a job.", None,
+     [("cpp.md", "Several processes")]),
     (None, "API: special purposes", "Headers that none of the four includes.",
-     "actor_monitor"),
+     "actor_monitor", []),
 )
 # Of the serialisation of events, not for callers.
 LEFT_OUT = {"fields", "travels_as_row", "largest_value"}
@@ -196,14 +201,29 @@ def included(root, header, seen):
             yield from included(root, name, seen)
 
 
+def excerpt(root, place, heading):
+    """The first C++ block below a heading of a page in docs/."""
+    text = (root / "docs" / place).read_text()
+    found = re.search(rf"^## {re.escape(heading)}\n(?:(?!^## ).)*?^```cpp\n(.*?)^```$",
+                      text, re.MULTILINE | re.DOTALL)
+    if not found:
+        raise SystemExit(f"docs/{place}: no C++ below '{heading}'")
+    code = found[1].rstrip("\n").split("\n")
+    return [f"{heading} (:doc:`/{place.removesuffix('.md')}`):", "",
+            ".. code-block:: cpp", "", *indented(code), ""]
+
+
 def page(root, reader, topic, headers):
-    umbrella, title, purpose, example = topic
+    umbrella, title, purpose, example, excerpts = topic
     lines = [title, "=" * len(title), "", purpose.replace("`", "``"), ""]
     if umbrella:
         lines += [".. code-block:: cpp", "", f"   #include \"troupe/{umbrella}.hpp\"", ""]
     lines += [":doc:`/cpp` shows how its parts are used together"
               + (f", :doc:`/examples/{example}` is a complete program."
-                 if example else "."), "", ".. cpp:namespace:: troupe", ""]
+                 if example else "."), ""]
+    for place, heading in excerpts:
+        lines += excerpt(root, place, heading)
+    lines += [".. cpp:namespace:: troupe", ""]
     for header in headers:
         entities = sorted(reader.entities(header), key=lambda each: each[0])
         if entities:
