@@ -18,6 +18,7 @@ html_theme = "furo"
 html_title = "troupe"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_copyright = False
