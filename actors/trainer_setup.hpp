@@ -2,6 +2,7 @@
 
 #include "troupe/actors/job/job_layout.hpp"
 #include "troupe/actors/trainer.hpp"
+#include "troupe/engine/plan/plan.hpp"
 #include "troupe/engine/stage/model.hpp"
 #include "troupe/engine/stage/ties.hpp"
 #include "troupe/engine/transport/mesh.hpp"

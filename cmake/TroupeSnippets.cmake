@@ -1,8 +1,9 @@
-# The code blocks of README.md and docs/: C++ is compiled by the target
+# The code blocks of README.md, docs/ and docs/migration/: C++ is compiled by the target
 # tests_docs; the rest is run by the test "docs: code blocks".
 find_package(Python3 COMPONENTS Interpreter REQUIRED)
 set(script ${PROJECT_SOURCE_DIR}/tests/docs/snippets.py)
-file(GLOB pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/*.md)
+file(GLOB pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/docs/*.md
+  ${PROJECT_SOURCE_DIR}/docs/migration/*.md)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/README.md ${pages} ${script})
 execute_process(COMMAND ${Python3_EXECUTABLE} ${script} extract
@@ -24,3 +25,9 @@ set_tests_properties("docs: code blocks" PROPERTIES LABELS docs TIMEOUT 300)
 add_test(NAME "docs: drawings" COMMAND ${Python3_EXECUTABLE}
   ${PROJECT_SOURCE_DIR}/tests/docs/drawings.py check $<TARGET_FILE:troupe>)
 set_tests_properties("docs: drawings" PROPERTIES LABELS docs TIMEOUT 60)
+
+# The site in a browser, where scripts/docs has made it and there is a browser.
+add_test(NAME "docs: site" COMMAND ${Python3_EXECUTABLE}
+  ${PROJECT_SOURCE_DIR}/tests/docs/site.py ${PROJECT_SOURCE_DIR}/build/docs/html)
+set_tests_properties("docs: site" PROPERTIES LABELS docs TIMEOUT 300
+  SKIP_RETURN_CODE 77)

@@ -454,9 +454,26 @@ def missing_names():
             if "_" in name and name not in words]
 
 
+def missing_messages():
+    """docs/troubleshooting.md has each error code, and messages that exist."""
+    page = Path("docs/troubleshooting.md")
+    text = page.read_text()
+    codes = re.search(r"enum class error_code {(.*?)};",
+                      Path("base/error.hpp").read_text(), re.S)[1]
+    for code in re.findall(r"^  (\w+),", codes, re.M):
+        if f"\n## `{code}`\n" not in text:
+            yield f"{page}: has no heading `{code}`, of base/error.hpp"
+    code = "\n".join(re.sub(r'"\s*\n\s*"', "", path.read_text())
+                     for path in sources() if path.parts[0] != "tests")
+    for message in re.findall(r"^\| `(.+?)` \|", text, re.M):
+        for part in message.split("..."):
+            if part.strip() and part.strip() not in code:
+                yield f"{page}: no source has the message '{part.strip()}'"
+
+
 def check_docs():
-    """Code blocks headed by a file's name are that file; tests, files and (in
-    docs/design.md) names exist."""
+    """Code blocks headed by a file's name are that file; tests, files, messages
+    and (in docs/design.md) names exist."""
     text = Path("CONTRIBUTING.md").read_text()
     blocks = re.findall(r"^`([^`\n]+)`:\n\n```cpp\n(.*?)```$", text,
                         re.S | re.M)
@@ -464,7 +481,7 @@ def check_docs():
                 for path, code in blocks if Path(path).read_text() != code]
     problems += [] if blocks else ["CONTRIBUTING.md: no example"]
     return report([*problems, *missing_tests(), *missing_files(),
-                   *missing_names()])
+                   *missing_messages(), *missing_names()])
 
 
 if __name__ == "__main__":

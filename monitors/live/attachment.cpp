@@ -1,10 +1,10 @@
 #include "troupe/monitors/live/attachment.hpp"
 
-#include "troupe/base/fail.hpp"
 #include <atomic>
 #include <mutex>
 #include <thread>
 #include <utility>
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/monitors/live/event_json.hpp"
 #include "troupe/monitors/live/live_client.hpp"

@@ -1,4 +1,4 @@
-"""The code blocks of README.md and docs/*.md, compiled and run.
+"""The code blocks of README.md, docs/*.md and docs/migration/*.md, compiled and run.
 
 snippets.py extract FOLDER   writes each C++ block, as a function, to a file
 snippets.py run TROUPE       runs the shell, Python, JSON, YAML, CMake blocks
@@ -23,7 +23,9 @@ WITHOUT_DRY_RUN = ("plan", "verify", "simulate", "launch", "top", "attach",
 
 def blocks():
     """(place, language, text) of every block."""
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    docs = ROOT / "docs"
+    for page in [ROOT / "README.md", *sorted(docs.glob("*.md")),
+                 *sorted(docs.glob("migration/*.md"))]:
         text = page.read_text()
         for found in BLOCK.finditer(text):
             line = text[:found.start()].count("\n") + 1

@@ -1,6 +1,4 @@
 #include "troupe/engine/models/model_folder.hpp"
-#include "troupe/engine/checkpoint/safetensors.hpp"
-#include "troupe/engine/checkpoint/safetensors_file.hpp"
 
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/mm.h>
@@ -13,13 +11,14 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <utility>
 #include <vector>
 
 #include "../../files.hpp"
 #include "../../says.hpp"
 #include "../../temporary_folder.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/engine/checkpoint/safetensors_file.hpp"
 #include "troupe/engine/models/decoders/decoder_types.hpp"
 #include "troupe/engine/models/decoders/lora.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
@@ -386,8 +385,7 @@ TEST_CASE("configurations with odd fields are refused or make a model") {
       INFO(text);
       try {
         model_config config(text, "config.json");
-        const auto options = read_decoder(config);
-        const auto layers = decoder(options, nullptr);
+        const auto layers = decoder(read_decoder(config), nullptr);
         make_layer_shapes(layers, 0);
         make_layer_shapes(layers, 1);
         ++accepted;
