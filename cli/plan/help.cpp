@@ -83,7 +83,11 @@ class help_formatter final : public CLI::Formatter {
   }
   std::string make_group(std::string title, bool is_positional,
                          std::vector<const CLI::Option*> all) const override {
-    auto text = '\n' + title + (title.find(':') == title.npos ? ":\n" : "\n");
+    const auto colon = title.find(": ");
+    auto text = colon == title.npos
+                  ? fmt::format("\n{}:\n", title)
+                  : fmt::format("\n{} ({}):\n", title.substr(0, colon),
+                                title.substr(colon + 2));
     for (const auto* option : all)
       text += make_option(option, is_positional);
     return text;

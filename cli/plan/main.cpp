@@ -14,15 +14,13 @@ namespace {
 
 using namespace troupe::cli;
 
-/// `help` has become another command's --help, unless it is for the manual
-/// page, which describes all commands.
+/// The manual page describes all commands, also those of the runtime.
 bool needs_runtime(const argument_list& arguments) {
-  if (arguments.empty())
-    return false;
-  return arguments.front() == "help"
-         || std::ranges::find(runtime_commands, arguments.front(),
-                              &runtime_command::name)
-              != runtime_commands.end();
+  return arguments == argument_list{"help", "--man"}
+         || (!arguments.empty()
+             && std::ranges::find(runtime_commands, arguments.front(),
+                                  &runtime_command::name)
+                  != runtime_commands.end());
 }
 
 /// Blocks SIGUSR1 and SIGUSR2, so that a notice that arrives while LibTorch is

@@ -350,9 +350,10 @@ void require_room_for_runtime() {
 argument_list without_words(argument_list arguments) {
   if (arguments == argument_list{"version"})
     return {"--version"};
-  if (arguments.empty() || arguments.front() != "help")
-    return arguments;
-  if (std::ranges::count(arguments, "--man") > 0)
+  if (arguments == argument_list{"help"})
+    return {"--help"};
+  const bool is_help = arguments.size() > 1 && arguments.front() == "help";
+  if (!is_help || arguments[1].starts_with("-"))
     return arguments;
   arguments.erase(arguments.begin());
   const bool has_flag = std::ranges::any_of(

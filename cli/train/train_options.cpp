@@ -254,7 +254,7 @@ void add_log_level(CLI::App& app, output_options& o) {
 
 void add_process_flags(CLI::App& app, process_options& o) {
   app.option_defaults()->group(
-    "Processes: several that form a job (RANK and WORLD_SIZE are read)");
+    "Processes: several that form a job; RANK and WORLD_SIZE are read");
   add_value(app, "--rendezvous", o.joining.rendezvous,
             "address of process 0: HOST:PORT or unix:PATH; by default from the "
             "launcher, or on one machine a private folder")
