@@ -129,11 +129,21 @@ def pages_list(title, text, names):
 
 # ---------------------------------------------------------------- commands
 
+def all_help(program, words):
+    """The help with all flags: that of --help-all, if there is one."""
+    for flag in ("--help-all", "--help"):
+        done = subprocess.run([program, *words, flag], capture_output=True,
+                              text=True, timeout=60)
+        if done.returncode == 0:
+            return done.stdout
+    sys.exit(f"troupe {shlex.join([*words, flag])} failed: {done.stderr}")
+
+
 def help_sections(text):
-    """(heading, text) of a command's help."""
-    heading, lines = "Usage", []
-    for line in text.splitlines():
-        if re.fullmatch(r"[A-Z][^.]*:", line) and not line.startswith("Usage"):
+    """(heading, text): a heading is not indented, and the line below it is."""
+    heading, lines, all_lines = "Usage", [], text.splitlines()
+    for line, below in zip(all_lines, [*all_lines[1:], ""]):
+        if re.match("[A-Z]", line) and below.startswith("  "):
             yield heading, "\n".join(lines).strip("\n")
             heading, lines = line.rstrip(":"), []
         else:
@@ -142,6 +152,13 @@ def help_sections(text):
 
 
 FLAG_COLUMN = 30
+
+
+def as_markdown(text):
+    """Escapes what is outside of `code`."""
+    parts = re.split(r"(`[^`]+`)", text)
+    return "".join(part if part.startswith("`") else
+                   re.sub(r"([\\`*_<\[|$])", r"\\\1", part) for part in parts)
 
 
 def flag_entry(first, lines):
@@ -153,7 +170,7 @@ def flag_entry(first, lines):
     if any(line.startswith(" ") for line in lines):
         body = "```text\n" + "\n".join(lines) + "\n```"
     else:
-        body = re.sub(r"([\\`*_<\[|$])", r"\\\1", " ".join(lines)) or "(no text)"
+        body = as_markdown(" ".join(lines)) or "(no text)"
     return f"`{flag}`\n: " + body.replace("\n", "\n  ") + "\n"
 
 
@@ -171,10 +188,7 @@ def flag_list(text):
 
 
 def command_page(program, words):
-    """Of a command: all flags, if it has a flag to print them."""
-    text = run(program, *words, "--help")
-    if "--help-all" in text:
-        text = run(program, *words, "--help-all")
+    text = all_help(program, words)
     parts = [f"# troupe {' '.join(words)}\n"]
     for heading, lines in help_sections(text):
         if lines:
@@ -191,15 +205,16 @@ def subcommands(text):
 
 def command_pages(program, folder):
     folder.mkdir(parents=True)
-    names, left = [], [[name] for name in subcommands(run(program, "--help"))]
+    names, left = [], [[name] for name in subcommands(all_help(program, []))]
     while left:
         words = left.pop(0)
         page, text = command_page(program, words)
         names.append("-".join(words))
         (folder / f"{names[-1]}.md").write_text(page)
-        left = [[*words, name] for name in subcommands(text)] + left
+        if words != ["help"]:  # whose subcommands are the commands
+            left = [[*words, name] for name in subcommands(text)] + left
     (folder / "index.md").write_text(pages_list(
-        "Commands", "What `troupe COMMAND --help` prints, by command: each flag "
+        "Commands", "What `troupe COMMAND --help-all` prints, by command: each flag "
         "with its range and default. Settings of `--config` have the names of "
         "the flags.", names))
     return len(names)
