@@ -59,5 +59,5 @@ TEST_CASE("a U-Net trains to the same bytes in a pipeline and plainly") {
   const auto unknown = at.train("--model v_net");
   CHECK(unknown.exit_code == 2);
   CHECK_THAT(unknown.output,
-             ContainsSubstring("called v_net; the models are gpt, u_net"));
+             ContainsSubstring("called v_net; did you mean u_net?"));
 }

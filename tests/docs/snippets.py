@@ -116,7 +116,8 @@ class Runner:
     def shell(self, place, text):
         lines = re.sub(r"\\\n\s*", " ", text).splitlines()
         for line in lines:
-            words = shlex.split(line.removeprefix("$ "), comments=True)
+            words = shlex.split(line.removeprefix("$ ").replace("$book", "book.txt"),
+                                comments=True)
             if words and not (text.startswith("$") and line[:1] != "$"):
                 self.line(place, words)
 
@@ -152,6 +153,8 @@ class Runner:
             return self.attached(place, words)
         if command == "replan":
             words = [re.sub(r"^unix:\S+$", self.live_job(), word) for word in words]
+            if self.endpoint not in words:
+                words.insert(1, self.endpoint)
         if command == "lab":
             return self.attached(place, ["lab"])  # at a port that is free
         self.call(place, [self.troupe, *words])
@@ -179,7 +182,8 @@ class Runner:
             print(f"{place}: not tried, as there is no curl")
             return
         path = self.live_job().removeprefix("unix:")
-        words = [path if "/run/user/" in word else word for word in words]
+        words = [path if "/run/user/" in word or word == "SOCKET" else word
+                 for word in words]
         done = subprocess.run([*words, "--silent", "--show-error", "--max-time", "3"],
                               capture_output=True, text=True, timeout=60)
         lines = done.stdout.splitlines()
