@@ -18,7 +18,7 @@ struct checkpoint_options {
   /// How many of the last checkpoints are kept, at least 1; if none of them is
   /// finite, also the last one that is.
   std::int32_t keep_last = 2;
-  /// Those of steps that this divides are kept, too; 0: none.
+  /// Checkpoints of steps divisible by this number are kept, too; 0: no others.
   std::int64_t keep_every = 0;
   /// A checkpoint, or a folder of which the last intact, finite one is meant;
   /// "auto": `folder`, which may be empty. Empty: none, and `folder` has to be

@@ -169,7 +169,7 @@ class race_watch {
       const auto at = clock.find(other);
       return other == stream || (at != clock.end() && at->second >= tick);
     };
-    // What the host wrote was complete when the work was launched.
+    // The writes of the host were complete when the work was launched.
     if (state.writer != 0 && !before(state.writer, state.written))
       races_.insert(fmt::format("{} {} on stream {} what stream {} writes",
                                 name, does, stream, state.writer));

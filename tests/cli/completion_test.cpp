@@ -27,9 +27,9 @@ bool has_program(const std::string& name) {
 struct script_file : temporary_folder {
   explicit script_file(const std::string& shell)
     : path(*this / ("troupe." + shell)) {
-    const auto made = run_troupe("completion", shell, "> " + path);
-    CAPTURE(made.output);
-    REQUIRE(made.exit_code == 0);
+    const auto run = run_troupe("completion", shell, "> " + path);
+    CAPTURE(run.output);
+    REQUIRE(run.exit_code == 0);
   }
   std::string path;
 };
