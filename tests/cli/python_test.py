@@ -212,7 +212,7 @@ class Addresses(Folder):
         for address, why in [("job.sock", "begins with none"), ("unix:", "107 bytes"),
                              ("tcp:host", "port is missing"),
                              ("tcp:host:99999", "0 to 65535"),
-                             ("http://example.org:80", "this machine only")]:
+                             ("http://host.example:80", "this machine only")]:
             with self.assertRaisesRegex(troupe_engine.AddressError, why):
                 troupe_engine.events(address)
         with self.assertRaisesRegex(troupe_engine.JobError, "still running"):
