@@ -3,9 +3,11 @@
 
 #include <sys/utsname.h>
 
+#include "../files.hpp"
 #include "../run_program.hpp"
 #include "troupe_paths.hpp"
 #include "troupe_program.hpp"
+#include "troupe_version.hpp"
 
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::StartsWith;
@@ -14,9 +16,14 @@ using namespace troupe::testing;
 TEST_CASE("the version is the first line, what it is built with follows") {
   const auto run = run_troupe("--version", "");
   CHECK(run.exit_code == 0);
-  CHECK_THAT(run.output, StartsWith("0.1.0\ncommit "));
+  CHECK_THAT(run.output, StartsWith(TROUPE_VERSION "\ncommit "));
   for (const auto* name : {"\nLibTorch ", "\nCUDA ", "\nNCCL ", "\nCAF "})
     CHECK_THAT(run.output, ContainsSubstring(name));
+}
+
+TEST_CASE("the citation has the version of CMakeLists.txt") {
+  CHECK_THAT(content(TROUPE_SOURCE_DIR "/CITATION.cff"),
+             ContainsSubstring("\nversion: " TROUPE_VERSION "\n"));
 }
 
 TEST_CASE("env tells about the machine, and neither names nor secrets") {
