@@ -175,13 +175,15 @@ std::unique_ptr<CLI::App> make_app() {
   // values.
   app->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app->set_version_flag("--version", version_text());
-  app->add_flag_callback(
-    "--cmake-dir",
-    [] {
-      print_now(cmake_folder() + "\n");
-      throw CLI::Success();
-    },
-    "print the folder for cmake -Dtroupe_DIR, and exit");
+  app
+    ->add_flag_callback(
+      "--cmake-dir",
+      [] {
+        print_now(cmake_folder() + "\n");
+        throw CLI::Success();
+      },
+      "print the folder for cmake -Dtroupe_DIR, and exit")
+    ->group("");
   set_help_layout(*app);
   return app;
 }
