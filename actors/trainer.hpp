@@ -11,7 +11,6 @@
 #include "troupe/actors/step/execution_options.hpp"
 #include "troupe/actors/step/run_end.hpp"
 #include "troupe/actors/step/step_report.hpp"
-#include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/device/overlap_options.hpp"
 #include "troupe/engine/generation/generation.hpp"
 #include "troupe/engine/plan/compile/offload.hpp"
@@ -24,6 +23,7 @@ namespace troupe {
 
 class accelerator;
 class mesh;
+class microbatch_source;
 class stored_checkpoint;
 struct monitor;
 struct plan;
@@ -31,6 +31,7 @@ struct run_health;
 struct run_progress;
 
 using plan_pointer = std::shared_ptr<const plan>;
+using source_pointer = std::shared_ptr<const microbatch_source>;
 
 struct trainer_options {
   troupe::schedule schedule{};

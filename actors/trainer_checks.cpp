@@ -8,6 +8,7 @@
 #include "troupe/actors/monitoring/warn_of.hpp"
 #include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/events/globs.hpp"
 #include "troupe/engine/plan/check/verify.hpp"

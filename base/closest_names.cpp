@@ -29,22 +29,6 @@ std::size_t edits(std::string_view wanted, std::string_view name) {
   return above.back();
 }
 
-std::vector<std::string> closest_names(const std::string& wanted,
-                                       const std::vector<std::string>& names,
-                                       std::size_t count) {
-  std::vector<std::pair<std::size_t, std::string>> found;
-  for (const auto& name : names)
-    if (const auto cost = edits(wanted, name);
-        2 * cost <= std::max(wanted.size(), name.size()))
-      found.emplace_back(cost, name);
-  std::ranges::stable_sort(found, {},
-                           [](const auto& each) { return each.first; });
-  std::vector<std::string> closest;
-  for (std::size_t i = 0; i < std::min(count, found.size()); ++i)
-    closest.push_back(found[i].second);
-  return closest;
-}
-
 namespace {
 
 constexpr std::size_t most_names = 3;
@@ -61,7 +45,7 @@ std::string normalized(std::string_view word) {
   return text;
 }
 
-/// The names of the fewest edits, if these are few.
+/// The names of the fewest edits, if these are few, or that begin so.
 std::vector<std::string> similar_names(const std::string& word,
                                        const std::vector<std::string>& names) {
   std::vector<std::string> similar;

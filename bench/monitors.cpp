@@ -16,6 +16,7 @@
 
 #include "troupe/actors/trainer.hpp"
 #include "troupe/bench/measuring.hpp"
+#include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/models/gpt.hpp"
 #include "troupe/engine/stage/random.hpp"
 #include "troupe/engine/stage/stage_module.hpp"

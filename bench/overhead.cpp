@@ -21,6 +21,7 @@
 
 #include "troupe/actors/trainer.hpp"
 #include "troupe/bench/measuring.hpp"
+#include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/plan/op_traits.hpp"

@@ -18,6 +18,7 @@
 
 #include "troupe/actors/trainer.hpp"
 #include "troupe/bench/measuring.hpp"
+#include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/engine/plan/search/search.hpp"
 #include "troupe/engine/stage/module/weight_gradients.hpp"

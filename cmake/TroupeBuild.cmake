@@ -22,3 +22,13 @@ find_program(MOLD_PROGRAM mold)
 if(MOLD_PROGRAM AND NOT TROUPE_FUZZ)
   add_link_options(-fuse-ld=mold)
 endif()
+
+# Where memory allows, g++ collects no garbage before 2 GB: collecting takes a
+# tenth of its time.
+cmake_host_system_information(RESULT memory QUERY TOTAL_PHYSICAL_MEMORY)  # MiB
+cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
+math(EXPR memory_per_job "${memory} / ${cores}")
+if(memory_per_job GREATER 3000)
+  add_compile_options(
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=2000000>)
+endif()

@@ -45,13 +45,29 @@ if(NOT TROUPE_NVCC)
     "TROUPE_CUDA_ROOT, or turn TROUPE_CUDA off.")
 endif()
 
-# Machine code for all devices known to CUDA 13.0 from compute capability 8.0
-# on, and code that a driver can translate for later ones.
-set(TROUPE_CUDA_ARCHITECTURES
-  80-real 86-real 87-real 88-real 89-real 90-real 100-real 103-real 110-real
-  120-real 121
-  CACHE STRING "GPUs to compile for, as CMAKE_CUDA_ARCHITECTURES")
-set(CMAKE_CUDA_ARCHITECTURES ${TROUPE_CUDA_ARCHITECTURES})
+# By default, machine code for compute capability 8.x and for the GPUs of this
+# machine, and code that a driver translates for all others when it loads it.
+# "every": machine code for all that CUDA 13.0 supports from 8.0 on, for packages.
+set(TROUPE_CUDA_ARCHITECTURES "" CACHE STRING
+  "GPUs to compile for, as CMAKE_CUDA_ARCHITECTURES; every: all; empty: this machine's")
+set(architectures ${TROUPE_CUDA_ARCHITECTURES})
+if(architectures STREQUAL "every")
+  set(architectures 80-real 86-real 87-real 88-real 89-real 90-real 100-real
+    103-real 110-real 120-real 121)
+elseif(NOT architectures)
+  set(architectures 80)
+  execute_process(
+    COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+    OUTPUT_VARIABLE capabilities ERROR_QUIET RESULT_VARIABLE failed)
+  if(NOT failed)
+    string(REGEX MATCHALL "[0-9]+\\.[0-9]" capabilities "${capabilities}")
+    list(TRANSFORM capabilities REPLACE "([0-9]+)\\.([0-9])" "\\1\\2-real")
+    list(FILTER capabilities EXCLUDE REGEX "^8")
+    list(APPEND architectures ${capabilities})
+    list(REMOVE_DUPLICATES architectures)
+  endif()
+endif()
+set(CMAKE_CUDA_ARCHITECTURES ${architectures})
 set(CMAKE_CUDA_COMPILER ${TROUPE_NVCC})
 set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
 set(CMAKE_CUDA_RUNTIME_LIBRARY None)  # we link the shared one by its path

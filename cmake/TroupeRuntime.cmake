@@ -84,10 +84,6 @@ troupe_component(training DIRECTORY training
   DEPENDS troupe::actors troupe::models troupe::live troupe::sinks
     troupe::dashboard PCH actors)
 
-# The commands that need LibTorch.
-troupe_precompiled_header(runtime_commands
-  DEPENDS torch::cpu fmt::fmt CAF::core spdlog::spdlog CLI11::CLI11
-  HEADERS ${of_actors} <CLI/CLI.hpp>)
 # All of it, with the umbrella headers: what nearly every program links.
 add_library(troupe_all INTERFACE)
 add_library(troupe::troupe ALIAS troupe_all)
@@ -98,14 +94,15 @@ target_include_directories(troupe_all INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
 install(TARGETS troupe_all EXPORT troupe-runtime COMPONENT development)
 
+# The commands that need LibTorch.
 troupe_component(runtime_commands DIRECTORY cli
   SUBFOLDERS train generate checkpoint model live reference INTERNAL
   DEPENDS troupe::plan_commands troupe::lab troupe::training troupe::dashboard
     troupe::sinks troupe::live troupe::launch troupe::models
     tomlplusplus::tomlplusplus
-  PRIVATE Boost::headers PCH runtime_commands)
+  PRIVATE Boost::headers PCH actors)
 troupe_program(troupe-runtime SOURCES cli/main.cpp
-  DEPENDS troupe::runtime_commands PCH runtime_commands)
+  DEPENDS troupe::runtime_commands PCH actors)
 add_dependencies(troupe troupe-runtime)
 
 if(TROUPE_EXAMPLES)

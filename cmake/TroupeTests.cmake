@@ -14,7 +14,7 @@ if(TROUPE_TESTS)
   # another clone from using this one's ccache.
   set(cuda_code "")
   if(TROUPE_CUDA AND NOT TROUPE_PLAN_ONLY)
-    set(cuda_code "${TROUPE_CUDA_ARCHITECTURES}")
+    set(cuda_code "${CMAKE_CUDA_ARCHITECTURES}")
   endif()
   file(CONFIGURE OUTPUT ${troupe_include}/troupe_paths.hpp CONTENT
 "#pragma once

@@ -102,4 +102,9 @@ void merge(std::vector<named_value>& target, const named_value& value) {
   target.push_back(value);
 }
 
+const event_source& source_of(const event& what) {
+  return std::visit(
+    [](const auto& held) -> const event_source& { return held.source; }, what);
+}
+
 }  // namespace troupe

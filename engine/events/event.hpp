@@ -240,9 +240,6 @@ using event =
   std::variant<ops_event, messages_event, memory_event, tensors_event,
                step_event, slow_load_event, failure_event, dropped_event>;
 
-inline const event_source& source_of(const event& what) {
-  return std::visit(
-    [](const auto& held) -> const event_source& { return held.source; }, what);
-}
+const event_source& source_of(const event& what);
 
 }  // namespace troupe

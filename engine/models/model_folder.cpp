@@ -304,11 +304,12 @@ void model_folder::require_each_module(const lora_options& lora) const {
     };
     if (std::ranges::any_of(modules.adapted, is_meant))
       continue;
-    const auto closest = closest_names(glob, modules.all);
+    const auto similar = did_you_mean(glob, modules.all);
     fail(error_code::invalid_argument,
-         "--lora-modules: '{}' matches no linear module; {} {}",
-         printable(glob), closest.empty() ? "they are" : "close to it:",
-         fmt::join(closest.empty() ? modules.all : closest, ", "));
+         "--lora-modules: '{}' matches no linear module{}", printable(glob),
+         similar.empty()
+           ? fmt::format("; they are {}", fmt::join(modules.all, ", "))
+           : similar);
   }
 }
 

@@ -4,7 +4,6 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/equal.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -30,14 +29,6 @@ const at::Tensor* find(const parameter_list& parameters,
   const auto entry =
     std::ranges::find(parameters, name, &parameter_list::value_type::first);
   return entry == parameters.end() ? nullptr : &entry->second;
-}
-
-std::string close_to(const std::string& name,
-                     const std::vector<std::string>& names) {
-  const auto closest = closest_names(name, names);
-  return closest.empty()
-           ? std::string{}
-           : fmt::format("; close to it: {}", fmt::join(closest, ", "));
 }
 
 void add_names(const parameter_list& parameters,
@@ -85,7 +76,7 @@ tie_tensors find_tensors(const model& layers, std::size_t index,
     add_names(parameters, names);
     refuse(label, tie,
            fmt::format("it has no parameter '{}'{}", printable(tie.name),
-                       close_to(tie.name, names)));
+                       did_you_mean(tie.name, names)));
   }
   for (std::size_t i = 0; i <= index; ++i) {
     const auto candidates =
@@ -99,7 +90,7 @@ tie_tensors find_tensors(const model& layers, std::size_t index,
   }
   refuse(label, tie,
          fmt::format("neither it nor an earlier layer has a parameter '{}'{}",
-                     printable(tie.owner), close_to(tie.owner, names)));
+                     printable(tie.owner), did_you_mean(tie.owner, names)));
 }
 
 /// The owner with its values, for which its layer is made.

@@ -4,6 +4,7 @@
 #include "troupe/actors/trainer.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
+#include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/models/gpt.hpp"
 #include "troupe/engine/models/model_folder.hpp"
 #include "troupe/engine/models/model_texts.hpp"

@@ -35,8 +35,8 @@ model complex_model() {
           {"last", [] { return std::make_shared<magnitude>(); }}};
 }
 
-std::vector<loss_term> mean_of(const tensor_list& outputs,
-                               const microbatch_data&) {
+std::vector<loss_term> mean_output(const tensor_list& outputs,
+                                   const microbatch_data&) {
   return {{"loss", at::mean(outputs[0])}};
 }
 
@@ -53,7 +53,7 @@ TEST_CASE("complex activations carry their gradients between stages") {
     trainer_options options;
     options.schedule = make_schedule(name, {.ranks = 2, .microbatches = 2});
     options.numerics.optimizer = sgd{.learning_rate = 0.1};
-    options.numerics.loss = mean_of;
+    options.numerics.loss = mean_output;
     plain_options plain;
     plain.microbatches = 2;
     plain.numerics = options.numerics;

@@ -122,7 +122,7 @@ double distance(const training_outcome& a, const training_outcome& b) {
 }
 
 void check_disturbed(const small_case& what, const device_pointer& on,
-                     const disturbance& how) {
+                     const device_disturbance& how) {
   INFO(describe(what));
   const auto calm = train(what, on);
   const auto device = std::make_shared<disturbed_accelerator>(on, how);

@@ -46,6 +46,6 @@ double distance(const training_outcome& a, const training_outcome& b);
 
 /// Checks that delays and overwritten freed memory change nothing.
 void check_disturbed(const small_case& what, const device_pointer& on,
-                     const disturbance& how);
+                     const device_disturbance& how);
 
 }  // namespace troupe::testing

@@ -12,7 +12,7 @@ using namespace troupe::testing;
 
 namespace {
 
-const disturbance rough{.every = 2, .delay = 0.001, .blocks = 4};
+const device_disturbance rough{.every = 2, .delay = 0.001, .blocks = 4};
 
 }  // namespace
 

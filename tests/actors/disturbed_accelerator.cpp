@@ -62,7 +62,7 @@ class disturbed_event final : public device_event {
 class disturbed_stream final : public device_stream {
  public:
   disturbed_stream(std::shared_ptr<accelerator> on, stream_priority priority,
-                   const disturbance& how, shared_notes to)
+                   const device_disturbance& how, shared_notes to)
     : on_(std::move(on)),
       inner_(on_->make_stream(priority)),
       how_(how),
@@ -109,7 +109,7 @@ class disturbed_stream final : public device_stream {
 
   std::shared_ptr<accelerator> on_;
   std::unique_ptr<device_stream> inner_;
-  disturbance how_;
+  device_disturbance how_;
   shared_notes to_;
   int number_;
 };
@@ -117,7 +117,7 @@ class disturbed_stream final : public device_stream {
 }  // namespace
 
 disturbed_accelerator::disturbed_accelerator(std::shared_ptr<accelerator> on,
-                                             disturbance how)
+                                             device_disturbance how)
   : on_(std::move(on)), how_(how), notes_(std::make_shared<notes>()) {}
 
 std::int64_t disturbed_accelerator::disturbed() const {

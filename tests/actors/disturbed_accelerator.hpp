@@ -11,7 +11,7 @@ namespace troupe::testing {
 
 /// A disturbance of a device, at every `every`-th entering of one of its
 /// streams, ahead of the work that follows.
-struct disturbance {
+struct device_disturbance {
   int every = 3;
   double delay = 0;  // seconds, of that stream
   int blocks = 0;    // blocks of memory: allocated, filled with nan and freed
@@ -36,7 +36,8 @@ struct host_wait {
 /// graphs.
 class disturbed_accelerator final : public accelerator {
  public:
-  disturbed_accelerator(std::shared_ptr<accelerator> on, disturbance how);
+  disturbed_accelerator(std::shared_ptr<accelerator> on,
+                        device_disturbance how);
 
   /// How often it has disturbed a stream.
   std::int64_t disturbed() const;
@@ -58,7 +59,7 @@ class disturbed_accelerator final : public accelerator {
 
  private:
   std::shared_ptr<accelerator> on_;
-  disturbance how_;
+  device_disturbance how_;
   std::shared_ptr<notes> notes_;
 };
 

@@ -124,7 +124,7 @@ model four_layers() {
   return layers;
 }
 
-trainer_options options_of(schedule order) {
+trainer_options held_options(schedule order) {
   trainer_options options;
   options.schedule = std::move(order);
   options.numerics.optimizer = sgd{.learning_rate = 0.1};
@@ -169,7 +169,7 @@ replicas_memory memory_of(const sharding_options& sharding) {
   for (int i = 0; i < 8; ++i)
     layers.push_back({"layer." + std::to_string(i),
                       [] { return std::make_shared<heavy_layer>(); }});
-  auto options = options_of(make_schedule(
+  auto options = held_options(make_schedule(
     "breadth_first", {.ranks = 1, .stages_per_rank = 8, .microbatches = 2}));
   options.numerics.optimizer = adamw{};
   options.data_parallel = 4;
@@ -228,7 +228,7 @@ TEST_CASE("a rank holds the bytes that the simulation says") {
                    .activation = mebibyte,
                    .gradient = mebibyte};
     check_bytes(
-      options_of(make_schedule(
+      held_options(make_schedule(
         name, {.ranks = 1, .stages_per_rank = stages, .microbatches = 8})),
       sizes);
   }
@@ -241,7 +241,7 @@ TEST_CASE("a rank that offloads holds the bytes that the simulation says") {
        {std::pair{"gpipe", 1}, std::pair{"breadth_first", 2}})
     for (const auto fraction : {0.5, 1.0})
       for (const bool recompute : {false, true}) {
-        auto options = options_of(make_schedule(
+        auto options = held_options(make_schedule(
           name, {.ranks = 1, .stages_per_rank = stages, .microbatches = 8}));
         options.devices = {std::make_shared<faked_accelerator>()};
         options.offload = {.fraction = fraction};
@@ -262,7 +262,7 @@ TEST_CASE("between I and W a rank holds what the simulation says") {
   for (const auto stages : {2, 4})
     for (const auto split : {weight_split::layers, weight_split::graph}) {
       CAPTURE(split == weight_split::graph);
-      auto options = options_of(deferring(stages));
+      auto options = held_options(deferring(stages));
       options.numerics.backward_split = split;
       const auto layers = 4.0 / stages;
       value_sizes sizes;

@@ -100,8 +100,8 @@ class lane_drawer {
     deferred_;  // I whose W is still to come
 };
 
-parameter_list trained(const small_case& what, const schedule& lanes,
-                       lane_order order, std::function<void()> hook) {
+parameter_list trained_by(const small_case& what, const schedule& lanes,
+                          lane_order order, std::function<void()> hook) {
   auto whole = what;
   whole.slices = 1;  // of the schedule that `lanes` replaces
   auto options = options_for(whole);
@@ -118,9 +118,9 @@ parameter_list trained(const small_case& what, const schedule& lanes,
 void check_orders(const small_case& what, const schedule& lanes,
                   std::uint32_t seed) {
   const auto strict =
-    trained(what, lanes, lane_order::strict, random_delays(seed));
+    trained_by(what, lanes, lane_order::strict, random_delays(seed));
   const auto any_ready =
-    trained(what, lanes, lane_order::any_ready, random_delays(seed));
+    trained_by(what, lanes, lane_order::any_ready, random_delays(seed));
   plain_loop oracle(model_for(what), plain_options_for(what, lanes));
   const auto per_step = what.microbatches * what.data_parallel;
   for (int i = 0; i < 2; ++i)

@@ -11,6 +11,7 @@
 #include <catch2/generators/catch_generators_range.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include "graph_run.hpp"
 #include "small_model.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
@@ -71,13 +72,6 @@ double distance_from(const parameter_list& before, const parameter_list& after,
                  .max()
                  .item<double>());
   return largest;
-}
-
-parameter_list copies_of(const parameter_list& all) {
-  parameter_list copies;
-  for (const auto& [name, value] : all)
-    copies.emplace_back(name, value.detach().clone());
-  return copies;
 }
 
 std::vector<small_case> weighted_cases() {

@@ -54,7 +54,7 @@ layer layer_of(const char* name) {
   return {name, [] { return std::make_shared<Module>(); }};
 }
 
-trainer_options options_of(std::int32_t ranks, bool recompute = false) {
+trainer_options mean_options(std::int32_t ranks, bool recompute = false) {
   trainer_options options;
   options.schedule = make_schedule("1f1b", {.ranks = ranks, .microbatches = 2});
   options.numerics.optimizer = sgd{.learning_rate = 0.1};
@@ -70,28 +70,28 @@ TEST_CASE("a layer that changes its inputs is refused wherever it is cut") {
                         layer_of<relu_in_place>("relu"),
                         layer_of<scale>("last")};
   for (const bool recompute : {false, true}) {
-    auto options = options_of(1, recompute);
+    auto options = mean_options(1, recompute);
     trainer run(layers, options);
     CHECK_THROWS_MATCHES(run.step(small_rows()), error,
                          says("('relu') changes its inputs in place"));
   }
   plain_options plain;
-  plain.numerics = options_of(1).numerics;
+  plain.numerics = mean_options(1).numerics;
   plain_loop oracle(layers, plain);
   CHECK_THROWS_MATCHES(
     oracle.step([](std::int64_t k) { return small_rows()->at(k); }), error,
     says("('relu') changes its inputs in place"));
   // At the front of a stage its inputs are leaves, which LibTorch guards.
-  trainer cut(layers, options_of(3));
+  trainer cut(layers, mean_options(3));
   CHECK_THROWS_MATCHES(cut.step(small_rows()), error,
                        says("in-place operation"));
 }
 
 TEST_CASE("a forward that differs when it is recomputed is refused") {
   const model layers = {layer_of<growing>("first"), layer_of<scale>("last")};
-  trainer once(layers, options_of(2));
+  trainer once(layers, mean_options(2));
   once.step(small_rows());
-  trainer twice(layers, options_of(2, /*recompute=*/true));
+  trainer twice(layers, mean_options(2, /*recompute=*/true));
   CHECK_THROWS_MATCHES(twice.step(small_rows()), error,
                        says("was recomputed and returned (Float["));
 }
@@ -106,13 +106,13 @@ TEST_CASE("a parameter that is a part of another tensor is refused") {
   };
   CHECK_THROWS_MATCHES(
     trainer({layer_of<scale>("first"), layer_of<narrow>("last")},
-            options_of(2)),
+            mean_options(2)),
     error, says("the parameter 'last.weight' have gaps between them"));
 }
 
 TEST_CASE("complex parameters are refused by name, unless they are frozen") {
   const model layers = {layer_of<scale>("first"), layer_of<rotation>("last")};
-  auto options = options_of(2);
+  auto options = mean_options(2);
   CHECK_THROWS_MATCHES(trainer(layers, options), error,
                        says("the parameter 'last.weight' is ComplexFloat[4]"));
   options.numerics.parameters = {{.names = "last.*", .frozen = true}};

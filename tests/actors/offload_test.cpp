@@ -35,7 +35,7 @@ void check_offloaded(const small_case& what) {
 }
 
 /// Schedules in which an activation waits for three ops or more.
-const std::vector<small_case> cases{
+const std::vector<small_case> offload_cases{
   all({.schedule = "gpipe"}),
   all({.schedule = "gpipe", .recompute = true}),
   all({.schedule = "zb_h1", .ranks = 3, .microbatches = 6}),
@@ -70,7 +70,7 @@ using stream_pair = std::pair<int, int>;
 }  // namespace
 
 TEST_CASE("runs that offload activations train the plain loop's bits") {
-  for (const auto& what : cases) {
+  for (const auto& what : offload_cases) {
     check_offloaded(what);
     CHECK(offloads_of(what) > 0);
   }
@@ -106,7 +106,7 @@ TEST_CASE("offloaded activations in lower precision give the same bits") {
 }
 
 TEST_CASE("a device that offloads trains the same bits, without a race") {
-  for (const auto& what : cases) {
+  for (const auto& what : offload_cases) {
     INFO(describe(what));
     const auto device = std::make_shared<faked_accelerator>();
     auto without = what;
@@ -122,7 +122,7 @@ TEST_CASE("a device that offloads trains the same bits, without a race") {
 
 TEST_CASE("a disturbed device that offloads trains the same bits") {
   const auto device = std::make_shared<faked_accelerator>();
-  for (const auto& what : cases)
+  for (const auto& what : offload_cases)
     check_disturbed(what, device, {.every = 2, .delay = 0.001, .blocks = 4});
   CHECK(device->races() == std::vector<std::string>{});
 }
@@ -132,8 +132,9 @@ TEST_CASE("each event between computing and the copies of activations counts") {
   const auto train_without = [&](
                                const std::shared_ptr<faked_accelerator>& device,
                                std::function<bool(int, int)> leaves_out) {
-    train(what, std::make_shared<disturbed_accelerator>(
-                  device, disturbance{.leaves_out = std::move(leaves_out)}));
+    train(what,
+          std::make_shared<disturbed_accelerator>(
+            device, device_disturbance{.leaves_out = std::move(leaves_out)}));
   };
   std::mutex guard;
   std::set<stream_pair> waits;

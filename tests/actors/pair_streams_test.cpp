@@ -109,8 +109,9 @@ TEST_CASE("the ops of a pair run at once, and no other ops of a rank do") {
 TEST_CASE("a rank's two compute streams wait for each other, both ways") {
   const auto inner = std::make_shared<faked_accelerator>();
   const auto step_without = [&](auto leaves_out) {
-    return note_step(in_a_v, std::make_shared<disturbed_accelerator>(
-                               inner, disturbance{.leaves_out = leaves_out}));
+    return note_step(in_a_v,
+                     std::make_shared<disturbed_accelerator>(
+                       inner, device_disturbance{.leaves_out = leaves_out}));
   };
   const auto none_left_out = step_without([](int, int) { return false; });
   CHECK(unordered_ops(none_left_out) == pairs_of(none_left_out));

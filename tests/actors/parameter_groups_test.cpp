@@ -26,7 +26,7 @@ const std::vector<parameter_groups> several_groups = {
   {frozen("tok.*,pos.*,blocks.*.up.bias,ln_f.*")},
 };
 
-void check(small_case what, int steps = 3) {
+void check_groups(small_case what, int steps = 3) {
   for (std::size_t i = 0; i < several_groups.size(); ++i) {
     INFO(describe(what) << ", groups " << i);
     what.groups = several_groups[i];
@@ -48,10 +48,10 @@ std::string refusal_of(const parameter_groups& groups) {
 
 TEST_CASE("groups and frozen parameters give the plain loop's bits") {
   for (const std::int32_t ranks : {1, 2, 3}) {
-    check({.ranks = ranks, .clip = 0.5});
-    check({.ranks = ranks, .data_parallel = 2});
-    check({.schedule = "zb_h1", .ranks = ranks});
-    check(
+    check_groups({.ranks = ranks, .clip = 0.5});
+    check_groups({.ranks = ranks, .data_parallel = 2});
+    check_groups({.schedule = "zb_h1", .ranks = ranks});
+    check_groups(
       {.schedule = "zb_h1", .ranks = ranks, .data_parallel = 2, .clip = 0.5},
       2);
   }
@@ -59,20 +59,20 @@ TEST_CASE("groups and frozen parameters give the plain loop's bits") {
 
 TEST_CASE("split backwards of frozen parameters give the plain loop's bits") {
   const auto split = GENERATE(weight_split::layers, weight_split::graph);
-  check({.schedule = "zb_h1", .ranks = 3, .weight_split = split}, 2);
-  check({.schedule = "zb_v",
-         .ranks = 2,
-         .stages_per_rank = 2,
-         .recompute = true,
-         .weight_split = split},
-        2);
+  check_groups({.schedule = "zb_h1", .ranks = 3, .weight_split = split}, 2);
+  check_groups({.schedule = "zb_v",
+                .ranks = 2,
+                .stages_per_rank = 2,
+                .recompute = true,
+                .weight_split = split},
+               2);
 }
 
 TEST_CASE("frozen parameters keep their bits under every kind of schedule") {
-  check({.schedule = "two_bw", .ranks = 2}, 2);
-  check({.schedule = "seq_1f1b", .ranks = 2, .slices = 2}, 2);
-  check({.schedule = "dualpipe", .ranks = 2, .microbatches = 4}, 2);
-  check({.ranks = 2, .use_sgd = true, .recompute = true}, 2);
+  check_groups({.schedule = "two_bw", .ranks = 2}, 2);
+  check_groups({.schedule = "seq_1f1b", .ranks = 2, .slices = 2}, 2);
+  check_groups({.schedule = "dualpipe", .ranks = 2, .microbatches = 4}, 2);
+  check_groups({.ranks = 2, .use_sgd = true, .recompute = true}, 2);
 }
 
 TEST_CASE("frozen parameters are not updated and count in no norm") {

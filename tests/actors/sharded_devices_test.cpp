@@ -31,12 +31,13 @@ const std::vector<small_case> cases{
 
 using stream_pair = std::pair<int, int>;
 
-/// Trains with a disturbed device; `leaves_out` as in `disturbance`.
+/// Trains with a disturbed device; `leaves_out` as in `device_disturbance`.
 void train_without(const small_case& what,
                    const std::shared_ptr<faked_accelerator>& device,
                    std::function<bool(int, int)> leaves_out) {
-  train(what, std::make_shared<disturbed_accelerator>(
-                device, disturbance{.leaves_out = std::move(leaves_out)}));
+  train(what,
+        std::make_shared<disturbed_accelerator>(
+          device, device_disturbance{.leaves_out = std::move(leaves_out)}));
 }
 
 }  // namespace

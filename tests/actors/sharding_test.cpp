@@ -42,7 +42,7 @@ small_case sharded_case(small_case what, std::size_t way) {
   return what;
 }
 
-void check(const small_case& what) {
+void check_shards(const small_case& what) {
   INFO(describe(what));
   CHECK(compare_with_plain(what, 2) == "");
 }
@@ -59,7 +59,7 @@ TEST_CASE("a sample of each schedule trains the plain loop's bits in shards") {
   for (const auto& [name, cases] : by_name)
     for (int i = 0; i < 2; ++i, turn += 7) {
       auto what = cases[turn % std::min(cases.size(), std::size_t{12})];
-      check(sharded_case(what, turn));
+      check_shards(sharded_case(what, turn));
     }
 }
 
@@ -68,7 +68,7 @@ TEST_CASE("each schedule trains the plain loop's bits in shards of each way",
   for (const auto& each : catalogue_cases())
     if (each.data_parallel == 2 && can_shard(each))
       for (std::size_t way = 0; way < ways.size(); ++way)
-        check(sharded_case(each, way));
+        check_shards(sharded_case(each, way));
 }
 
 // XLA's no_sync: k backwards without a reduction, and one with it.
@@ -78,9 +78,9 @@ TEST_CASE(
     for (const auto mode : {shard_mode::gradients, shard_mode::all}) {
       small_case what{
         .microbatches = without + 1, .data_parallel = 2, .use_sgd = true};
-      check(what);
+      check_shards(what);
       what.sharding.mode = mode;
-      check(what);
+      check_shards(what);
       const trainer run(model_for(what), options_for(what));
       const auto& ops = run.plan().ops;
       CHECK(std::ranges::count(ops, plan_op_kind::reduce, &plan_op::kind) == 2);
@@ -101,11 +101,11 @@ TEST_CASE("sharded optimizers, frozen parameters and groups: the same bits") {
   for (const auto& optimizer : optimizers) {
     small_case what{
       .schedule = "zb_v", .stages_per_rank = 2, .optimizer = optimizer};
-    check(sharded_case(what, turn++));
+    check_shards(sharded_case(what, turn++));
     what.groups = {{.names = "blocks.1.*", .learning_rate = 0.5},
                    {.names = "*.ln*", .weight_decay = 0.0},
                    {.names = "blocks.2.*", .frozen = true}};
-    check(sharded_case(what, turn++));
+    check_shards(sharded_case(what, turn++));
   }
 }
 
@@ -117,7 +117,7 @@ TEST_CASE("each schedule trains muon's and adafactor's bits in shards",
       if (each.data_parallel == 2 && can_shard(each))
         for (std::size_t way = 0; way < ways.size(); ++way) {
           each.optimizer = optimizer;
-          check(sharded_case(each, way));
+          check_shards(sharded_case(each, way));
         }
 }
 
@@ -142,7 +142,7 @@ TEST_CASE("updates that read whole parameters give the same bits in shards") {
         optimizer_options{muon{.except = ""}}, optimizer_options{adafactor{}}})
     for (auto each : cases) {
       each.optimizer = optimizer;
-      check(sharded_case(each, turn++));
+      check_shards(sharded_case(each, turn++));
     }
 }
 

@@ -105,7 +105,7 @@ step_trace trace_step(
   const small_case& what, const device_pointer& on, double seconds,
   const std::function<trainer_options(trainer_options)>& change, int warm_up) {
   const auto device =
-    std::make_shared<disturbed_accelerator>(on, disturbance{});
+    std::make_shared<disturbed_accelerator>(on, device_disturbance{});
   const auto once = std::make_shared<std::atomic<double>>(0);
   auto layers = model_for(what);
   layers.insert(

@@ -13,13 +13,6 @@ const names candidates = {"tok.weight", "pos.weight", "blocks.0.mlp.up.weight",
 
 }  // namespace
 
-TEST_CASE("the closest names come first") {
-  CHECK(closest_names("tok.wieght", candidates, 1) == names{"tok.weight"});
-  CHECK(closest_names("haed.weight", candidates, 1) == names{"head.weight"});
-  CHECK(closest_names("pok.weight", candidates, 2)
-        == names{"tok.weight", "pos.weight"});
-}
-
 TEST_CASE("two characters in the wrong order are one edit") {
   CHECK(edits("stpes", "steps") == 1);
   CHECK(edits("stpes", "sizes") == 2);
@@ -28,9 +21,9 @@ TEST_CASE("two characters in the wrong order are one edit") {
 }
 
 TEST_CASE("a glob's stars stand for any characters") {
-  CHECK(closest_names("blocks.*.mpl.*", candidates)
-        == names{"blocks.0.mlp.up.weight", "blocks.0.mlp.up.bias"});
-  CHECK(closest_names("heed.*", candidates, 1) == names{"head.weight"});
+  CHECK(did_you_mean("blocks.*.mpl.*", candidates)
+        == "; did you mean blocks.0.mlp.up.weight or blocks.0.mlp.up.bias?");
+  CHECK(did_you_mean("heed.*", candidates) == "; did you mean head.weight?");
 }
 
 TEST_CASE("a mistyped word is answered with the names that it likely means") {
@@ -48,8 +41,11 @@ TEST_CASE("a mistyped word is answered with the names that it likely means") {
   CHECK(did_you_mean("x", schedules).empty());
 }
 
-TEST_CASE("names that share little are not offered") {
-  CHECK(closest_names("xyzzy", candidates).empty());
-  CHECK(closest_names("", candidates).empty());
-  CHECK(closest_names("a", {}).empty());
+TEST_CASE("the names of the fewest edits are offered, none that share little") {
+  CHECK(did_you_mean("tok.wieght", candidates) == "; did you mean tok.weight?");
+  CHECK(did_you_mean("pok.weight", candidates)
+        == "; did you mean tok.weight or pos.weight?");
+  CHECK(did_you_mean("xyzzy", candidates).empty());
+  CHECK(did_you_mean("", candidates).empty());
+  CHECK(did_you_mean("a", {}).empty());
 }

@@ -54,7 +54,7 @@ struct served_lab {
   background_program program;
 };
 
-constexpr auto of_json = "Content-Type: application/json\r\n";
+constexpr auto json_content = "Content-Type: application/json\r\n";
 
 json panel_of(const troupe::builtin_schedule& row) {
   return {{"name", row.name},
@@ -96,12 +96,12 @@ TEST_CASE("the lab serves its page and answers requests") {
                                     "'none'")
                && ContainsSubstring("<!doctype html>")
                && !ContainsSubstring("@nonce@"));
-  const auto drawn =
-    lab.post("/api/draw", R"({"name":"zb_v","stages_per_rank":2})", of_json);
+  const auto drawn = lab.post(
+    "/api/draw", R"({"name":"zb_v","stages_per_rank":2})", json_content);
   CHECK_THAT(drawn, StartsWith("HTTP/1.1 200")
                       && ContainsSubstring("Content-Type: application/json"));
   CHECK(json::parse(body_of(drawn))["name"] == "zb_v");
-  CHECK_THAT(lab.post("/api/draw", R"({"ranks":0})", of_json),
+  CHECK_THAT(lab.post("/api/draw", R"({"ranks":0})", json_content),
              StartsWith("HTTP/1.1 400")
                && EndsWith("{\"error\":\"ranks must be a whole number in "
                            "1..64, but is 0\"}"));
@@ -111,7 +111,7 @@ TEST_CASE("the lab serves its page and answers requests") {
       StartsWith("HTTP/1.1 405") && ContainsSubstring("Allow: POST\r"));
   for (const auto* path : {"/", "/api/schedules"})
     CHECK_THAT(
-      lab.post(path, "{}", of_json),
+      lab.post(path, "{}", json_content),
       StartsWith("HTTP/1.1 405") && ContainsSubstring("Allow: GET, HEAD\r"));
   CHECK_THAT(get(lab.address(), "/api"), StartsWith("HTTP/1.1 404"));
 }
@@ -120,18 +120,20 @@ TEST_CASE("the lab refuses pages of other hosts, and large requests") {
   const served_lab lab;
   CHECK_THAT(lab.post("/api/draw", "{}", "Content-Type: text/plain\r\n"),
              StartsWith("HTTP/1.1 415"));
-  CHECK_THAT(lab.post("/api/draw", "{}",
-                      std::string{of_json} + "Origin: http://evil.test\r\n"),
-             StartsWith("HTTP/1.1 403"));
+  CHECK_THAT(
+    lab.post("/api/draw", "{}",
+             std::string{json_content} + "Origin: http://evil.test\r\n"),
+    StartsWith("HTTP/1.1 403"));
   CHECK_THAT(ask(lab.address(), "GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n"),
              StartsWith("HTTP/1.1 403"));
   CHECK_THAT(
     lab.post("/api/draw", "{}",
-             of_json + ("Origin: " + lab.url().substr(0, lab.url().size() - 1))
+             json_content
+               + ("Origin: " + lab.url().substr(0, lab.url().size() - 1))
                + "\r\n"),
     StartsWith("HTTP/1.1 200"));
   CHECK_THAT(
-    lab.post("/api/draw", std::string(1 << 19, ' '), of_json),
+    lab.post("/api/draw", std::string(1 << 19, ' '), json_content),
     StartsWith("HTTP/1.1 413") && ContainsSubstring("at most 262144 bytes"));
   CHECK_THAT(
     ask(lab.address(), fmt::format("GET /api/schedules HTTP/1.1\r\nHost: {}\r\n"

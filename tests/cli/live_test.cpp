@@ -18,8 +18,8 @@ using namespace troupe::testing;
 
 namespace {
 
-std::string train_command(const temporary_folder& folder,
-                          const std::string& flags) {
+std::string served_command(const temporary_folder& folder,
+                           const std::string& flags) {
   return std::string{TROUPE_PROGRAM} + " train --text "
          + write_text(folder)
          + " --d-model 16 --layers 2 --heads 2 --seq 8 --microbatch-size 2"
@@ -31,7 +31,7 @@ std::string train_command(const temporary_folder& folder,
 struct live_run {
   explicit live_run(const std::string& flags = {})
     : job(
-      train_command(folder, flags.empty() ? "--endpoint " + where() : flags),
+      served_command(folder, flags.empty() ? "--endpoint " + where() : flags),
       folder / "job") {}
 
   std::string where() const { return "unix:" + (folder / "socket"); }
@@ -228,7 +228,7 @@ TEST_CASE("the default endpoint is the user's alone, or elsewhere") {
   std::filesystem::create_directory(own);
   const auto train = [&] {
     return run_program("XDG_RUNTIME_DIR=" + own + " "
-                       + train_command(folder, "--steps 2"));
+                       + served_command(folder, "--steps 2"));
   };
   auto run = train();
   INFO(run.output);
@@ -246,7 +246,7 @@ TEST_CASE("the default endpoint is the user's alone, or elsewhere") {
 TEST_CASE("wrong endpoints are wrong usage, or fail") {
   const temporary_folder folder;
   const auto train = [&](const std::string& flags) {
-    return run_program(train_command(folder, flags));
+    return run_program(served_command(folder, flags));
   };
   CHECK(train("--endpoint nonsense").exit_code == 2);
   CHECK(train("--endpoint tcp:127.0.0.1:0").exit_code == 2);

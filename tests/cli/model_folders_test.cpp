@@ -303,7 +303,7 @@ TEST_CASE("flags that a model folder contradicts are refused") {
   const std::pair<std::string, std::string> cases[]{
     {"--lora-rank 2 --lora-modules x", "matches no linear module"},
     {"--lora-rank 2 --lora-modules q_prj,v_proj",
-     "'q_prj' matches no linear module; close to it: q_proj"},
+     "'q_prj' matches no linear module; did you mean q_proj?"},
     {"--lora-rank 2 --lora-modules q_proj,",
      "'' is empty; write globs such as"},
     {"--lora-modules q_proj",

@@ -1,3 +1,4 @@
+#include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/monitors/tensors/overflow.hpp"
 

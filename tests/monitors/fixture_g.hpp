@@ -4,6 +4,7 @@
 #include <ATen/ops/tensor.h>
 
 #include "troupe/actors/trainer.hpp"
+#include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 #include "troupe/schedules/builtin.hpp"
 

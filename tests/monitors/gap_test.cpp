@@ -1,4 +1,5 @@
 #include "troupe/monitors/tensors/gap.hpp"
+#include "troupe/engine/data/microbatch_source.hpp"
 
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>

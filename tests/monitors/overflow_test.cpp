@@ -1,4 +1,5 @@
 #include "troupe/monitors/tensors/overflow.hpp"
+#include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
 #include <ATen/ops/full.h>

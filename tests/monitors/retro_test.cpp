@@ -1,4 +1,5 @@
 #include "troupe/monitors/tensors/retro.hpp"
+#include "troupe/engine/data/microbatch_source.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>

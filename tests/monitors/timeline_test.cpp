@@ -1,4 +1,5 @@
 #include "troupe/monitors/timing/timeline.hpp"
+#include "troupe/engine/data/microbatch_source.hpp"
 
 #include <algorithm>
 #include <catch2/catch_approx.hpp>

@@ -22,6 +22,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/base/input_file.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
+#include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/events/monitor.hpp"
 #include "troupe/engine/stage/as_layer.hpp"
 #include "troupe/engine/stage/random.hpp"

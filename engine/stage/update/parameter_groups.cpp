@@ -47,12 +47,11 @@ bool read_setting(std::string_view part, parameter_group& group) {
 
 std::string advice_for(const std::string& glob,
                        const std::vector<std::string>& names) {
-  const auto closest = closest_names(glob, names);
-  if (!closest.empty())
-    return fmt::format("close to it: {}", fmt::join(closest, ", "));
+  if (auto similar = did_you_mean(glob, names); !similar.empty())
+    return similar;
   constexpr std::size_t most = 5;
   const auto first = names | std::views::take(most);
-  return fmt::format("there are {}{}", fmt::join(first, ", "),
+  return fmt::format("; there are {}{}", fmt::join(first, ", "),
                      names.size() > most ? " and others" : "");
 }
 
@@ -119,9 +118,8 @@ void require_matching(const parameter_groups& groups,
       if (std::ranges::none_of(names, [&](const std::string& name) {
             return matches_glob(glob, name);
           }))
-        fail(error_code::invalid_argument,
-             "no parameter's name matches '{}'; {}", printable(glob),
-             advice_for(glob, names));
+        fail(error_code::invalid_argument, "no parameter's name matches '{}'{}",
+             printable(glob), advice_for(glob, names));
   const auto is_frozen = [&](const std::string& name) {
     const auto* group = group_of(groups, name);
     return group && group->frozen;

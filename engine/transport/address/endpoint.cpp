@@ -17,7 +17,8 @@ namespace troupe {
 
 namespace {
 
-[[noreturn]] void refuse(const std::string& text, const std::string& why) {
+[[noreturn]] void refuse_endpoint(const std::string& text,
+                                  const std::string& why) {
   fail(
     error_code::invalid_argument,
     "'{}' is not an endpoint: {}; write unix:/path/of/socket or tcp:HOST:PORT",
@@ -27,24 +28,24 @@ namespace {
 endpoint parse_tcp(const std::string& text, const std::string& rest) {
   const auto colon = rest.rfind(':');
   if (colon == std::string::npos)
-    refuse(text, "the port is missing");
+    refuse_endpoint(text, "the port is missing");
   const auto port = parse_number<std::uint16_t>(rest.substr(colon + 1));
   if (!port)
-    refuse(text, "the port is not a number from 0 to 65535");
+    refuse_endpoint(text, "the port is not a number from 0 to 65535");
   auto host = rest.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']'))
     host = host.substr(1, host.size() - 2);
   if (host.empty() || host.find('\0') != std::string::npos)
-    refuse(text, "the host is missing");
+    refuse_endpoint(text, "the host is missing");
   return {false, {}, host, *port};
 }
 
 endpoint parse_unix(const std::string& text, const std::string& path) {
   if (path.empty() || path.find('\0') != std::string::npos)
-    refuse(text, "the path is missing");
+    refuse_endpoint(text, "the path is missing");
   if (path.size() >= sizeof(sockaddr_un{}.sun_path))
-    refuse(text, fmt::format("a socket's path has at most {} bytes",
-                             sizeof(sockaddr_un{}.sun_path) - 1));
+    refuse_endpoint(text, fmt::format("a socket's path has at most {} bytes",
+                                      sizeof(sockaddr_un{}.sun_path) - 1));
   return {true, path, {}, 0};
 }
 
@@ -65,7 +66,7 @@ endpoint parse_endpoint(const std::string& text) {
     return parse_unix(text, text.substr(5));
   if (text.starts_with("tcp:"))
     return parse_tcp(text, text.substr(4));
-  refuse(text, "it begins with neither unix: nor tcp:");
+  refuse_endpoint(text, "it begins with neither unix: nor tcp:");
 }
 
 std::string to_text(const endpoint& address) {

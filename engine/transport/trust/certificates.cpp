@@ -1,8 +1,6 @@
 #include "troupe/engine/transport/trust/certificates.hpp"
 
-#include <openssl/bio.h>
 #include <openssl/ec.h>
-#include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
 #include <sys/stat.h>
@@ -18,21 +16,12 @@
 #include "troupe/base/fail.hpp"
 #include "troupe/base/private_file.hpp"
 #include "troupe/engine/transport/trust/keys.hpp"
+#include "troupe/engine/transport/trust/openssl_pointers.hpp"
 
 namespace troupe {
 
 namespace {
 
-template <auto Free>
-struct freed_by {
-  template <class T>
-  void operator()(T* object) const {
-    Free(object);
-  }
-};
-using key_pointer = std::unique_ptr<::EVP_PKEY, freed_by<::EVP_PKEY_free>>;
-using certificate_pointer = std::unique_ptr<::X509, freed_by<::X509_free>>;
-using memory_pointer = std::unique_ptr<::BIO, freed_by<::BIO_free_all>>;
 using extension_pointer =
   std::unique_ptr<::X509_EXTENSION, freed_by<::X509_EXTENSION_free>>;
 
@@ -116,7 +105,7 @@ member make_member(const char* name, const member* issuer, int days) {
 
 template <class Write>
 std::string pem_of(Write&& write) {
-  const memory_pointer memory(::BIO_new(::BIO_s_mem()));
+  const bio_pointer memory(::BIO_new(::BIO_s_mem()));
   require_made(memory != nullptr && write(memory.get()) == 1);
   char* bytes = nullptr;
   const auto size = BIO_get_mem_data(memory.get(), &bytes);
@@ -150,7 +139,7 @@ struct readable_file {
   }
 
   std::string bytes;
-  memory_pointer reader;
+  bio_pointer reader;
 };
 
 member read_authority(const std::string& folder) {

@@ -14,7 +14,8 @@ namespace {
 constexpr std::size_t longest = 4096;
 constexpr auto* white_space = " \t\r\n\v\f";
 
-[[noreturn]] void refuse(const std::string& path, const std::string& why) {
+[[noreturn]] void refuse_token(const std::string& path,
+                               const std::string& why) {
   fail(error_code::invalid_argument, "{}: {}", printable(path), why);
 }
 
@@ -44,17 +45,18 @@ std::string read_secret(const std::string& path) {
          "the name of the token file is empty; give one");
   const auto bytes = bytes_of(path);
   if (bytes.size() > longest)
-    refuse(path,
-           fmt::format("holds more than {} bytes; is it a token?", longest));
+    refuse_token(
+      path, fmt::format("holds more than {} bytes; is it a token?", longest));
   auto token = without_white_space(bytes);
   if (token.size() < shortest_token)
-    refuse(path,
-           fmt::format("has {} characters; a token has at least {} characters: "
-                       "`head -c 32 /dev/urandom | base64` writes one",
-                       token.size(), shortest_token));
+    refuse_token(
+      path,
+      fmt::format("has {} characters; a token has at least {} characters: "
+                  "`head -c 32 /dev/urandom | base64` writes one",
+                  token.size(), shortest_token));
   if (token.find_first_of(white_space) != std::string::npos
       || token.find('\0') != std::string::npos)
-    refuse(path, "holds more than one word; write only the token");
+    refuse_token(path, "holds more than one word; write only the token");
   return token;
 }
 

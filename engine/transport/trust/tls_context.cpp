@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
-#include <openssl/ssl.h>
 
 #include <algorithm>
 #include <string_view>
@@ -11,6 +10,7 @@
 
 #include "troupe/base/fail.hpp"
 #include "troupe/base/private_file.hpp"
+#include "troupe/engine/transport/trust/openssl_pointers.hpp"
 
 namespace troupe {
 
@@ -18,9 +18,6 @@ namespace {
 
 constexpr std::string_view key_names = "troupe ";
 constexpr const char* suite = "TLS_AES_128_GCM_SHA256";
-
-using session_pointer =
-  std::unique_ptr<::SSL_SESSION, decltype(&::SSL_SESSION_free)>;
 
 const tls_context& context_of(const ::SSL* session) {
   return *static_cast<const tls_context*>(
@@ -30,7 +27,7 @@ const tls_context& context_of(const ::SSL* session) {
 /// The key as an earlier session, the form that OpenSSL requires.
 session_pointer session_of_key(::SSL* session, const secret_key& key) {
   constexpr unsigned char suite_bytes[] = {0x13, 0x01};
-  session_pointer key_session(::SSL_SESSION_new(), &::SSL_SESSION_free);
+  session_pointer key_session(::SSL_SESSION_new());
   const auto* cipher = ::SSL_CIPHER_find(session, suite_bytes);
   if (!key_session || cipher == nullptr
       || !::SSL_SESSION_set1_master_key(key_session.get(), key.data(),
@@ -86,12 +83,8 @@ tls_context::token_key key_of(const std::string& token) {
        path, reason == nullptr ? "OpenSSL reports no reason" : reason);
 }
 
-using bio_pointer = std::unique_ptr<::BIO, decltype(&::BIO_free)>;
-using certificate_pointer = std::unique_ptr<::X509, decltype(&::X509_free)>;
-using key_pointer = std::unique_ptr<::EVP_PKEY, decltype(&::EVP_PKEY_free)>;
-
 /// Checks the file that it reads: the path is not looked up again.
-std::string bytes_of(const std::string& path, bool is_secret) {
+std::string certificate_bytes(const std::string& path, bool is_secret) {
   try {
     input_file file(path);
     is_secret ? require_private(file) : require_trustworthy(file);
@@ -103,15 +96,14 @@ std::string bytes_of(const std::string& path, bool is_secret) {
 }
 
 bio_pointer reader_of(const std::string& bytes) {
-  return {::BIO_new_mem_buf(bytes.data(), static_cast<int>(bytes.size())),
-          &::BIO_free};
+  return bio_pointer(
+    ::BIO_new_mem_buf(bytes.data(), static_cast<int>(bytes.size())));
 }
 
 certificate_pointer certificate_of(const std::string& path) {
-  const auto bytes = bytes_of(path, false);
+  const auto bytes = certificate_bytes(path, false);
   certificate_pointer certificate(
-    ::PEM_read_bio_X509(reader_of(bytes).get(), nullptr, nullptr, nullptr),
-    &::X509_free);
+    ::PEM_read_bio_X509(reader_of(bytes).get(), nullptr, nullptr, nullptr));
   if (!certificate)
     refuse(path);
   return certificate;
@@ -123,10 +115,9 @@ int no_passphrase(char*, int, int, void*) {
 }
 
 key_pointer key_of_file(const std::string& path) {
-  const auto bytes = bytes_of(path, true);
-  return {::PEM_read_bio_PrivateKey(reader_of(bytes).get(), nullptr,
-                                    &no_passphrase, nullptr),
-          &::EVP_PKEY_free};
+  const auto bytes = certificate_bytes(path, true);
+  return key_pointer(::PEM_read_bio_PrivateKey(reader_of(bytes).get(), nullptr,
+                                               &no_passphrase, nullptr));
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ small_case with_sgd(small_case what) {
   return what;
 }
 
-const disturbance rough{.every = 2, .delay = 0.0005, .blocks = 6};
+const device_disturbance rough{.every = 2, .delay = 0.0005, .blocks = 6};
 
 }  // namespace
 

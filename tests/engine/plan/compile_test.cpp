@@ -8,16 +8,10 @@
 #include "troupe/engine/plan/text/plan_text.hpp"
 
 using namespace troupe;
+using testing::lane_text;
 using testing::make_plan;
 
 namespace {
-
-std::string lane_text(const plan& of, std::int32_t rank) {
-  std::string text;
-  for (const auto& what : of.lane(rank))
-    text += (text.empty() ? "" : " ") + to_text(of, what);
-  return text;
-}
 
 std::uint32_t find(const plan& of, const std::string& name) {
   for (std::uint32_t i = 0; i < of.ops.size(); ++i)

@@ -22,15 +22,9 @@
 
 using namespace troupe;
 using Catch::Matchers::Message;
+using testing::lane_text;
 
 namespace {
-
-std::string lane_text(const plan& of, std::int32_t rank) {
-  std::string text;
-  for (const auto& what : of.lane(rank))
-    text += (text.empty() ? "" : " ") + to_text(of, what);
-  return text;
-}
 
 std::int64_t count_of(const plan& of, plan_op_kind kind) {
   return std::ranges::count(of.ops, kind, &plan_op::kind);

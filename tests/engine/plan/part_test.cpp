@@ -2,21 +2,16 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include "support.hpp"
 #include "troupe/engine/plan/check/verify.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 using namespace troupe;
+using testing::lane_text;
 
 namespace {
-
-std::string lane_text(const plan& of, std::int32_t rank) {
-  std::string text;
-  for (const auto& op : of.lane(rank))
-    text += (text.empty() ? "" : " ") + to_text(of, op);
-  return text;
-}
 
 std::string op_at(const plan& of, std::uint32_t at) {
   return to_text(of, of.ops[at]);

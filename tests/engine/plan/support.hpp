@@ -5,6 +5,7 @@
 
 #include "troupe/engine/plan/check/verify.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/schedules/builtin.hpp"
 
 namespace troupe::testing {
@@ -24,6 +25,14 @@ inline plan make_plan(std::string_view name, const schedule_shape& shape,
 inline bool takes_global_norm(const builtin_schedule& row,
                               const schedule_shape& shape) {
   return row.make(shape).update.every == 0;
+}
+
+/// The ops of a rank, in order: "0F0 0SEND_F0".
+inline std::string lane_text(const plan& of, std::int32_t rank) {
+  std::string text;
+  for (const auto& op : of.lane(rank))
+    text += (text.empty() ? "" : " ") + to_text(of, op);
+  return text;
 }
 
 /// How often a text contains a word.

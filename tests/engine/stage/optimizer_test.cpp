@@ -34,7 +34,7 @@ std::map<std::string, at::Tensor> load_table() {
   return table;
 }
 
-const std::map<std::string, at::Tensor>& table() {
+const std::map<std::string, at::Tensor>& golden_values() {
   static const auto loaded = load_table();
   return loaded;
 }
@@ -44,7 +44,7 @@ parameter_list initial() {
   parameter_list parameters;
   for (const auto& name : names)
     parameters.emplace_back(
-      name, table().at("initial." + name).clone().requires_grad_(true));
+      name, golden_values().at("initial." + name).clone().requires_grad_(true));
   return parameters;
 }
 
@@ -54,7 +54,7 @@ void give_gradients(const parameter_list& parameters, std::int64_t step) {
     at::Tensor{value}.mutable_grad() =
       name == "vector" && step % 3 == 0
         ? at::Tensor{}
-        : table().at("gradient." + name)[step].clone();
+        : golden_values().at("gradient." + name)[step].clone();
 }
 
 void run(optimizer& update, const parameter_list& parameters,
@@ -118,7 +118,7 @@ TEST_CASE("optimizers agree with PyTorch's of the same name over 10 steps") {
       for (const auto& [name, value] : parameters) {
         INFO(each.name << ", " << name << " after step " << step);
         const auto& expected =
-          table().at(std::string{each.name} + "." + name)[step];
+          golden_values().at(std::string{each.name} + "." + name)[step];
         CHECK(largest_difference(value, expected) < 1e-6);
       }
     }
@@ -144,8 +144,8 @@ double lion_formula(const lion& options, double theta,
 
 TEST_CASE("Lion follows the formula of its paper") {
   const lion options{.learning_rate = 0.01, .weight_decay = 0.2};
-  const auto start = table().at("initial.matrix").to(at::kDouble);
-  const auto gradients = table().at("gradient.matrix").to(at::kDouble);
+  const auto start = golden_values().at("initial.matrix").to(at::kDouble);
+  const auto gradients = golden_values().at("gradient.matrix").to(at::kDouble);
   auto value = start.clone().requires_grad_(true);
   optimizer update(options, {{"matrix", value}});
   for (std::int64_t step = 0; step < 10; ++step) {
@@ -311,7 +311,7 @@ TEST_CASE("a parameter without a gradient stays as it is") {
     const auto parameters = initial();
     optimizer(each.options, parameters).step(0.1);
     for (const auto& [name, value] : parameters)
-      CHECK(at::equal(value, table().at("initial." + name)));
+      CHECK(at::equal(value, golden_values().at("initial." + name)));
   }
 }
 

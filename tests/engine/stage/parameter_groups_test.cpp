@@ -86,8 +86,8 @@ TEST_CASE("a glob that matches nothing is refused with the closest names") {
   CHECK(refusal({}).empty());
   CHECK(refusal({{"tok.*,*.bias"}}).empty());
   CHECK_THAT(refusal({{"tok.*,haed.*"}}),
-             ContainsSubstring("no parameter's name matches 'haed.*'; close to "
-                               "it: head.weight"));
+             ContainsSubstring("no parameter's name matches 'haed.*'; did you "
+                               "mean head.weight?"));
   CHECK_THAT(refusal({{"xyzzy"}}),
              ContainsSubstring("there are tok.weight, pos.weight"));
   CHECK_THAT(refusal({{"*", 1, {}, true}}),

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "../../inherited_sockets.hpp"
+#include "../../open_descriptors.hpp"
 #include "link_ends.hpp"
 #include "stream_kinds.hpp"
 #include "troupe/base/error.hpp"
@@ -33,14 +34,6 @@ int connect_to(const endpoint& at) {
   const auto address = addresses_of(at).front();
   const auto handle = ::socket(address.family(), SOCK_STREAM, 0);
   return ::connect(handle, address.get(), address.size) == 0 ? handle : -1;
-}
-
-std::size_t open_descriptors() {
-  std::size_t count = 0;
-  for ([[maybe_unused]] const auto& each :
-       std::filesystem::directory_iterator("/proc/self/fd"))
-    ++count;
-  return count;
 }
 
 }  // namespace

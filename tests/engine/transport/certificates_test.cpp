@@ -25,9 +25,9 @@ bool runs(const std::string& command) {
   return std::system((command + " >/dev/null 2>&1").c_str()) == 0;
 }
 
-[[gnu::noinline]] void check_refused(const std::string& folder,
-                                     const std::string& because,
-                                     const certificate_options& options = {}) {
+[[gnu::noinline]] void check_set_refused(
+  const std::string& folder, const std::string& because,
+  const certificate_options& options = {}) {
   CHECK_THROWS_MATCHES(make_certificates(folder, options), error,
                        MessageMatches(ContainsSubstring(because)));
 }
@@ -46,8 +46,8 @@ TEST_CASE("a set is its owner's alone, and can be used") {
 
 TEST_CASE("certificates that would be valid for no day are refused") {
   const temporary_folder folder;
-  check_refused(folder / "set", "valid for 0 days", {.days = 0});
-  check_refused(folder / "set", "valid for -3 days", {.days = -3});
+  check_set_refused(folder / "set", "valid for 0 days", {.days = 0});
+  check_set_refused(folder / "set", "valid for -3 days", {.days = -3});
   CHECK_FALSE(std::filesystem::exists(folder / "set"));
 }
 
@@ -76,8 +76,8 @@ TEST_CASE("a kept authority makes further members") {
   make_certificates(second, {.authority = first});
   CHECK_FALSE(std::filesystem::exists(second + "/authority.key"));
   CHECK_NOTHROW(tls_context::of_certificates(second));
-  check_refused(folder / "third", "--keep-authority-key",
-                {.authority = second});
+  check_set_refused(folder / "third", "--keep-authority-key",
+                    {.authority = second});
   CHECK_FALSE(std::filesystem::exists(folder / "third"));
 }
 
@@ -85,10 +85,10 @@ TEST_CASE("nothing is overwritten, and no folder that is open to others") {
   const temporary_folder folder;
   const auto set = folder / "set";
   make_certificates(set);
-  check_refused(set, "already exists");
+  check_set_refused(set, "already exists");
   std::filesystem::create_directory(folder / "open");
   ::chmod((folder / "open").c_str(), 0755);
-  check_refused(folder / "open", "mode 700");
+  check_set_refused(folder / "open", "mode 700");
   CHECK(std::filesystem::is_empty(folder / "open"));
 }
 

@@ -31,8 +31,8 @@ frame_head read(std::string_view bytes, const frame_limits& limits = {}) {
                                    frame_header::bytes, header.head_bytes));
 }
 
-[[gnu::noinline]] void check_refused(const std::string& bytes,
-                                     std::string_view because) {
+[[gnu::noinline]] void check_frame_refused(const std::string& bytes,
+                                           std::string_view because) {
   CHECK_THROWS_MATCHES(read(bytes), error,
                        MessageMatches(ContainsSubstring(std::string(because))));
 }
@@ -58,31 +58,35 @@ TEST_CASE("a frame announces its tensors and carries its head") {
 
 TEST_CASE("frames that are none are refused, each with its reason") {
   const auto good = frame_start(sample());
-  check_refused(with(good, 0, 'X'), "not a process of a troupe job");
-  check_refused(with(good, 4, 9),
-                "version 9 of the link protocol, this program "
-                  + std::to_string(frame_version) + "; run the same program");
-  check_refused(with(good, 6, 77), "of type 77");
-  check_refused(with(good, 12, 1), "nonzero reserved bytes");
-  check_refused(with(good, 16, 25), "other sizes than it announces");
-  check_refused(with(good, frame_header::bytes, 100), "more items than bytes");
-  check_refused(with(good, frame_header::bytes + 4, 99), "an unknown kind");
+  check_frame_refused(with(good, 0, 'X'), "not a process of a troupe job");
+  check_frame_refused(with(good, 4, 9),
+                      "version 9 of the link protocol, this program "
+                        + std::to_string(frame_version)
+                        + "; run the same program");
+  check_frame_refused(with(good, 6, 77), "of type 77");
+  check_frame_refused(with(good, 12, 1), "nonzero reserved bytes");
+  check_frame_refused(with(good, 16, 25), "other sizes than it announces");
+  check_frame_refused(with(good, frame_header::bytes, 100),
+                      "more items than bytes");
+  check_frame_refused(with(good, frame_header::bytes + 4, 99),
+                      "an unknown kind");
   // A size of -1, and one whose bytes overflow.
-  check_refused(with(good, frame_header::bytes + 13, '\xff'),
-                "impossible size");
+  check_frame_refused(with(good, frame_header::bytes + 13, '\xff'),
+                      "impossible size");
   // Nothing, times 2^48, times 2^48.
   const auto empty =
     frame_start({frame_type::tensors, {}, {at::zeros({0, 1, 1})}});
   const auto vast = with(empty, frame_header::bytes + 20, 1);
   CHECK(read(vast).tensors[0].sizes[1] > std::int64_t{1} << 40);
-  check_refused(with(vast, frame_header::bytes + 28, 1), "impossible size");
+  check_frame_refused(with(vast, frame_header::bytes + 28, 1),
+                      "impossible size");
   CHECK_THROWS_MATCHES(
     read(good, {.tensor_bytes = 8}), error,
     MessageMatches(ContainsSubstring("at most 67108864 and 8 are accepted")));
   // More than the limit, and a heartbeat with tensors.
-  check_refused(with(good, 22, 1), "bytes; at most 67108864 and");
-  check_refused(with(good, 6, static_cast<char>(frame_type::heartbeat)),
-                "at most 67108864 and 0 are accepted");
+  check_frame_refused(with(good, 22, 1), "bytes; at most 67108864 and");
+  check_frame_refused(with(good, 6, static_cast<char>(frame_type::heartbeat)),
+                      "at most 67108864 and 0 are accepted");
   CHECK_THROWS_MATCHES(
     frame_start({frame_type::tensors, {}, {at::zeros({2, 3}).transpose(0, 1)}}),
     error, MessageMatches(ContainsSubstring("not contiguous")));

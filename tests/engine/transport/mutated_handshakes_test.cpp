@@ -3,9 +3,9 @@
 
 #include <catch2/catch_test_macros.hpp>
 
-#include <filesystem>
 #include <random>
 
+#include "../../open_descriptors.hpp"
 #include "../../resident_kib.hpp"
 #include "link_ends.hpp"
 #include "stream_kinds.hpp"
@@ -16,7 +16,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-const std::string token = "a-token-of-the-tests-7f3a";
+const std::string tested_token = "a-token-of-the-tests-7f3a";
 
 // The address sanitizer keeps 256 MiB of freed memory, and finds leaks itself.
 #ifdef __SANITIZE_ADDRESS__
@@ -24,14 +24,6 @@ constexpr std::size_t growth_kib = 512 * 1024;
 #else
 constexpr std::size_t growth_kib = 64 * 1024;
 #endif
-
-std::size_t open_descriptors() {
-  std::size_t count = 0;
-  for ([[maybe_unused]] const auto& each :
-       std::filesystem::directory_iterator("/proc/self/fd"))
-    ++count;
-  return count;
-}
 
 std::string mutated(std::string bytes, std::mt19937& random) {
   for (auto changes = random() % 6; changes > 0; --changes)
@@ -53,7 +45,7 @@ void say(io_loop& loop, const trust& by, const std::string& words) {
                server.failed());
   const auto outcome = server.wait();
   ::close(ends[0]);
-  if (outcome.stream || outcome.reason.find(token) != std::string::npos
+  if (outcome.stream || outcome.reason.find(tested_token) != std::string::npos
       || outcome.reason == "nothing was called")
     FAIL("let in, or told too much: " << outcome.reason);
 }
@@ -61,7 +53,7 @@ void say(io_loop& loop, const trust& by, const std::string& words) {
 void mutate_handshakes(int count) {
   std::mt19937 random(11);
   const temporary_folder folder;
-  for (const auto& by : {trust{tls_context::of_token(token)},
+  for (const auto& by : {trust{tls_context::of_token(tested_token)},
                          trust{context_in(folder / "set")}}) {
     const auto words = first_words(by);
     REQUIRE(words.size() > 100);

@@ -18,9 +18,9 @@ trust_kind choice(const std::string& at, const credentials& shown) {
   return choose_trust(parse_endpoint(at), shown);
 }
 
-[[gnu::noinline]] void check_refused(const std::string& at,
-                                     const credentials& shown,
-                                     const std::string& because) {
+[[gnu::noinline]] void check_trust_refused(const std::string& at,
+                                           const credentials& shown,
+                                           const std::string& because) {
   CHECK_THROWS_MATCHES(choice(at, shown), error,
                        MessageMatches(ContainsSubstring(because)));
 }
@@ -43,7 +43,7 @@ TEST_CASE("nothing goes over TCP in plain text unless that is asked for") {
     CHECK(choice(at, {.certificates = "x"}) == trust_kind::certificates);
     CHECK(choice(at, {.insecure = true}) == trust_kind::none);
     for (const auto* way : {"--job-token-file", "--certificates", "--insecure"})
-      check_refused(at, {}, way);
-    check_refused(at, {.token = "short"}, "16 characters");
+      check_trust_refused(at, {}, way);
+    check_trust_refused(at, {.token = "short"}, "16 characters");
   }
 }

@@ -26,7 +26,7 @@ struct whole_message {
 };
 TROUPE_FIELDS(whole_message, flag, paint, part, last)
 
-void check_refused(const std::string& bytes, const std::string& why) {
+void check_bytes_refused(const std::string& bytes, const std::string& why) {
   CHECK_THROWS_MATCHES(from_wire<whole_message>(bytes), error,
                        MessageMatches(ContainsSubstring(why)));
 }
@@ -51,13 +51,13 @@ TEST_CASE("a message comes back as it was, and any part of it is refused") {
 
 TEST_CASE("what a message can't have is refused by the name of its field") {
   const auto good = to_wire(whole_message{});
-  check_refused({}, "fewer bytes than it announces at its field 'flag'");
-  check_refused("\2" + good.substr(1),
-                "a flag that is neither 0 nor 1 at its field 'flag'");
-  check_refused(good.substr(0, 1) + "\2" + good.substr(2),
-                "an invalid value at its field 'paint'");
-  check_refused(good.substr(0, 4), "announces at its field 'size'");
-  check_refused(good.substr(0, 6) + "\xff" + good.substr(7),
-                "more items than bytes at its field 'words'");
-  check_refused(good + "x", "bytes beyond its end");
+  check_bytes_refused({}, "fewer bytes than it announces at its field 'flag'");
+  check_bytes_refused("\2" + good.substr(1),
+                      "a flag that is neither 0 nor 1 at its field 'flag'");
+  check_bytes_refused(good.substr(0, 1) + "\2" + good.substr(2),
+                      "an invalid value at its field 'paint'");
+  check_bytes_refused(good.substr(0, 4), "announces at its field 'size'");
+  check_bytes_refused(good.substr(0, 6) + "\xff" + good.substr(7),
+                      "more items than bytes at its field 'words'");
+  check_bytes_refused(good + "x", "bytes beyond its end");
 }

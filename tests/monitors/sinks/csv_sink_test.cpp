@@ -1,7 +1,6 @@
 #include "troupe/monitors/sinks/text_sinks.hpp"
 
 #include <catch2/catch_test_macros.hpp>
-#include <limits>
 
 #include "../../temporary_folder.hpp"
 #include "records.hpp"
@@ -11,8 +10,6 @@ using namespace troupe;
 using namespace troupe::testing;
 
 TEST_CASE("metrics are rows; names are quoted where they have to be") {
-  constexpr auto infinity = std::numeric_limits<double>::infinity();
-  constexpr auto quiet_nan = std::numeric_limits<double>::quiet_NaN();
   const temporary_folder folder;
   const auto sink = csv_sink(folder / "log");
   sink->write(record_of(1, {{"loss", .1}, {"a,\"b\"\n", -1e300}}));

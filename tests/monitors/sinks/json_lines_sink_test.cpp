@@ -1,7 +1,6 @@
 #include "troupe/monitors/sinks/text_sinks.hpp"
 
 #include <catch2/catch_test_macros.hpp>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
@@ -15,9 +14,6 @@ using namespace troupe;
 using namespace troupe::testing;
 
 namespace {
-
-constexpr auto infinity = std::numeric_limits<double>::infinity();
-constexpr auto quiet_nan = std::numeric_limits<double>::quiet_NaN();
 
 /// Removes the time, which must be present.
 std::string without_time(const std::string& lines) {

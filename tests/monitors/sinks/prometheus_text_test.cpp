@@ -1,7 +1,6 @@
 #include "troupe/monitors/sinks/prometheus_sink.hpp"
 
 #include <catch2/catch_test_macros.hpp>
-#include <limits>
 #include <sstream>
 #include <thread>
 
@@ -37,7 +36,6 @@ TEST_CASE("a metric's parts become a name and labels") {
 }
 
 TEST_CASE("the latest values are gauges, alerts are counted") {
-  constexpr auto infinity = std::numeric_limits<double>::infinity();
   prometheus_table table;
   CHECK(table.text().empty());
   table.add(record_of(1, {{"loss", 3}, {"gap/grads/w/max", .5}}));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <iterator>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +10,9 @@
 #include "troupe/monitors/sink.hpp"
 
 namespace troupe::testing {
+
+inline constexpr auto infinity = std::numeric_limits<double>::infinity();
+inline constexpr auto quiet_nan = std::numeric_limits<double>::quiet_NaN();
 
 inline metrics_record record_of(std::int64_t step, std::vector<metric> values,
                                 phase phase = phase::training) {

@@ -1,7 +1,6 @@
 #include "troupe/monitors/sinks/text_sinks.hpp"
 
 #include <catch2/catch_test_macros.hpp>
-#include <limits>
 
 #include "../../temporary_folder.hpp"
 #include "records.hpp"
@@ -11,9 +10,6 @@ using namespace troupe;
 using namespace troupe::testing;
 
 namespace {
-
-constexpr auto infinity = std::numeric_limits<double>::infinity();
-constexpr auto quiet_nan = std::numeric_limits<double>::quiet_NaN();
 
 /// The printed text of one alert or record.
 template <class What>
