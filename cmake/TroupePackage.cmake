@@ -94,7 +94,7 @@ set(CPACK_THREADS 1)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE
   GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 set(CPACK_PROJECT_CONFIG_FILE ${source}/cmake/TroupeCPack.cmake)
-set(CPACK_INSTALL_SCRIPTS ${source}/cmake/TroupePackageTimes.cmake)
+set(CPACK_PRE_BUILD_SCRIPTS ${source}/cmake/TroupePackageTimes.cmake)
 set(CPACK_DEBIAN_MAIN_DESCRIPTION
 "troupe splits a model into stages, compiles a pipeline schedule into a plan
 that it proves, simulates, draws and executes, and trains with the bits of
