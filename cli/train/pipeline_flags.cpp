@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "troupe/cli/config_file.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/train/train_options.hpp"
 #include "troupe/schedules/builtin.hpp"

@@ -271,7 +271,7 @@ train_setup make_setup(train_options& o) {
                 "weights that the adapter belongs to; save the fresh model by "
                 "--steps 0 --save-model first, and adapt that");
   warn_of_shared_length(o, setup.model);
-  sample_of(o);  // may refuse the prompt
+  warn_of_long_sample(o);
   if (o.plain)
     fit_plain_ranks(o.partition, setup.model);
   auto& run = setup.trainer = pipeline_of(
