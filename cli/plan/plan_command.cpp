@@ -163,8 +163,9 @@ std::string render(const plan_options& options) {
   if (options.format == "table")
     return table(plan, options);
   const auto picture = to_timeline(plan, timed(plan, options));
-  return options.format == "svg" ? draw_svg(picture, parse_theme(options.theme))
-                                 : draw_trace(picture);
+  return options.format == "svg"
+           ? draw_svg(picture, parse_theme(options.theme), options.width)
+           : draw_trace(picture);
 }
 
 void add_compile_flags(CLI::App& command, plan_options& options) {
@@ -199,7 +200,8 @@ void add_output_flags(CLI::App& command, plan_options& options) {
       "--json", [&options] { options.format = "json"; }, "as --format json")
     ->excludes("--format");
   add_value(command, "--width N", options.width,
-            "columns of the table; default: the terminal's, or 100",
+            "columns of the table; default: the terminal's, or 100; of svg: "
+            "pixels; default: as many as its numbers need",
             whole_number(20, 10000));
   add_value(command, "--theme THEME", options.theme,
             "of svg: light, dark, or auto: as the reader's system prefers",

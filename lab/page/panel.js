@@ -217,7 +217,7 @@ class Panel {
 
   showLegend() {
     const {most} = this.timeline.chunks;
-    const kinds = Object.keys(colours).filter((kind) => this.answer.op_list.some((op) => op[1] === kind));
+    const kinds = Object.keys(op_colours).filter((kind) => this.answer.op_list.some((op) => op[1] === kind));
     const entry = (text, ...boxes) => element("span", {}, ...boxes, element("b", {textContent: text}));
     const box = (fill, outline) => {
       const made = element("i");
@@ -225,7 +225,7 @@ class Panel {
       if (outline) made.style.boxShadow = `inset 0 0 0 2px ${outline}`;
       return made;
     };
-    const entries = kinds.map((kind) => entry(colours[kind][3],
+    const entries = kinds.map((kind) => entry(op_colours[kind][3],
       ...Array.from({length: Math.min(most, 8)}, (_, chunk) => box(paint(kind, chunk, most).fill))));
     if (most > 1) entries.push(entry(`light to dark: stages 0 to ${most - 1} of a rank`));
     const copy = paint("F", 0, 1);

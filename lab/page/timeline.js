@@ -232,7 +232,7 @@ class Timeline {
 const describe = (answer, i, onPath) => {
   const ops = answer.op_list;
   const op = ops[i];
-  const lines = [`${opName(op)} on rank ${op[0]}: ${(colours[op[1]] || otherColour)[3]}`,
+  const lines = [`${opName(op)} on rank ${op[0]}: ${(op_colours[op[1]] || other_colour)[3]}`,
     `${number(op[6])} to ${number(op[7])}, takes ${number(op[7] - op[6])}`];
   const before = i > 0 && ops[i - 1][0] === op[0] ? ops[i - 1] : null;
   if (before) lines.push(`after ${opName(before)}, which ends at ${number(before[7])}`);

@@ -2,6 +2,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include "../files.hpp"
 #include "tiny_training.hpp"
 
 using Catch::Matchers::ContainsSubstring;
