@@ -279,6 +279,8 @@ void train(const CLI::App& command, train_options options) {
   prepare_compute_thread(options.execution.intra_op_threads);
   auto setup = make_setup(options);
   setup.flags = flags_of_updates(command);
+  for (auto& [name, value] : flag_values(command, moot_flags(options)))
+    options.monitoring.settings.push_back({name, std::move(value)});
   if (const auto file = sizes_file(options.partition); !file.empty())
     require_sizes_of_file(command, file, setup.trainer.schedule);
   setup.trainer.devices = std::move(devices);
