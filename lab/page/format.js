@@ -1,5 +1,11 @@
 const number = (value, digits = 4) => Number(value.toPrecision(digits)).toString();
 const percent = (part) => `${(100 * part).toFixed(1)} %`;
+// Against the other schedule.
+const changeText = (value, other) => {
+  if (!(other > 0) || Math.abs(value / other - 1) < 5e-4) return "";
+  const change = 100 * (value / other - 1);
+  return ` ${change > 0 ? "+" : "\u2212"}${Math.abs(change).toFixed(1)} %`;
+};
 const mebi = 1 << 20;
 const memory = (bytes) => bytes >= 1024 * mebi
   ? `${number(bytes / 1024 / mebi)} GiB` : `${number(bytes / mebi)} MiB`;

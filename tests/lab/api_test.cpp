@@ -275,6 +275,10 @@ TEST_CASE("the catalogue is told with the shapes that it takes") {
   CHECK(answer["schedules"].size() == builtin_schedules().size());
   CHECK(answer["schedules"][0]["name"] == "gpipe");
   CHECK(answer["schedules"][0]["stages_per_rank"]["most"] == 1);
+  for (const auto& row : answer["schedules"]) {
+    CHECK(row["usual_stages_per_rank"] >= row["stages_per_rank"]["least"]);
+    CHECK(row["usual_slices"] == (row["name"] == "seq_1f1b" ? 4 : 1));
+  }
 }
 
 namespace {
