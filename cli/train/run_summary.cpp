@@ -4,16 +4,22 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <numeric>
 #include <string_view>
 
+#include "troupe/actors/run_plans.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/base/status_line.hpp"
 #include "troupe/cli/train/shared_cores.hpp"
-#include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/cost/simulate.hpp"
+#include "troupe/engine/stage/layer_graph.hpp"
 #include "troupe/engine/stage/split.hpp"
+#include "troupe/engine/stage/ties.hpp"
 #include "troupe/monitors/progress.hpp"
 
 namespace troupe::cli {
@@ -43,6 +49,14 @@ std::string device_text(const train_options& o) {
            : printable(o.devices.device);
 }
 
+plan plan_of(const train_setup& setup) {
+  const auto& run = setup.trainer;
+  const auto& layers = setup.model.layers;
+  return *training_plan(
+    run, graph_of(layers, run.split),
+    tied_stages(layers, run.split, run.numerics.parameters));
+}
+
 }  // namespace
 
 bool shows_on_terminal() {
@@ -51,23 +65,58 @@ bool shows_on_terminal() {
          && (kind == nullptr || std::string_view{kind} != "dumb");
 }
 
+std::string model_text(const train_options& options, const train_setup& setup) {
+  const auto counts = parameter_counts(setup.model.layers);
+  return fmt::format(
+    "{}, {} parameters", printable(options.model.name),
+    count_text(std::accumulate(counts.begin(), counts.end(), 0.0)));
+}
+
+namespace {
+
+std::string run_name(const train_options& o) {
+  if (!o.access.run_name.empty())
+    return o.access.run_name;
+  const std::filesystem::path folder{
+    o.checkpoints.folder.empty() ? "." : o.checkpoints.folder};
+  std::error_code trouble;
+  const auto whole = std::filesystem::weakly_canonical(folder, trouble);
+  return printable((trouble ? folder : whole).filename().string());
+}
+
+/// Arguments as the system keeps them, each with a zero behind it.
+std::string command_line() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  while (!text.empty() && text.back() == '\0')
+    text.pop_back();
+  std::ranges::replace(text, '\0', ' ');
+  return printable(text, text.size());
+}
+
+}  // namespace
+
+run_description description_of(const train_options& options,
+                               const train_setup& setup) {
+  return {.name = run_name(options),
+          .model = model_text(options, setup),
+          .command = command_line()};
+}
+
 std::string start_summary(const train_options& options,
                           const train_setup& setup) {
   const auto& run = setup.trainer;
-  const auto counts = parameter_counts(setup.model.layers);
-  const auto parameters = std::accumulate(counts.begin(), counts.end(), 0.0);
   const auto& batches = options.data.batches;
   const auto tokens = std::int64_t{run.schedule.microbatches}
                       * run.data_parallel * batches.rows * batches.length;
-  auto text = fmt::format("model: {}, {} parameters, on {}\n",
-                          printable(options.model.name), count_text(parameters),
+  auto text = fmt::format("model: {}, on {}\n", model_text(options, setup),
                           device_text(options));
   if (!options.plain)
     text += fmt::format(
       "pipeline: {}, {}, {}; {}, bubble {:.1f} % on paper\n",
       printable(run.schedule.name), counted(run.schedule.ranks(), "rank"),
       counted(run.data_parallel, "replica"), split_text(run.split),
-      100 * simulate(compile(run.schedule)).bubble);
+      100 * simulate(plan_of(setup)).bubble);
   return text
          + fmt::format(
            "step: {} tokens, {} of {} x {}; {}\n", tokens,

@@ -5,11 +5,19 @@
 
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/events/event.hpp"
+#include "troupe/monitors/dashboard/dashboard_subject.hpp"
 
 namespace troupe::cli {
 
 /// Whether the run is watched on a terminal that can redraw a line.
 bool shows_on_terminal();
+
+/// "gpt, 1.2M parameters".
+std::string model_text(const train_options& options, const train_setup& setup);
+
+/// What the dashboard says of the run.
+run_description description_of(const train_options& options,
+                               const train_setup& setup);
 
 /// Model, split, tokens per step and device, in a few lines.
 std::string start_summary(const train_options& options,

@@ -83,7 +83,7 @@ class shown_run {
     if (!leads_job(setup.trainer.job))
       return;
     const auto site = make_site(options.access);
-    page_ = open_dashboard(run, options, site);
+    page_ = open_dashboard(run, options, setup, site);
     if (page_)
       log_.emplace(
         [page = page_.get()](const char* kind, const std::string& text) {

@@ -144,13 +144,18 @@ json summary_json(const plan& plan, const step_event& step,
 }
 
 /// Facts that don't change during a run.
-json facts_json(const plan& plan, std::int32_t data_parallel) {
+json facts_json(const plan& plan, const dashboard_subject& subject) {
   auto ranks = json::array();  // by stage
   for (std::int32_t stage = 0; stage < plan.stages(); ++stage)
     ranks.push_back(plan.placement.rank_of(stage));
-  return {{"schedule", plan.schedule_name},
+  const auto& about = subject.description;
+  return {{"name", about.name},
+          {"model", about.model},
+          {"command", about.command},
+          {"clips", subject.clips},
+          {"schedule", plan.schedule_name},
           {"ranks", plan.ranks()},
-          {"replicas", data_parallel},
+          {"replicas", subject.data_parallel},
           {"stages", plan.stages()},
           {"microbatches", plan.microbatches},
           {"rank_of_stage", std::move(ranks)},
@@ -231,10 +236,17 @@ void dashboard_data::add_step(const step_event& step,
     return;
   add("grad_norm", step.gradient_norm);
   add("tokens_per_second", tokens_per_second(step));
+  add("lr", step.learning_rate);
+  add("memory_mib", static_cast<double>(step.resident_bytes) / (1 << 20));
   kept_.last_step = step;
   kept_.stepped = kept_.revision;
-  if (!ops.empty())
-    keep_ops(ops);
+  kept_.tokens += step.tokens;
+  if (kept_.begun == 0)
+    kept_.begun = step.begin;
+  if (ops.empty())
+    return;
+  keep_ops(ops);
+  add("bubble", bubble_of(*kept_.plan, ops));
 }
 
 void dashboard_data::keep_ops(const std::vector<ops_event>& ops) {
@@ -337,12 +349,13 @@ json dashboard_data::since(std::int64_t revision) const {
                {"revision", now.revision},
                {"step", now.last_step ? now.last_step->source.step : 0},
                {"steps", subject_.steps},
+               {"tokens", now.tokens},
                {"over", now.over},
                {"interrupted", now.health.interrupted},
                {"failure", now.failure},
                {"ended", json_of(now.health.end)},
                {"statistics_every", subject_.statistics_every},
-               {"facts", facts_json(*now.plan, subject_.data_parallel)},
+               {"facts", facts_json(*now.plan, subject_)},
                {"actors", json_of(now.health)},
                {"alerted", now.alerted},
                {"curves", json::object()},
@@ -355,6 +368,10 @@ json dashboard_data::since(std::int64_t revision) const {
                        {"op", now.failed_op}};
   if (now.last_step && now.last_step->end > 0)
     news["age"] = static_cast<double>(now_ns() - now.last_step->end) * 1e-9;
+  if (now.last_step)
+    news["elapsed"] = static_cast<double>(
+                        (now.over ? now.last_step->end : now_ns()) - now.begun)
+                      * 1e-9;
   if (now.stepped > revision) {
     news["summary"] = summary_json(
       *now.plan, *now.last_step,

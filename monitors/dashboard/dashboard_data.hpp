@@ -63,6 +63,8 @@ class dashboard_data {
     std::int64_t revision = 1;
     std::optional<step_event> last_step;
     std::int64_t stepped = 0;                  // revision of the last step
+    std::int64_t begun = 0;                    // the first step, in ns
+    std::int64_t tokens = 0;                   // of all steps
     std::shared_ptr<const troupe::plan> plan;  // that the kept steps ran
     std::deque<kept_step> steps;
     std::map<std::string, curve> curves;
