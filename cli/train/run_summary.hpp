@@ -5,7 +5,7 @@
 
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/events/event.hpp"
-#include "troupe/monitors/dashboard/dashboard_subject.hpp"
+#include "troupe/monitors/dashboard/run_description.hpp"
 
 namespace troupe::cli {
 

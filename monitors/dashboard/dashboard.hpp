@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "troupe/monitors/dashboard/dashboard_subject.hpp"
+#include "troupe/monitors/dashboard/run_description.hpp"
 #include "troupe/monitors/http/serving.hpp"
 #include "troupe/monitors/sink.hpp"
 

@@ -82,6 +82,9 @@ class dashboard_data {
     run_health health;  // once it is over
   };
 
+  /// Alerts and metrics since the revision.
+  static void add_findings(const content& now, std::int64_t revision,
+                           nlohmann::json& news);
   void add_step(const step_event& step, const std::vector<ops_event>& ops);
   void keep_ops(const std::vector<ops_event>& ops);
   void add_alert(const event_source& source, const char* kind,

@@ -3,19 +3,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
+
+#include "troupe/monitors/dashboard/run_description.hpp"
 
 namespace troupe {
 
 struct plan;
 struct run_health;
-
-/// What a page says of a run; empty texts are left out.
-struct run_description {
-  std::string name{};     // in the browser's tab
-  std::string model{};    // "gpt, 1.2M parameters"
-  std::string command{};  // that started it
-};
 
 /// The run that a dashboard shows.
 struct dashboard_subject {
