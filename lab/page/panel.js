@@ -228,11 +228,11 @@ class Panel {
       tile("period", (a) => a.period, number(answer.period), "between steps"),
       tile("makespan", (a) => a.makespan, number(answer.makespan), "of a step"),
       tile("idle", (a) => a.idle, percent(answer.idle), `${percent(answer.span_idle)} within`),
-      tile("in flight", inFlight, number(inFlight(answer)), "microbatches at most"),
+      tile("in flight", inFlight, number(inFlight(answer)), "microbatches"),
       tile("messages", (a) => a.messages, `${answer.messages}`, `${answer.channels.length} channels`),
       ...(answer.staleness > 0 ? [tile("staleness", (a) => a.staleness, `${answer.staleness}`, "updates of lag, at most")] : []),
       ...(answer.peak_bytes ? [tile("memory", (a) => most(a.peak_bytes), memory(most(answer.peak_bytes)),
-        answer.fits ? "on the rank that holds most" : "beyond the limit", !answer.fits)] : []));
+        answer.fits ? "most of a rank" : "beyond the limit", !answer.fits)] : []));
   }
 
   showLegend() {
