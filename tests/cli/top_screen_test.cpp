@@ -9,7 +9,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-constexpr std::int64_t ms = 1'000'000;
+constexpr std::int64_t millisecond = 1'000'000;
 constexpr std::int32_t ranks = 32;
 
 cli::top_view view_of_job() {
@@ -29,18 +29,19 @@ void end_step(cli::top_view& view, std::int64_t number) {
     event_source source;
     source.step = number;
     source.rank = rank;
-    view.add(ops_event{source, {{0, 0, 0, 10 * ms, 40 * ms}}});
+    view.add(
+      ops_event{source, {{0, 0, 0, 10 * millisecond, 40 * millisecond}}});
   }
   step_event step;
   step.source.step = number;
-  step.begin = (number - 1) * 500 * ms;
-  step.end = number * 500 * ms;
+  step.begin = (number - 1) * 500 * millisecond;
+  step.end = number * 500 * millisecond;
   step.losses = {{"loss", 10.0 / static_cast<double>(number), 1}};
   step.tokens = 100;
   REQUIRE(view.add(step));
 }
 
-std::ptrdiff_t lines_of(const std::string& text) {
+std::ptrdiff_t line_count(const std::string& text) {
   return std::ranges::count(text, '\n') + 1;
 }
 
@@ -55,7 +56,7 @@ TEST_CASE("top keeps its head on a small terminal, and scrolls the ranks") {
     screen.add_step();
   }
   const auto first = screen.text(80, 24);
-  CHECK(lines_of(first) == 24);
+  CHECK(line_count(first) == 24);
   CHECK_THAT(first, ContainsSubstring("1f1b: 32 ranks")
                       && ContainsSubstring("step 4/100 loss 2.5")
                       && ContainsSubstring("rep rank  busy")
@@ -96,7 +97,7 @@ TEST_CASE("top clips lines that are wider than the terminal") {
           <= 30);
     from = end + 1;
   }
-  CHECK(lines_of(text) <= 10);
+  CHECK(line_count(text) <= 10);
 }
 
 TEST_CASE("a sparkline goes from the least to the largest value") {
