@@ -92,7 +92,7 @@ void add_flags_of_output(flag_table& table, const train_options& o) {
      o.checkpoints.resume != "auto" || !o.checkpoints.folder.empty(),
      "without --checkpoints DIR",
      true});
-  table.push_back({{"dashboard-token-file", "dashboard-save"},
+  table.push_back({{"dashboard-token-file", "dashboard-save", "run-name"},
                    !o.access.dashboard.empty(),
                    "without --dashboard HOST:PORT",
                    true});

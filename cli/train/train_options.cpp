@@ -211,6 +211,10 @@ void add_access_flags(CLI::App& app, access_options& o) {
   app.add_option(
     "--dashboard-save", o.dashboard_save,
     "write the page of --dashboard to this HTML file when the run ends");
+  app.add_option("--run-name", o.run_name,
+                 "name of the run on the page of --dashboard and in the "
+                 "browser's tab; by default that of the --checkpoints folder, "
+                 "or of the current one");
 }
 
 }  // namespace

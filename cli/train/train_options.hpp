@@ -111,6 +111,7 @@ struct access_options {
   std::string dashboard;      // empty: none
   std::string dashboard_token_file;
   std::string dashboard_save;  // a file for the last page
+  std::string run_name;        // empty: of the checkpoints' or current folder
 };
 
 /// Processes of a job.
