@@ -36,9 +36,17 @@ set(folders ${TROUPE_TORCH_ROOT}/lib ${nvidia}/cu13/lib ${nvidia}/nccl/lib
   ${nvidia}/cudnn/lib ${nvidia}/cusparselt/lib ${nvidia}/nvshmem/lib
   ${runtime_folder} ${nccl_folder})
 list(REMOVE_DUPLICATES folders)
+if(TROUPE_PACKAGE)
+  list(TRANSFORM troupe_plugin_library_folders PREPEND $ORIGIN/ OUTPUT_VARIABLE folders)
+endif()
 set_target_properties(troupe_cuda PROPERTIES
   LINKER_LANGUAGE CXX CUDA_RESOLVE_DEVICE_SYMBOLS OFF
   LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib
   BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "${folders}"
   INSTALL_RPATH_USE_LINK_PATH OFF)
-install(TARGETS troupe_cuda LIBRARY DESTINATION lib)
+# Whoever builds the program alone can install it, too.
+if(NOT TROUPE_PACKAGE)
+  set(optional OPTIONAL)
+endif()
+install(TARGETS troupe_cuda LIBRARY DESTINATION lib/troupe COMPONENT runtime
+  ${optional})

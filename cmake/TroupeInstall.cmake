@@ -1,6 +1,8 @@
-# cmake --install makes a package: the public headers in include/troupe, the
-# libraries, the program, and the files for find_package(troupe). Components that need neither
-# LibTorch nor CAF are exported separately, so that they can be used alone.
+# cmake --install makes an installation: the public headers in include/troupe, the
+# libraries, the programs, and the files for find_package(troupe). Components of
+# troupe that need neither LibTorch nor CAF are exported separately, so that they can
+# be used alone. Its parts are CMake's install components runtime and development;
+# scripts/package makes packages of these and of those in TroupePackage.cmake.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(troupe_package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/troupe)
@@ -13,7 +15,7 @@ function(troupe_install_component target folder)
   string(REPLACE troupe_ "" name ${target})
   set_property(GLOBAL APPEND PROPERTY troupe_components ${name})
   install(TARGETS ${target} EXPORT ${export}
-    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
   set_property(GLOBAL APPEND PROPERTY troupe_folders ${folder})
 endfunction()
 
@@ -34,7 +36,8 @@ function(troupe_install_headers)
     string(REGEX REPLACE "^include/troupe/" "" target ${header})
     cmake_path(GET target PARENT_PATH folder)
     install(FILES ${PROJECT_SOURCE_DIR}/${header}
-      DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/troupe/${folder})
+      DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/troupe/${folder}
+      COMPONENT development)
   endforeach()
 endfunction()
 
@@ -53,16 +56,16 @@ function(troupe_install_package)
     ${PROJECT_BINARY_DIR}/troupe-config-version.cmake
     ${PROJECT_SOURCE_DIR}/cmake/TroupeCache.cmake
     ${PROJECT_SOURCE_DIR}/cmake/TroupeTorch.cmake
-    DESTINATION ${troupe_package_folder})
+    DESTINATION ${troupe_package_folder} COMPONENT development)
   install(EXPORT troupe-plan NAMESPACE troupe::
-    DESTINATION ${troupe_package_folder})
+    DESTINATION ${troupe_package_folder} COMPONENT development)
   if(NOT TROUPE_PLAN_ONLY)
     install(EXPORT troupe-runtime NAMESPACE troupe::
-      DESTINATION ${troupe_package_folder})
+      DESTINATION ${troupe_package_folder} COMPONENT development)
   endif()
   foreach(program troupe troupe-runtime)
     if(TARGET ${program})
-      install(TARGETS ${program})
+      install(TARGETS ${program} RUNTIME COMPONENT runtime)
     endif()
   endforeach()
 endfunction()

@@ -92,7 +92,7 @@ target_link_libraries(troupe_all INTERFACE troupe::training troupe::launch
   troupe::sinks troupe::dashboard troupe::live troupe::models)
 target_include_directories(troupe_all INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:include>)
-install(TARGETS troupe_all EXPORT troupe-runtime)
+install(TARGETS troupe_all EXPORT troupe-runtime COMPONENT development)
 
 # The commands that need LibTorch.
 troupe_component(runtime_commands DIRECTORY cli

@@ -7,6 +7,8 @@ set(CMAKE_CXX_COMPILE_OPTIONS_PIE -fPIC)  # programs share precompiled headers
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)
 
+include(TroupePackageSettings)
+
 if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()

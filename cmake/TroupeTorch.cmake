@@ -8,7 +8,7 @@ if(NOT Torch_DIR AND DEFINED ENV{Torch_DIR})
   set(Torch_DIR $ENV{Torch_DIR})
 endif()
 find_path(TROUPE_TORCH_ROOT include/ATen/ATen.h
-  HINTS ${Torch_DIR} ${Torch_DIR}/../../..
+  HINTS ${Torch_DIR} ${Torch_DIR}/../../.. ${TROUPE_PACKAGED_TORCH}
   PATHS ${TROUPE_CACHE}/libtorch-${TROUPE_TORCH_VERSION}/torch
   NO_DEFAULT_PATH)
 if(NOT TROUPE_TORCH_ROOT)

@@ -9,6 +9,7 @@ void add_plan_commands(CLI::App& app) {
   add_schedules_command(app);
   add_compare_command(app);
   add_search_command(app);
+  add_env_command(app);
 }
 
 }  // namespace troupe::cli

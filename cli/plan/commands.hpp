@@ -23,6 +23,8 @@ void add_compare_command(CLI::App& app);
 /// Searches for a schedule for measured costs and a memory limit, and compares
 /// it with the best built-in one and with a lower bound.
 void add_search_command(CLI::App& app);
+/// Prints what a bug report needs.
+void add_env_command(CLI::App& app);
 /// All of these.
 void add_plan_commands(CLI::App& app);
 

@@ -25,9 +25,9 @@
 #include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/base/status_line.hpp"
+#include "troupe/cli/plan/build_facts.hpp"
 #include "troupe/cli/plan/help.hpp"
 #include "troupe/cli/plan/suggestions.hpp"
-#include "troupe_version.hpp"
 
 namespace troupe::cli {
 
@@ -175,7 +175,14 @@ std::unique_ptr<CLI::App> make_app() {
   // Subcommands inherit this. A flag that takes a list still keeps all its
   // values.
   app->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-  app->set_version_flag("--version", TROUPE_VERSION);
+  app->set_version_flag("--version", version_text());
+  app->add_flag_callback(
+    "--cmake-dir",
+    [] {
+      print_now(cmake_folder() + "\n");
+      throw CLI::Success();
+    },
+    "print the folder for cmake -Dtroupe_DIR, and exit");
   set_help_layout(*app);
   return app;
 }
@@ -195,6 +202,8 @@ int run_command(CLI::App& app, argument_list arguments,
     app.parse(std::move(reversed));
   } catch (const CLI::CallForVersion& version) {
     print_now(std::string{version.what()} + '\n');
+  } catch (const CLI::Success&) {
+    // --cmake-dir has printed it
   } catch (const CLI::ParseError& reason) {
     refuse(reason, app, arguments);
   }
@@ -368,9 +377,7 @@ argument_list without_words(argument_list arguments) {
 
 void become_runtime(argument_list arguments) {
   require_room_for_runtime();
-  std::error_code trouble;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", trouble);
-  const auto program = self.parent_path() / "troupe-runtime";
+  const std::string program = program_folder() + "/troupe-runtime";
   arguments.insert(arguments.begin(), "troupe");
   std::vector<char*> argv;
   for (auto& each : arguments)
@@ -382,8 +389,8 @@ void become_runtime(argument_list arguments) {
     fail(error_code::io,
          "{} is missing: this command needs troupe's training program; build "
          "or install the complete project",
-         program.string());
-  fail(error_code::io, "{} can't be started: {}", program.string(),
+         program);
+  fail(error_code::io, "{} can't be started: {}", program,
        std::strerror(reason));
 }
 

@@ -94,8 +94,10 @@ described_command describe(const CLI::App& app, const value_words& words) {
   described_command program;
   program.name = app.get_name();
   program.text = app.get_description();
-  program.flags = {{{"-h", "--help"}, "help"},
-                   {{"--version"}, "print the version"}};
+  program.flags = {
+    {{"-h", "--help"}, "help"},
+    {{"--version"}, "print the version"},
+    {{"--cmake-dir"}, "print the folder for cmake -Dtroupe_DIR"}};
   std::vector<std::string> names;
   for (const auto* each : app.get_subcommands({})) {
     program.commands.push_back(describe(*each, "", words));

@@ -38,7 +38,7 @@ accelerator_lookup look_up() {
   if (file.empty())
     return {nullptr,
             fmt::format(
-              "{} is neither beside the program nor in ../lib, and "
+              "{} is neither beside the program nor in ../lib/troupe, and "
               "TROUPE_CUDA_PLUGIN is not set: troupe was built without CUDA",
               file_name)};
   return load_accelerators(file);
@@ -70,7 +70,8 @@ std::filesystem::path accelerator_file() {
   std::error_code none;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", none);
   const auto folder = program.parent_path();
-  const std::array places{folder, folder / "../lib", folder / "../../lib"};
+  const std::array places{folder, folder / "../lib", folder / "../lib/troupe",
+                          folder / "../../lib"};
   for (const auto& place : places)
     if (std::filesystem::exists(place / file_name, none))
       return (place / file_name).lexically_normal();

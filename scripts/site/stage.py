@@ -102,7 +102,7 @@ def copy_pages(program, folder):
         (folder / page.parent).mkdir(parents=True, exist_ok=True)
         if path.suffix == ".md":
             (folder / page).write_text(staged(page, path.read_text(), draw))
-        elif path.suffix in (".png", ".svg"):
+        elif path.suffix in (".png", ".svg", ".ipynb"):
             shutil.copyfile(path, folder / page)
     for name, page in ROOT_PAGES.items():
         (folder / page).write_text(
