@@ -262,8 +262,8 @@ TEST_CASE("a trace has a slice for each step, and a process for each replica") {
   std::map<std::string, int> names;
   std::set<int> processes;
   int waits = 0, ops_of_last = 0;
-  for (const auto& event :
-       nlohmann::json::parse(draw_trace(of)).at("traceEvents")) {
+  const auto trace = nlohmann::json::parse(draw_trace(of));
+  for (const auto& event : trace.at("traceEvents")) {
     processes.insert(event.at("pid").get<int>());
     if (event.at("ph") == "M")
       ++names[event.at("args").at("name").get<std::string>()];
