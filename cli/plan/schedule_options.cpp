@@ -21,17 +21,17 @@ void add_shape_flags(CLI::App& command, schedule_shape& shape) {
   add_value(command, "--ranks P", shape.ranks, "pipeline ranks",
             whole_number(1, 1 << 16))
     ->capture_default_str();
-  auto* stages = add_value(
-    command, "--stages-per-rank V", shape.stages_per_rank,
-    "stages per rank; default: 2 for schedules that need or interleave several",
-    whole_number(1, 1 << 16));
+  auto* stages =
+    add_value(command, "--stages-per-rank V", shape.stages_per_rank,
+              "stages per rank, by default 2 for schedules of several, else 1",
+              whole_number(1, 1 << 16));
   add_value(command, "--microbatches M", shape.microbatches,
             "microbatches per step", whole_number(1, 1 << 20))
     ->capture_default_str();
   auto* slices = add_value(
     command, "--slices K", shape.slices,
-    "slices per microbatch, for schedules that support them; default: 4 of "
-    "seq_1f1b",
+    "slices per microbatch, for schedules that support them, by default 4 of "
+    "seq_1f1b, else 1",
     whole_number(1, INT16_MAX));
   if (shape.stages_per_rank > 0)
     stages->capture_default_str();

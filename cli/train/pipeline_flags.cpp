@@ -67,8 +67,8 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
   add_value(app, "--ranks", o.partition.shape.ranks, "pipeline ranks P",
             whole_number(1, 1 << 16));
   add_value(app, "--stages-per-rank", o.partition.shape.stages_per_rank,
-            "stages V of a rank; default: 2 for schedules that need or "
-            "interleave several, if the layers suffice",
+            "stages V of a rank, by default 2 for schedules of several, if the "
+            "layers suffice, else 1",
             whole_number(1, 1 << 16))
     ->default_str(description("1 or 2"));
   add_value(app, "--schedule", o.partition.schedule,
@@ -87,8 +87,8 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
             "microbatches of a group (depth_first, two_bw)",
             whole_number(0, 1 << 20));
   add_value(app, "--slices", o.partition.shape.slices,
-            "slices K of a microbatch's sequence; default: 4 of seq_1f1b, if "
-            "the layers run in slices",
+            "slices K of a microbatch's sequence, by default 4 of seq_1f1b, if "
+            "the layers run in slices, else 1",
             whole_number(1, INT16_MAX))
     ->default_str(description("1, or 4 of seq_1f1b"));
   app.add_option(
