@@ -36,13 +36,16 @@ troupe_debian_part(openssl Apache-2.0 linked libssl-dev)
 troupe_debian_part(tomlplusplus MIT linked libtomlplusplus-dev)
 troupe_debian_part(nlohmann_json MIT headers nlohmann-json3-dev)
 troupe_debian_part(cli11 BSD-3-Clause headers libcli11-dev)
-troupe_debian_part(boost BSL-1.0 headers libboost1.81-dev)
 if(TCMALLOC_LIBRARY)
   troupe_debian_part(gperftools BSD-3-Clause linked libtcmalloc-minimal4)
 endif()
 troupe_part(actor-framework BSD-3-Clause linked ${CAF_VERSION}
   "pkg:github/actor-framework/actor-framework@${CAF_VERSION}"
   ${PROJECT_SOURCE_DIR}/packaging/licences/caf.txt)
+# Debian's copyright file of it has 2 MB.
+troupe_part(boost BSL-1.0 headers ${Boost_VERSION_STRING}
+  "pkg:github/boostorg/boost@boost-${Boost_VERSION_STRING}"
+  ${PROJECT_SOURCE_DIR}/packaging/licences/boost.txt)
 troupe_part(torch BSD-3-Clause required ${TROUPE_TORCH_VERSION}
   "pkg:pypi/torch@${TROUPE_TORCH_VERSION}" "")
 

@@ -22,8 +22,8 @@ install(CODE "set(programs $<TARGET_FILE:troupe> $<TARGET_FILE:troupe-runtime>)"
 install(CODE [[
   file(GET_RUNTIME_DEPENDENCIES EXECUTABLES ${programs}
     RESOLVED_DEPENDENCIES_VAR found UNRESOLVED_DEPENDENCIES_VAR missing
-    PRE_INCLUDE_REGEXES ^lib[a-z]+ POST_EXCLUDE_REGEXES
-      /lib(c|m|dl|rt|pthread|stdc[+][+]|gcc_s|gomp|c10|torch|cu|nv)[a-z0-9_]*[.-])
+    PRE_EXCLUDE_REGEXES "^ld-"
+      "^lib(c|m|dl|rt|pthread|stdc[+][+]|gcc_s|gomp|c10|torch.*|cu.*|nv.*)[.]so")
   foreach(library ${found})
     cmake_path(GET library FILENAME name)
     file(REAL_PATH ${library} file)

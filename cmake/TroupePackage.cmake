@@ -96,15 +96,13 @@ set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXE
 set(CPACK_PROJECT_CONFIG_FILE ${source}/cmake/TroupeCPack.cmake)
 set(CPACK_INSTALL_SCRIPTS ${source}/cmake/TroupePackageTimes.cmake)
 set(CPACK_DEBIAN_MAIN_DESCRIPTION
-"pipeline-parallel training with actors
- troupe splits a model into stages, compiles a pipeline schedule into a plan that it
- proves, simulates, draws and executes, and trains with the bits of a plain loop.
- .
- LibTorch is not a part of this package: troupe-libtorch gets it.")
+"troupe splits a model into stages, compiles a pipeline schedule into a plan
+that it proves, simulates, draws and executes, and trains with the bits of
+a plain loop. LibTorch is not a part of this package: troupe-libtorch gets
+it.")
 set(CPACK_DEBIAN_DEV_DESCRIPTION
-"pipeline-parallel training with actors - development files
- Headers, static libraries and CMake files for programs that train, plan or watch runs
- with troupe in C++.")
+"Headers, static libraries and CMake files for programs that train, plan or
+watch runs with troupe in C++.")
 include(CPack)
 foreach(name runtime system documents debian)
   cpack_add_component(${name} GROUP main)

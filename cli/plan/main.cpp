@@ -7,6 +7,7 @@
 #include "troupe/cli/plan/commands.hpp"
 
 #include <CLI/CLI.hpp>
+#include "troupe/cli/plan/build_facts.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/program.hpp"
 
@@ -42,6 +43,10 @@ int main(int argc, char** argv) {
   prepare_process(report_errors);
   return report_errors([&] {
     const auto arguments = without_words(argument_list(argv + 1, argv + argc));
+    if (arguments == argument_list{"--cmake-dir"}) {
+      print_now(cmake_folder() + '\n');
+      return 0;
+    }
     if (needs_runtime(arguments)) {
       hold_notices(arguments);
       become_runtime(arguments);

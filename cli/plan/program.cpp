@@ -176,13 +176,6 @@ std::unique_ptr<CLI::App> make_app() {
   // values.
   app->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app->set_version_flag("--version", version_text());
-  app->add_flag_callback(
-    "--cmake-dir",
-    [] {
-      print_now(cmake_folder() + "\n");
-      throw CLI::Success();
-    },
-    "print the folder for cmake -Dtroupe_DIR, and exit");
   set_help_layout(*app);
   return app;
 }
@@ -202,8 +195,6 @@ int run_command(CLI::App& app, argument_list arguments,
     app.parse(std::move(reversed));
   } catch (const CLI::CallForVersion& version) {
     print_now(std::string{version.what()} + '\n');
-  } catch (const CLI::Success&) {
-    // --cmake-dir has printed it
   } catch (const CLI::ParseError& reason) {
     refuse(reason, app, arguments);
   }
