@@ -79,6 +79,7 @@ void add_flags_of_pipeline(flag_table& table, const train_options& o) {
   table.push_back({{"order"},
                    !o.plain || o.execution.order == lane_order::strict,
                    "with --plain"});
+  table.push_back({{"hosting"}, !o.plain, "with --plain"});
   table.push_back({{"slow-from"}, !o.order.slow.empty(), "without --slow"});
 }
 

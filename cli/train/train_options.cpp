@@ -277,6 +277,13 @@ void add_process_flags(CLI::App& app, process_options& o) {
               {"shared", line_kind::shared_memory}},
              "transport between processes of one machine: socket, shared "
              "(memory), or auto");
+  add_value(
+    app, "--hosting PROCESSES", o.hosting,
+    "the process that hosts each rank: of the ranks of the first "
+    "replica, then of the second: 0,0,0,1; by default in order, equally "
+    "many each, the first ones one more if need be",
+    whole_number(0, 1 << 16))
+    ->delimiter(',');
   app.add_option(
     "--job-token-file", o.token_file,
     "file with the job's secret; TCP requires this or --certificates");

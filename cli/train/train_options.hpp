@@ -118,6 +118,7 @@ struct access_options {
 struct process_options {
   job_options joining;
   line_kind link = line_kind::socket;
+  std::vector<std::int32_t> hosting{};  // the process of each rank
   std::string token_file;
   double patience = 60;  // seconds
 };

@@ -218,6 +218,7 @@ trainer_options pipeline_of(const train_options& o, const built_model& model,
          run.schedule.slices, o.data.batches.length);
   run.split = split_for(o, model, run.schedule.stages());
   run.data_parallel = parts.data_parallel;
+  run.hosting = o.processes.hosting;
   run.offload = parts.offload.options();
   run.execution = o.execution;
   run.overlap = overlap_of(o.devices);
