@@ -44,6 +44,11 @@ struct trainer_options {
   /// All of them make the same trainer and call the same members in the same
   /// order; each holds the stages of its own ranks.
   std::shared_ptr<mesh> job{};
+  /// The process that hosts each rank: of the ranks of the first replica, then
+  /// of the second, and so on; the same in all processes, of which some may
+  /// host none. It changes no bit. Empty: in that order, equally many each,
+  /// the first processes one more if they can't be divided.
+  std::vector<std::int32_t> hosting{};
   /// Accelerators of this process, shared by its ranks round-robin; empty: all
   /// computes on the CPU.
   std::vector<std::shared_ptr<accelerator>> devices{};

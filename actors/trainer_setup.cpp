@@ -12,7 +12,7 @@ namespace {
 job_layout layout_of(const trainer_options& options) {
   const auto place = options.job ? options.job->place() : job_place{};
   return make_layout(place.process, place.processes, options.data_parallel,
-                     options.schedule.placement.ranks);
+                     options.schedule.placement.ranks, options.hosting);
 }
 
 }  // namespace

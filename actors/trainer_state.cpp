@@ -39,6 +39,7 @@ pipeline_options running(const trainer_setup& setup, const model& layers,
   pipeline_options of_run;
   of_run.places = setup.places();
   of_run.job = options.job;
+  of_run.hosting = options.hosting;
   of_run.plans = plans.of_job();
   of_run.stages = stages.stages();
   of_run.ties = holding_stages(setup.ties, setup.ranges);

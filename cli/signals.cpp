@@ -17,6 +17,7 @@
 #include "troupe/base/input_file.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/base/status_line.hpp"
 #include "troupe/cli/signal_policy.hpp"
 
 namespace troupe::cli {
@@ -80,6 +81,7 @@ void print_line(const std::string& line) {
   if (line.empty())
     return;
   const auto print = [line] {
+    clear_status_line();
     std::fprintf(stderr, "troupe: %s\n", line.c_str());
   };
   if (stderr_is_ready())
@@ -246,6 +248,7 @@ void signal_watch::require_none(const char* during) const {
 
 void signal_watch::end_process(const std::string& text) const {
   end_soon(exit_code());
+  clear_status_line();
   if (!text.empty())  // printed before anything that may take longer
     std::fputs(plain_text(fmt::format("troupe: {}\n", text)).c_str(), stderr);
   throw process_end({}, exit_code());

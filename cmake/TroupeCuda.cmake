@@ -47,11 +47,12 @@ endif()
 
 # By default, machine code for compute capability 8.x and for the GPUs of this
 # machine, and code that a driver translates for all others when it loads it.
-# "every": machine code for all that CUDA 13.0 supports from 8.0 on, for packages.
+# "every", the default for packages: machine code for all that CUDA 13.0 supports
+# from 8.0 on.
 set(TROUPE_CUDA_ARCHITECTURES "" CACHE STRING
   "GPUs to compile for, as CMAKE_CUDA_ARCHITECTURES; every: all; empty: this machine's")
 set(architectures ${TROUPE_CUDA_ARCHITECTURES})
-if(architectures STREQUAL "every")
+if(architectures STREQUAL "every" OR (NOT architectures AND TROUPE_PACKAGE))
   set(architectures 80-real 86-real 87-real 88-real 89-real 90-real 100-real
     103-real 110-real 120-real 121)
 elseif(NOT architectures)

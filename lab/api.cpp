@@ -191,7 +191,9 @@ nlohmann::json rule_json(const size_rule& rule) {
 
 ordered_json schedules() {
   auto list = ordered_json::array();
-  for (const auto& row : builtin_schedules())
+  for (const auto& row : builtin_schedules()) {
+    const auto usual =
+      with_usual_sizes(row.name, {.stages_per_rank = 0, .slices = 0});
     list.push_back({{"name", row.name},
                     {"summary", row.summary},
                     {"accepts", row.accepts},
@@ -200,7 +202,10 @@ ordered_json schedules() {
                     {"microbatches", rule_json(row.microbatches)},
                     {"microbatches_for_a_rank", row.microbatches_for_a_rank},
                     {"breadth", row.has_breadth},
-                    {"slices", row.has_slices}});
+                    {"slices", row.has_slices},
+                    {"usual_stages_per_rank", usual.stages_per_rank},
+                    {"usual_slices", usual.slices}});
+  }
   return {{"schedules", list},
           {"most_cells", most_cells},
           {"most_ranks", most_ranks}};

@@ -12,7 +12,6 @@
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/compile/part.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
-#include "troupe/engine/plan/search/compare.hpp"
 #include "troupe/engine/plan/text/lowered_csv.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/schedules/builtin.hpp"
@@ -163,12 +162,6 @@ schedule lanes_of_text(const job& job) {
                                         : from_csv(job.text, pasted));
 }
 
-// The stages of a rank and slices of each microbatch.
-schedule_shape shape_of(const plan& plan) {
-  return {.stages_per_rank = std::max(1, plan.stages() / plan.ranks()),
-          .slices = plan.slices};
-}
-
 void require_divisible(const job& job) {
   if (!job.costs_of_rank)
     return;
@@ -246,13 +239,13 @@ plan make_plan(const job& job) {
 }
 
 op_costs costs_for(const job& job, const plan& plan) {
-  return job.costs_of_rank ? divided(job.costs, shape_of(plan)) : job.costs;
+  return job.costs_of_rank ? divided(job.costs, division_of(plan)) : job.costs;
 }
 
 std::optional<value_sizes> sizes_for(const job& job, const plan& plan) {
   auto sizes = job.sizes;
   if (sizes && job.costs_of_rank)
-    sizes->usual = divided(sizes->usual, shape_of(plan));
+    sizes->usual = divided(sizes->usual, division_of(plan));
   return sizes;
 }
 

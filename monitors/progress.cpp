@@ -1,14 +1,20 @@
 #include "troupe/monitors/progress.hpp"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <memory>
+#include <string_view>
+#include <vector>
 
 #include "troupe/base/fail.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/patient_write.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/base/status_line.hpp"
 #include "troupe/monitors/monitor_log.hpp"
 #include "troupe/monitors/monitor_of.hpp"
 
@@ -28,14 +34,6 @@ std::string short_number(double exact) {
   return fmt::format("{:.3g}e{}", value / std::pow(10.0, exponent), exponent);
 }
 
-std::string short_count(double value) {
-  if (value >= 1e6)
-    return fmt::format("{:.1f}M", value / 1e6);
-  if (value >= 1e3)
-    return fmt::format("{:.1f}k", value / 1e3);
-  return fmt::format("{:.0f}", value);
-}
-
 std::string losses_text(const step_event& step) {
   std::string text;
   for (const auto& loss : step.losses)
@@ -48,7 +46,17 @@ std::string losses_text(const step_event& step) {
 }
 
 std::string rate_text(const step_event& step) {
-  return fmt::format(" tok/s {}", short_count(tokens_per_second(step)));
+  return fmt::format(" tok/s {}", count_text(tokens_per_second(step)));
+}
+
+std::string memory_text(const step_event& step) {
+  return fmt::format("mem {} MiB", step.resident_bytes / (1024 * 1024));
+}
+
+/// Columns of a text whose characters take one each.
+std::size_t columns_of(std::string_view text) {
+  return static_cast<std::size_t>(
+    std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
 std::string bar(std::int64_t done, std::int64_t steps) {
@@ -60,12 +68,86 @@ std::string bar(std::int64_t done, std::int64_t steps) {
   return text;
 }
 
-std::string duration(double seconds) {
-  const auto whole = static_cast<std::int64_t>(seconds);
-  return fmt::format("{}:{:02}", whole / 60, whole % 60);
+/// A part of the line on a terminal. Parts of little importance give way where
+/// the terminal is narrow.
+struct line_part {
+  std::string text;
+  int importance;  // 0: always shown
+};
+
+std::string joined(const std::vector<line_part>& parts) {
+  std::string text;
+  for (const auto& each : parts)
+    text += (text.empty() ? "" : " ") + each.text;
+  return text;
+}
+
+std::string fitted(std::vector<line_part> parts, std::size_t columns) {
+  auto text = joined(parts);
+  while (columns_of(text) > columns) {
+    const auto least =
+      std::ranges::max_element(parts, {}, &line_part::importance);
+    if (least->importance == 0)
+      return text.substr(0, columns);
+    parts.erase(least);
+    text = joined(parts);
+  }
+  return text;
+}
+
+std::vector<line_part> parts_of(const step_event& step, const step_times* times,
+                                const progress_options& options, double left) {
+  std::vector<line_part> parts{
+    {bar(step.source.step, options.steps), 5},
+    {fmt::format("step {}/{}", step.source.step, options.steps), 0},
+    {losses_text(step).erase(0, 1), 1},
+    {fmt::format("grad_norm {:.4g}", printable(step.gradient_norm)), 6},
+    {fmt::format("lr {}", short_number(step.learning_rate)), 9}};
+  if (step.loss_scale != 1)
+    parts.push_back(
+      {fmt::format("loss_scale {}", short_number(step.loss_scale)), 7});
+  if (!step.updated)
+    parts.push_back({"(update skipped)", 4});
+  parts.push_back({rate_text(step).erase(0, 1), 3});
+  if (times) {
+    parts.push_back({fmt::format("bubble {:.0f} %", 100 * times->bubble), 7});
+    parts.push_back(
+      {fmt::format("(plan {:.0f} %)", 100 * times->plan_bubble), 10});
+  }
+  parts.push_back({memory_text(step), 8});
+  parts.push_back({"ETA " + duration_text(left), 2});
+  return parts;
+}
+
+double median(std::deque<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+std::size_t width_of(std::FILE* terminal) {
+  winsize size{};
+  const bool is_known = ::ioctl(::fileno(terminal), TIOCGWINSZ, &size) == 0;
+  return is_known && size.ws_col > 0 ? size.ws_col : 80;
 }
 
 }  // namespace
+
+std::string duration_text(double seconds) {
+  const auto whole = std::llround(seconds);
+  if (whole < 3600)
+    return fmt::format("{}:{:02}", whole / 60, whole % 60);
+  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60,
+                     whole % 60);
+}
+
+std::string count_text(double value) {
+  if (value >= 1e6)
+    return fmt::format("{:.1f}M", value / 1e6);
+  if (value >= 1e3)
+    return fmt::format("{:.1f}k", value / 1e3);
+  return fmt::format("{:.0f}", value);
+}
 
 std::string progress_line(const step_event& step, std::int64_t steps,
                           const step_times* times) {
@@ -87,30 +169,52 @@ std::string progress_line(const step_event& step, std::int64_t steps,
   if (times)
     line += fmt::format(" bubble {:.0f} % (plan {:.0f} %)", 100 * times->bubble,
                         100 * times->plan_bubble);
-  return line + fmt::format(" mem {} MiB", step.resident_bytes / (1024 * 1024));
+  return line + " " + memory_text(step);
 }
 
-void print_progress(const progress_options& options, const step_event& step,
-                    const step_times* times) {
-  auto line = progress_line(step, options.steps, times);
-  if (options.terminal && step.source.phase == phase::training) {
-    const auto left = options.steps - step.source.step;
-    line = fmt::format("\033[32m{}\033[0m {} ETA {}",
-                       bar(step.source.step, options.steps), line,
-                       duration(static_cast<double>(left) * seconds_of(step)));
-  }
-  if (!print_all(options.out, line + "\n"))
+void progress_printer::print(const step_event& step, const step_times* times) {
+  if (options_.terminal && step.source.phase == phase::training)
+    return redraw(step, times);
+  clear_status_line();
+  if (!print_all(options_.out,
+                 progress_line(step, options_.steps, times) + "\n"))
+    fail(error_code::io, "the progress can't be written: {}",
+         write_problem(errno));
+}
+
+void progress_printer::redraw(const step_event& step, const step_times* times) {
+  constexpr std::size_t most_samples = 101;
+  constexpr std::int64_t least_pause = 100'000'000;  // ns
+  const auto begin = last_end_ > 0 ? last_end_ : step.begin;
+  seconds_.push_back(static_cast<double>(step.end - begin) * 1e-9);
+  if (seconds_.size() > most_samples)
+    seconds_.pop_front();
+  last_end_ = step.end;
+  const auto left = options_.steps - step.source.step;
+  if (left > 0 && drawn_at_ > 0 && step.end - drawn_at_ < least_pause)
+    return;
+  drawn_at_ = step.end;
+  const auto columns = options_.columns > 0
+                         ? static_cast<std::size_t>(options_.columns)
+                         : width_of(options_.out);
+  // A terminal wraps a line that fills its last column.
+  const auto text =
+    fitted(parts_of(step, times, options_,
+                    static_cast<double>(left) * median(seconds_)),
+           columns - 1);
+  if (!show_status_line(options_.out, text))
     fail(error_code::io, "the progress can't be written: {}",
          write_problem(errno));
 }
 
 monitor progress_monitor(const progress_options& options) {
+  const auto printer = std::make_shared<progress_printer>(options);
   return monitor_of_steps(
     "progress",
-    [options](const step_event& step, const std::vector<ops_event>& ops) {
+    [printer](const step_event& step, const std::vector<ops_event>& ops) {
       const auto times =
         ops.empty() ? step_times{} : times_of(*ops.front().plan, ops);
-      print_progress(options, step, ops.empty() ? nullptr : &times);
+      printer->print(step, ops.empty() ? nullptr : &times);
     });
 }
 

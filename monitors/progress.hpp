@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <deque>
 #include <string>
 
 #include "troupe/engine/events/monitor.hpp"
@@ -20,16 +21,36 @@ std::string progress_line(const step_event& step, std::int64_t steps,
 struct progress_options {
   std::int64_t steps = 0;  // of the whole run
   std::FILE* out = stdout;
-  /// Colour, a bar and an estimate of the time left.
+  /// One line, redrawn at most ten times in a second and fitted to the width,
+  /// with a bar and the time left; validations have lines of their own.
   bool terminal = false;
+  int columns = 0;  // 0: the terminal's
 };
 
 /// Prints a line a step.
 monitor progress_monitor(const progress_options& options);
 
-/// Prints one step's line; for runs without actors.
-void print_progress(const progress_options& options, const step_event& step,
-                    const step_times* times = nullptr);
+/// Prints the steps of a run in their order; for runs without actors. Throws
+/// `io`.
+class progress_printer {
+ public:
+  explicit progress_printer(const progress_options& options)
+    : options_(options) {}
+  void print(const step_event& step, const step_times* times = nullptr);
+
+ private:
+  void redraw(const step_event& step, const step_times* times);
+
+  progress_options options_;
+  std::deque<double> seconds_{};  // of the last steps, with what lies between
+  std::int64_t last_end_ = 0;     // ns
+  std::int64_t drawn_at_ = 0;     // ns
+};
+
+/// "1:05", "1:00:00".
+std::string duration_text(double seconds);
+/// "812", "41.2k", "1.2M".
+std::string count_text(double value);
 
 /// Logs slow loads, with the time that they took.
 monitor warning_monitor();

@@ -25,6 +25,27 @@ class calling_sink final : public sink {
   std::function<void(const alert&)> alerts_;
 };
 
+class joined_sink final : public sink {
+ public:
+  explicit joined_sink(const std::vector<sink_pointer>& sinks)
+    : sinks_(sinks.begin(), sinks.end()) {}
+  void write(const metrics_record& record) override {
+    for (const auto& each : sinks_)
+      each->write(record);
+  }
+  void write(const alert& alert) override {
+    for (const auto& each : sinks_)
+      each->write(alert);
+  }
+  void describe(const std::vector<run_setting>& settings) override {
+    for (const auto& each : sinks_)
+      each->describe(settings);
+  }
+
+ private:
+  std::vector<required_sink> sinks_;
+};
+
 }  // namespace
 
 required_sink::required_sink(sink_pointer pointer) : sink_(std::move(pointer)) {
@@ -34,13 +55,8 @@ required_sink::required_sink(sink_pointer pointer) : sink_(std::move(pointer)) {
                 "does");
 }
 
-sink_pointer join(std::vector<sink_pointer> targets) {
-  const auto write = [sinks = std::vector<required_sink>(
-                        targets.begin(), targets.end())](const auto& what) {
-    for (const auto& each : sinks)
-      each->write(what);
-  };
-  return callback_sink(write, write);
+sink_pointer join(std::vector<sink_pointer> sinks) {
+  return std::make_shared<joined_sink>(sinks);
 }
 
 sink_pointer callback_sink(std::function<void(const metrics_record&)> metrics,

@@ -43,6 +43,12 @@ struct alert {
 };
 TROUPE_FIELDS(alert, source, monitor, text)
 
+/// A setting of a run, such as {"lr", "0.001"}. The value is TOML.
+struct run_setting {
+  std::string name;
+  std::string value;
+};
+
 /// Where monitors write what they found. Several monitors may share one: all
 /// members may be called by any thread. Throws `io`.
 class sink {
@@ -50,6 +56,8 @@ class sink {
   virtual ~sink() = default;
   virtual void write(const metrics_record& record) = 0;
   virtual void write(const alert& alert) = 0;
+  /// Before the first record, for sinks that show the settings of a run.
+  virtual void describe(const std::vector<run_setting>&) {}
 };
 using sink_pointer = std::shared_ptr<sink>;
 

@@ -73,20 +73,28 @@ op_costs measured_costs(const plan& plan, const std::vector<ops_event>& ops,
   return costs;
 }
 
-step_times times_of(const plan& plan, const std::vector<ops_event>& ops) {
+double bubble_of(const plan& plan, const std::vector<ops_event>& ops) {
   const auto [begin, end] = extent_of(ops);
   std::int64_t busy = 0;
-  std::int32_t replicas = 0;
-  for (const auto& rank : ops) {
-    replicas = std::max(replicas, rank.source.data_rank + 1);
+  for (const auto& rank : ops)
     busy += busy_time(on_own_time(plan, rank.ops));
-  }
+  if (ops.empty() || end <= begin)
+    return 0;
+  return 1
+         - to_seconds(busy)
+             / (to_seconds(end - begin) * static_cast<double>(ops.size()));
+}
+
+step_times times_of(const plan& plan, const std::vector<ops_event>& ops) {
+  const auto [begin, end] = extent_of(ops);
+  std::int32_t replicas = 0;
+  for (const auto& rank : ops)
+    replicas = std::max(replicas, rank.source.data_rank + 1);
   step_times times;
   if (ops.empty() || end <= begin)
     return times;
   times.seconds = to_seconds(end - begin);
-  times.bubble =
-    1 - to_seconds(busy) / (times.seconds * static_cast<double>(ops.size()));
+  times.bubble = bubble_of(plan, ops);
   for (std::int32_t d = 0; d < replicas; ++d) {
     const auto paper = simulate(plan, measured_costs(plan, ops, d));
     if (paper.makespan > times.plan_seconds) {

@@ -31,6 +31,9 @@ struct step_times {
 /// paper figures are the slowest replica's.
 step_times times_of(const plan& plan, const std::vector<ops_event>& ops);
 
+/// Its `bubble` alone, which needs no simulation.
+double bubble_of(const plan& plan, const std::vector<ops_event>& ops);
+
 /// When the first of a step's ops began and the last one ended, in ns.
 struct step_extent {
   std::int64_t begin = std::numeric_limits<std::int64_t>::max();

@@ -46,6 +46,24 @@ const begin_canvas = (canvas, height) => {
   return [context, width];
 };
 
+// The colours of all drawings of plans, as in engine/plan/op_traits.hpp: hue,
+// saturation and lightness of the first of a rank's stages.
+const op_colours = {
+  F: [212, 84, 74, "forward"], B: [38, 92, 62, "backward"],
+  I: [140, 40, 64, "input backward"], W: [325, 38, 70, "weight backward"],
+};
+const other_colour = [30, 5, 58, "norm and update"];
+const paint = (kind, chunk, chunks) => {
+  const [hue, saturation, lightest] = op_colours[kind] || other_colour;
+  const lightness = op_colours[kind]
+    ? lightest - Math.trunc(26 * chunk / Math.max(chunks - 1, 1)) : lightest;
+  return {
+    fill: `hsl(${hue} ${saturation}% ${lightness}%)`,
+    ink: lightness >= 56 ? "#16202b" : "#fff",
+    outline: `hsl(${hue} ${saturation}% ${lightness >= 56 ? 24 : 88}%)`,
+  };
+};
+
 // Beside a place of the window; an empty text hides it.
 const show_tip = (text, x = 0, y = 0) => {
   const tip = by_id("tip");

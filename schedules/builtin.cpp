@@ -34,11 +34,14 @@ void check(const builtin_schedule& row, const char* what, std::int32_t value,
   const bool fits = !rule.even || nearest % 2 == 0;
   if (nearest == value && fits)
     return;
+  std::string flag = what;
+  std::ranges::replace(flag, ' ', '-');
   fail(error_code::invalid_argument,
-       "{}: {} must be {}{}, but is {}: the nearest legal {}", row.name, what,
-       text_of(rule), reason, value,
+       "{}: {} must be {}{}, but is {}: the nearest legal {} (--{})", row.name,
+       what, text_of(rule), reason, value,
        fits ? fmt::format("value is {}", nearest)
-            : fmt::format("values are {} and {}", nearest - 1, nearest + 1));
+            : fmt::format("values are {} and {}", nearest - 1, nearest + 1),
+       flag);
 }
 
 constexpr std::int32_t most_ranks = 1 << 16;
@@ -71,6 +74,8 @@ void check_shape(const builtin_schedule& row, const schedule_shape& shape) {
 }
 
 constexpr size_rule one{.most = 1};
+constexpr std::int32_t usual_chunks = 2;  // stages per rank
+constexpr std::int32_t usual_slices = 4;
 
 std::vector<builtin_schedule> whole_backwards() {
   using namespace catalogue;
@@ -89,16 +94,22 @@ std::vector<builtin_schedule> whole_backwards() {
      .make = two_bw,
      .stages_per_rank = one,
      .has_breadth = true},
-    {"interleaved_1f1b", "1f1b over several stages per rank", any_shape,
-     interleaved_1f1b},
-    {"breadth_first",
-     "all microbatches of a stage before the rank's next stage", any_shape,
-     all_forwards_first},
+    {.name = "interleaved_1f1b",
+     .summary = "1f1b over several stages per rank",
+     .accepts = any_shape,
+     .make = interleaved_1f1b,
+     .usual_stages_per_rank = usual_chunks},
+    {.name = "breadth_first",
+     .summary = "all microbatches of a stage before the rank's next stage",
+     .accepts = any_shape,
+     .make = all_forwards_first,
+     .usual_stages_per_rank = usual_chunks},
     {.name = "depth_first",
      .summary = "groups of --breadth microbatches, one after the other",
      .accepts = any_shape,
      .make = depth_first,
-     .has_breadth = true},
+     .has_breadth = true,
+     .usual_stages_per_rank = usual_chunks},
   };
 }
 
@@ -110,12 +121,15 @@ std::vector<builtin_schedule> split_backwards_and_others() {
   constexpr size_rule few_ranks{.most = 1024};
   return {
     {"zb_h1", "split backwards, memory of 1f1b", one_stage, zb_h1, one},
-    {"zb_h2", "split backwards, no idle time, twice the memory", one_stage,
-     zb_h2, one},
-    {"interleaved_zb", "interleaved with split backwards", any_shape,
-     interleaved_zb},
-    {"zb_v", "stages in a V, no idle time, the memory of 1f1b", two_stages,
-     zb_v, two, few_ranks},
+    {"zb_h2", "split backwards, no idle time between steps, twice the memory",
+     one_stage, zb_h2, one},
+    {.name = "interleaved_zb",
+     .summary = "interleaved with split backwards",
+     .accepts = any_shape,
+     .make = interleaved_zb,
+     .usual_stages_per_rank = usual_chunks},
+    {"zb_v", "stages in a V, no idle time between steps, the memory of 1f1b",
+     two_stages, zb_v, two, few_ranks},
     {"v_half", "stages in a V, half the memory of 1f1b", two_stages, v_half,
      two},
     {"v_min", "stages in a V, a third of the memory of 1f1b", two_stages, v_min,
@@ -140,7 +154,8 @@ std::vector<builtin_schedule> split_backwards_and_others() {
      .accepts = one_stage,
      .make = one_f_one_b,
      .stages_per_rank = one,
-     .has_slices = true},
+     .has_slices = true,
+     .usual_slices = usual_slices},
     {"hanayo", "stages in waves, two stages per rank and wave",
      "any P and m; even V", hanayo, even},
     {"forward_only", "validation and inference", any_shape, forward_only},
@@ -174,6 +189,19 @@ namespace {
 }
 
 }  // namespace
+
+schedule_shape with_usual_sizes(std::string_view name, schedule_shape shape) {
+  const auto& all = builtin_schedules();
+  const auto row = std::ranges::find(all, name, &builtin_schedule::name);
+  const bool is_known = row != all.end();
+  if (shape.stages_per_rank == 0)
+    shape.stages_per_rank = !is_known ? 1
+                                      : std::max(row->stages_per_rank.least,
+                                                 row->usual_stages_per_rank);
+  if (shape.slices == 0)
+    shape.slices = is_known ? row->usual_slices : 1;
+  return shape;
+}
 
 schedule make_schedule(std::string_view name, const schedule_shape& shape) {
   const auto& all = builtin_schedules();

@@ -30,9 +30,17 @@ struct builtin_schedule {
   bool has_breadth = false;
   /// Whether it takes several `schedule_shape::slices`.
   bool has_slices = false;
+  /// What `with_usual_sizes` chooses.
+  std::int32_t usual_stages_per_rank = 1;
+  std::int32_t usual_slices = 1;
 };
 
 const std::vector<builtin_schedule>& builtin_schedules();
+
+/// The shape with this schedule's usual stages per rank and slices in place of
+/// those that are 0: as many as make it differ from 1f1b. A name that is not
+/// built in has one of each.
+schedule_shape with_usual_sizes(std::string_view name, schedule_shape shape);
 
 /// Makes a built-in schedule. Throws `error`: unknown_schedule with the valid
 /// names; invalid_argument, with the nearest legal values, if the schedule

@@ -95,6 +95,8 @@ void attach_monitors(trainer& run, const monitoring_options& options,
     run.attach(order_log_monitor(options.order_log, resumed));
   const auto context =
     context_of(run, make_sinks(options, page, resumed, site));
+  if (!options.settings.empty())
+    context.sink->describe(options.settings);
   for (const auto& spec : options.monitors)
     run.attach(make_monitor(spec, context));
   if (!options.sinks.empty())

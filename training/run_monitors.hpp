@@ -24,6 +24,7 @@ struct monitoring_options {
   std::string trace{};      // Chrome/Perfetto trace of the last steps
   std::string costs{};      // measured costs of ops
   std::string order_log{};  // the order in which ranks started their ops
+  std::vector<run_setting> settings{};  // what sinks show of the run
 };
 
 /// Throws `invalid_argument` and `io` for a monitor or a sink that can't be

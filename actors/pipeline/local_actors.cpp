@@ -60,7 +60,7 @@ struct system_config : caf::actor_system_config {
 
 std::size_t workers_for(const pipeline_options& options) {
   constexpr std::size_t spare_workers = 2;
-  return static_cast<std::size_t>(options.layout().ranks_each())
+  return static_cast<std::size_t>(options.layout().ranks_here())
          + spare_workers;
 }
 

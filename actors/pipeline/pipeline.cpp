@@ -12,7 +12,8 @@ namespace troupe {
 job_layout pipeline_options::layout() const {
   const auto own = job ? job->place() : job_place{};
   return make_layout(own.process, own.processes,
-                     static_cast<std::int32_t>(stages.size()), places.ranks);
+                     static_cast<std::int32_t>(stages.size()), places.ranks,
+                     hosting);
 }
 
 namespace {

@@ -22,6 +22,8 @@ struct pipeline_options {
   placement places;
   /// The processes of the job, of which this is one; null: this one alone.
   std::shared_ptr<mesh> job;
+  /// Which process hosts which rank, as in trainer_options.
+  std::vector<std::int32_t> hosting;
   /// The plans that a job will run: other processes may begin one before this
   /// process does.
   std::shared_ptr<job_plans> plans;

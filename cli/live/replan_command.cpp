@@ -125,7 +125,7 @@ void add_replan_command(CLI::App* command) {
   command->add_flag("--force", options->force,
                     "take the schedule even if it is not better");
   add_value(*command, "--sizes ENTRIES|FILE", options->sizes,
-            "bytes of a microbatch in a stage, as for simulate");
+            "bytes of a microbatch on a rank's layers, as for simulate");
   add_value(*command, "--memory-limit BYTES", options->memory_limit,
             "most bytes that a rank may hold, for --search", number(0));
   command->add_flag("--json", options->json, "the job's answer");

@@ -4,16 +4,19 @@
 
 #include <poll.h>
 #include <spdlog/spdlog.h>
+#include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
 
 #include <array>
 #include <memory>
+#include <string>
 
 #include "troupe/base/deadline.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/live/live_options.hpp"
+#include "troupe/cli/live/top_screen.hpp"
 #include "troupe/cli/live/top_view.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/program.hpp"
@@ -29,8 +32,9 @@ constexpr auto top_help = R"(
 Shows the last finished step: loss, tokens a second, bubble and memory, and of
 each rank how busy it was, its last forward or backward and how long it was idle
 from there to the step's end, its slowest op, what it received and waited for,
-and the memory of its process. In a terminal it is drawn anew in place, and q
-ends it; elsewhere it is printed again.
+and the memory of its process. In a terminal it is drawn anew in place, with
+curves of the last views and the time left; arrows, space and b scroll the
+ranks, and q ends it. Elsewhere it is printed again.
 
 Example:
   troupe top
@@ -68,17 +72,16 @@ class keys {
       ::tcsetattr(STDIN_FILENO, TCSANOW, &before_);
   }
 
-  /// Whether q was typed, or the input has ended. Doesn't wait.
-  bool has_q() const {
+  /// What was typed; q if the input has ended. Doesn't wait.
+  std::string typed() const {
     pollfd input{STDIN_FILENO, POLLIN, 0};
     if (!reads_ || ::poll(&input, 1, 0) <= 0)
-      return false;
-    std::array<char, 64> typed{};
-    const auto count = ::read(STDIN_FILENO, typed.data(), typed.size());
+      return {};
+    std::array<char, 64> bytes{};
+    const auto count = ::read(STDIN_FILENO, bytes.data(), bytes.size());
     return count <= 0
-           || std::string_view(typed.data(), static_cast<std::size_t>(count))
-                  .find('q')
-                != std::string_view::npos;
+             ? "q"
+             : std::string(bytes.data(), static_cast<std::size_t>(count));
   }
 
  private:
@@ -98,24 +101,65 @@ std::optional<plan> plan_of(live_client& client) {
   }
 }
 
-void draw(const top_view& view, bool terminal, bool json) {
-  if (json)
-    return print_now(json_text(view.json()) + "\n");
-  print_now((terminal ? "\033[H\033[2J" : "")
-            + plain_text(view.text(terminal)));
-}
+/// Prints views, or draws them in place on a terminal.
+class display {
+ public:
+  display(const top_view& view, const top_options& options)
+    : view_(view),
+      json_(options.json),
+      terminal_(::isatty(STDOUT_FILENO) == 1 && !options.once && !options.json),
+      keys_(terminal_),
+      screen_(view) {
+    if (terminal_) {
+      print_now("\033[2J");
+      draw();
+    }
+  }
+
+  void show_step() {
+    if (!terminal_)
+      return print_now(json_ ? json_text(view_.json()) + "\n"
+                             : plain_text(view_.text(false)));
+    screen_.add_step();
+    draw();
+  }
+
+  /// Takes what was typed; returns whether it ends the display.
+  bool takes_end() {
+    const auto typed = keys_.typed();
+    if (typed.find('q') != typed.npos)
+      return true;
+    if (screen_.scroll(typed))
+      draw();
+    return false;
+  }
+
+ private:
+  void draw() {
+    winsize size{};
+    const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0
+                       && size.ws_col > 0 && size.ws_row > 0;
+    print_now(screen_.text(known ? size.ws_col : 80, known ? size.ws_row : 24));
+  }
+
+  const top_view& view_;
+  bool json_;
+  bool terminal_;
+  keys keys_;
+  top_screen screen_;
+};
 
 enum class outcome : std::uint8_t { fresh, nothing, quit, ended };
 
 /// Receives events until it is time to draw.
 outcome gather(live_client& client, top_view& view, const top_options& options,
-               const keys& typed) {
+               display& shown) {
   constexpr double look_at_keys = 0.1;
   const deadline until(options.once ? HUGE_VAL : options.interval);
   const auto due = [&] { return !options.once && until.milliseconds() == 0; };
   auto found = outcome::nothing;
   while (!due() && !(options.once && found == outcome::fresh)) {
-    if (typed.has_q())
+    if (shown.takes_end())
       return outcome::quit;
     const auto message = client.next(look_at_keys);
     if (message ? message->type == "ended" : client.ended())
@@ -133,19 +177,15 @@ void watch(live_client& client, const top_options& options) {
   wants.ops = wants.messages = wants.memory = true;
   wants.warnings = false;
   client.watch(wants);
-  const bool terminal =
-    ::isatty(STDOUT_FILENO) == 1 && !options.once && !options.json;
-  const keys typed(terminal);
-  if (terminal)
-    draw(view, terminal, options.json);
+  display shown(view, options);
   for (;;) {
-    const auto found = gather(client, view, options, typed);
+    const auto found = gather(client, view, options, shown);
     if (found == outcome::quit)
       return;
     if (found == outcome::ended)
       break;
     if (found == outcome::fresh)
-      draw(view, terminal, options.json);
+      shown.show_step();
     if (options.once)
       return;
   }

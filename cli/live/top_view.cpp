@@ -158,15 +158,25 @@ std::string top_view::row(const ops_event& rank, bool bars) const {
     1e3 * seconds(rank_traffic.wait), rank_traffic.resident_bytes >> 20);
 }
 
-std::string top_view::text(bool bars) const {
+std::optional<step_times> top_view::times() const {
+  if (!step_ || !fits_plan())
+    return std::nullopt;
+  return times_of(*plan_, ops_);
+}
+
+std::int64_t top_view::steps() const {
+  return number_in(info_, "steps");
+}
+
+std::string top_view::heading(bool bars) const {
   auto text = head();
   if (!step_)
     return text
            + fmt::format("step {}: waiting for the next one\n",
                          number_in(info_, "step"));
-  const auto times = fits_plan() ? times_of(*plan_, ops_) : step_times{};
-  text += wrapped(progress_line(*step_, number_in(info_, "steps"),
-                                fits_plan() ? &times : nullptr));
+  const auto of_plan = times();
+  text +=
+    wrapped(progress_line(*step_, steps(), of_plan ? &*of_plan : nullptr));
   text += wrapped(fmt::format(
     "step time {:.4f} s; monitors took {:.4f} s of the ranks' time; at most {} "
     "messages in flight",
@@ -176,6 +186,11 @@ std::string top_view::text(bool bars) const {
     fmt::format("rep rank  busy {}{:>8} {:>7} {:>8} {:>7} {:>8} {:>8} {:>6}\n",
                 bars ? std::string(bar_width + 1, ' ') : "", "last", "idle ms",
                 "slowest", "ms", "recv MiB", "wait ms", "MiB");
+  return text;
+}
+
+std::string top_view::rows(bool bars) const {
+  std::string text;
   for (const auto& rank : ops_)
     text += row(rank, bars);
   return text;

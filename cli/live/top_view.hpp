@@ -20,7 +20,14 @@ class top_view {
   /// Adds an event; returns true if it completes a training step.
   bool add(const event& what);
   /// Lines of at most 80 columns, each with a newline; optionally with bars.
-  std::string text(bool bars) const;
+  std::string text(bool bars) const { return heading(bars) + rows(bars); }
+  /// The lines above those of the ranks, and these, one for each rank.
+  std::string heading(bool bars) const;
+  std::string rows(bool bars) const;
+  /// None before the first step, and those without a plan.
+  const std::optional<step_event>& step() const { return step_; }
+  std::optional<step_times> times() const;
+  std::int64_t steps() const;
   /// The same as JSON: the job's sizes, the last step (times in seconds) and
   /// `by_rank`.
   nlohmann::json json() const;

@@ -59,11 +59,12 @@ compared_schedule search_row(const comparison& job, double memory_limit,
   compared_schedule row{.name = std::string{search_name}, .shape = shape};
   search_problem problem{.microbatches = shape.microbatches,
                          .slices = shape.slices,
-                         .costs = divided(job.costs, shape),
+                         .costs = divided(job.costs, division_of(shape)),
                          .compiling = {.data_parallel = job.data_parallel},
                          .memory_limit = memory_limit};
   if (job.sizes)
-    problem.sizes = {.usual = divided(*job.sizes, shape), .of_stage = {}};
+    problem.sizes = {.usual = divided(*job.sizes, division_of(shape)),
+                     .of_stage = {}};
   try {
     return compared(search_placements(problem, shape).result.found, job, row);
   } catch (const error& reason) {

@@ -79,12 +79,24 @@ std::string channels_table(const plan& plan) {
   return text;
 }
 
+/// With the default costs.
+simulation timed(const plan& plan, const plan_options& options) {
+  return simulate(plan, divided(op_costs{}, options.source.searching.per_stage
+                                              ? division{}
+                                              : division_of(plan)));
+}
+
 std::string table(const plan& plan, const plan_options& options) {
-  const auto times = simulate(plan);
+  const auto times = timed(plan, options);
+  const auto cut = division_of(plan);
+  const bool is_cut = cut.stages * cut.slices > 1;
   auto text = fmt::format(
     "{}: {}\n"
-    "makespan {:.6g} (forward 1, backward 2, messages free), idle {:.1f} %\n",
+    "makespan {:.6g} (forward 1, backward 2{}, messages free), idle {:.1f} %\n",
     printable(plan.schedule_name), sizes_of(plan), times.makespan,
+    !is_cut                              ? ""
+    : options.source.searching.per_stage ? " per stage and slice"
+                                         : " of a rank's layers",
     100 * times.bubble);
   if (plan.update.every > 0)
     text += fmt::format(
@@ -150,9 +162,10 @@ std::string render(const plan_options& options) {
     return to_text(plan);
   if (options.format == "table")
     return table(plan, options);
-  const auto picture = to_timeline(plan, simulate(plan));
-  return options.format == "svg" ? draw_svg(picture, parse_theme(options.theme))
-                                 : draw_trace(picture);
+  const auto picture = to_timeline(plan, timed(plan, options));
+  return options.format == "svg"
+           ? draw_svg(picture, parse_theme(options.theme), options.width)
+           : draw_trace(picture);
 }
 
 void add_compile_flags(CLI::App& command, plan_options& options) {
@@ -166,6 +179,7 @@ void add_compile_flags(CLI::App& command, plan_options& options) {
   command.option_defaults()->group(
     "Search: of --schedule search, for costs and a memory limit");
   options.source.searching.add_to(command);
+  options.source.searching.add_per_stage(command);
   command.option_defaults()->group("Offloading: of activations to host memory");
   options.offload.add_to(command);
 }
@@ -186,7 +200,8 @@ void add_output_flags(CLI::App& command, plan_options& options) {
       "--json", [&options] { options.format = "json"; }, "as --format json")
     ->excludes("--format");
   add_value(command, "--width N", options.width,
-            "columns of the table; default: the terminal's, or 100",
+            "columns of the table; default: the terminal's, or 100; of svg: "
+            "pixels; default: as many as its numbers need",
             whole_number(20, 10000));
   add_value(command, "--theme THEME", options.theme,
             "of svg: light, dark, or auto: as the reader's system prefers",

@@ -24,6 +24,7 @@
 
 #include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/base/status_line.hpp"
 #include "troupe/cli/plan/build_facts.hpp"
 #include "troupe/cli/plan/help.hpp"
 #include "troupe/cli/plan/suggestions.hpp"
@@ -211,6 +212,7 @@ void print_now(std::string_view text) {
 
 int complain(const char* kind, const char* what, int code) {
   const auto text = fmt::format("troupe: {}{}\n", kind, with_limit(what));
+  clear_status_line();
   std::fputs(plain_text(text).c_str(), stderr);
   return code;
 }
@@ -244,6 +246,7 @@ class plain_sink final : public spdlog::sinks::ansicolor_stderr_sink_mt {
       plain_text({message.payload.data(), message.payload.size()});
     auto plain = message;
     plain.payload = text;
+    clear_status_line();
     spdlog::sinks::ansicolor_stderr_sink_mt::log(plain);
   }
 };

@@ -21,16 +21,22 @@ void add_shape_flags(CLI::App& command, schedule_shape& shape) {
   add_value(command, "--ranks P", shape.ranks, "pipeline ranks",
             whole_number(1, 1 << 16))
     ->capture_default_str();
-  add_value(command, "--stages-per-rank V", shape.stages_per_rank,
-            "stages per rank", whole_number(1, 1 << 16))
-    ->capture_default_str();
+  auto* stages =
+    add_value(command, "--stages-per-rank V", shape.stages_per_rank,
+              "stages per rank, by default 2 for schedules of several, else 1",
+              whole_number(1, 1 << 16));
   add_value(command, "--microbatches M", shape.microbatches,
             "microbatches per step", whole_number(1, 1 << 20))
     ->capture_default_str();
-  add_value(command, "--slices K", shape.slices,
-            "slices per microbatch, for schedules that support them",
-            whole_number(1, INT16_MAX))
-    ->capture_default_str();
+  auto* slices = add_value(
+    command, "--slices K", shape.slices,
+    "slices per microbatch, for schedules that support them, by default 4 of "
+    "seq_1f1b, else 1",
+    whole_number(1, INT16_MAX));
+  if (shape.stages_per_rank > 0)
+    stages->capture_default_str();
+  if (shape.slices > 0)
+    slices->capture_default_str();
 }
 
 void schedule_options::add_to(CLI::App& command) {
@@ -184,11 +190,28 @@ bool shorter(const placed_search& a, const placed_search& b) {
 
 void search_inputs::add_to(CLI::App& command, const std::string& when) {
   add_value(command, "--costs ENTRIES|FILE", costs,
-            when + "times of ops, as simulate takes them and "
-                   "`train --costs-out` writes them");
+            when + "times of ops on a rank's layers, as simulate takes them "
+                   "and `train --costs-out` writes them");
   add_value(command, "--sizes ENTRIES|FILE", sizes,
             when + "bytes of a microbatch, as simulate takes them");
   add_memory_limit(command, when);
+}
+
+void search_inputs::add_per_stage(CLI::App& command, const std::string& when) {
+  command.add_flag("--per-stage", per_stage,
+                   when
+                     + "costs and sizes are those of one stage and slice; by "
+                       "default those of all layers of a rank and a full "
+                       "microbatch, which are divided. Entries of single "
+                       "stages, as f.2=3, are never divided");
+}
+
+op_costs search_inputs::costs_of(const division& of) const {
+  return divided(load_costs(costs), per_stage ? division{} : of);
+}
+
+value_sizes search_inputs::sizes_of(const division& of) const {
+  return load_sizes(sizes, per_stage ? division{} : of);
 }
 
 void search_inputs::add_memory_limit(CLI::App& command,
@@ -206,7 +229,7 @@ search_problem problem_of(const schedule_shape& shape,
                           const search_inputs& inputs) {
   search_problem problem{.microbatches = shape.microbatches,
                          .slices = shape.slices,
-                         .costs = load_costs(inputs.costs),
+                         .costs = inputs.costs_of(division_of(shape)),
                          .memory_limit = inputs.memory_limit};
   const auto stages =
     std::int64_t{shape.ranks} * std::int64_t{shape.stages_per_rank};
@@ -215,7 +238,7 @@ search_problem problem_of(const schedule_shape& shape,
       spdlog::warn("--costs: {} has no effect, as there are {} stages",
                    entry.text, stages);
   if (!inputs.sizes.empty())
-    problem.sizes = load_sizes(inputs.sizes);
+    problem.sizes = inputs.sizes_of(division_of(shape));
   else if (problem.memory_limit > 0)
     fail(error_code::invalid_argument, "--memory-limit needs --sizes");
   return problem;
@@ -252,17 +275,24 @@ placed_search search_placements(const search_problem& problem,
   return std::move(*best);
 }
 
-schedule named_schedule(const std::string& name, const schedule_shape& shape,
+std::string named_or_usual(const std::string& name,
+                           const schedule_shape& shape) {
+  if (!name.empty())
+    return name;
+  return shape.slices > 1 ? usual_schedule_of_slices : usual_schedule;
+}
+
+schedule named_schedule(const std::string& requested,
+                        const schedule_shape& requested_shape,
                         const search_inputs& inputs,
                         std::int32_t data_parallel) {
+  const auto name = named_or_usual(requested, requested_shape);
+  const auto shape = with_usual_sizes(name, requested_shape);
   if (name == search_name) {
     auto problem = problem_of(shape, inputs);
     problem.compiling.data_parallel = data_parallel;
     return search_placements(problem, shape).result.found;
   }
-  if (name.empty())
-    return find_schedule(
-      shape.slices > 1 ? usual_schedule_of_slices : usual_schedule, shape);
   try {
     return find_schedule(name, shape);
   } catch (const error& reason) {

@@ -10,6 +10,8 @@
 #include "troupe/cli/plan/choices.hpp"
 #include "troupe/cli/plan/fwd.hpp"
 #include "troupe/engine/plan/compile/offload.hpp"
+#include "troupe/engine/plan/cost/costs.hpp"
+#include "troupe/engine/plan/cost/peak_bytes.hpp"
 #include "troupe/engine/plan/lane_executor.hpp"
 #include "troupe/engine/plan/plan.hpp"
 #include "troupe/engine/plan/search/search.hpp"
@@ -22,13 +24,19 @@ struct search_inputs {
   std::string costs;        // entries or a file; empty: the usual ones
   std::string sizes;        // entries or a file; empty: the defaults
   double memory_limit = 0;  // the same; empty: memory is ignored
+  /// Costs and sizes are of one stage, instead of all layers of a rank.
+  bool per_stage = false;
 
   static constexpr auto by_name = "with --schedule search: ";
 
   /// Declares --costs, --sizes and --memory-limit; `when` begins their help.
   void add_to(CLI::App& command, const std::string& when = by_name);
   void add_memory_limit(CLI::App& command, const std::string& when = by_name);
+  void add_per_stage(CLI::App& command, const std::string& when = "");
   bool is_set() const;
+  /// The costs and sizes of each stage and slice of a plan or a shape.
+  op_costs costs_of(const division& of) const;
+  value_sizes sizes_of(const division& of) const;
 };
 
 /// The result of a search on one placement.
@@ -60,17 +68,23 @@ placed_search search_placements(const search_problem& problem,
                                 const std::string& placement = "best");
 
 /// The schedule that --schedule names: a file, a built-in one or "search";
-/// empty: the default for the shape. Throws as these do.
+/// empty: the default for the shape. Sizes that are 0 are the schedule's usual
+/// ones. Throws as these do.
 schedule named_schedule(const std::string& name, const schedule_shape& shape,
                         const search_inputs& inputs,
                         std::int32_t data_parallel);
 
-/// The default of `plan`, `simulate` and `train`.
+/// The default of `plan`, `simulate` and `train`. Sizes that are 0 are those of
+/// the schedule (`with_usual_sizes`).
 inline constexpr auto usual_schedule = "1f1b";
 inline constexpr auto usual_schedule_of_slices = "seq_1f1b";
 inline constexpr auto usual_schedules = "(1f1b; with --slices, seq_1f1b)";
 inline constexpr schedule_shape usual_shape{
-  .ranks = 2, .stages_per_rank = 1, .microbatches = 8};
+  .ranks = 2, .stages_per_rank = 0, .microbatches = 8, .slices = 0};
+
+/// The name, or the default one for the shape.
+std::string named_or_usual(const std::string& name,
+                           const schedule_shape& shape);
 
 /// The words of --order.
 choices<lane_order> lane_orders();

@@ -19,6 +19,7 @@
 #include "troupe/engine/plan/draw/timeline.hpp"
 #include "troupe/engine/plan/search/search.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
+#include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/csv.hpp"
 #include "troupe/schedules/text_form.hpp"
 
@@ -27,7 +28,7 @@ namespace troupe::cli {
 namespace {
 
 struct search_options {
-  schedule_shape shape = usual_shape;
+  schedule_shape shape = with_usual_sizes(search_name, usual_shape);
   search_inputs inputs{};
   search_problem problem{};  // its effort, seed and replicas
   std::string placement = "best";
@@ -157,6 +158,7 @@ void add_job_flags(CLI::App& command, search_options& options) {
     command, "--data-parallel D", options.problem.compiling.data_parallel,
     "replicas; more than one adds reductions", whole_number(1, 1 << 20));
   options.inputs.add_to(command, "");
+  options.inputs.add_per_stage(command);
 }
 
 }  // namespace

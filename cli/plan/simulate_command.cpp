@@ -137,11 +137,11 @@ std::string to_table(const plan& plan, const simulated_plan& found) {
   return text;
 }
 
-void find_bytes(const plan& plan, const std::string& text,
+void find_bytes(const plan& plan, const search_inputs& inputs,
                 simulated_plan& found) {
-  if (text.empty())
+  if (inputs.sizes.empty())
     return;
-  const auto sizes = load_sizes(text);
+  const auto sizes = inputs.sizes_of(division_of(plan));
   for (const auto& [stage, unused] : sizes.of_stage)
     if (stage >= plan.stages())
       spdlog::warn("--sizes: those of stage {} have no effect; {} has {}",
@@ -153,13 +153,13 @@ void find_bytes(const plan& plan, const std::string& text,
 }
 
 void run(const simulate_options& options) {
-  auto costs = load_costs(options.source.searching.costs);
-  costs.atomic_pairs = options.atomic_pairs;
   if (options.barrier && options.steps == 0)
     fail(error_code::invalid_argument, "--barrier requires --steps");
   if (options.seeded->count() > 0 && options.disturbing.jitter == 0)
     spdlog::warn("--seed has no effect without --jitter");
   const auto plan = options.offload.apply(chosen_plan(options));
+  auto costs = options.source.searching.costs_of(division_of(plan));
+  costs.atomic_pairs = options.atomic_pairs;
   if (options.source.searching.memory_limit > 0
       && options.source.schedule != search_name)
     spdlog::warn("--memory-limit has no effect without --schedule search");
@@ -178,7 +178,7 @@ void run(const simulate_options& options) {
     return disturbs ? disturbed(costs, plan, how) : costs;
   };
   simulated_plan found{.times = simulate(plan, costs_of(0), options.order)};
-  find_bytes(plan, options.source.searching.sizes, found);
+  find_bytes(plan, options.source.searching, found);
   found.step_ends = step_ends(plan, costs_of,
                               {.steps = options.steps,
                                .barrier = options.barrier,
@@ -221,16 +221,20 @@ void add_simulate_command(CLI::App& app) {
   options->source.add_to(*command);
   command->option_defaults()->group("Costs: times of ops and bytes of tensors");
   add_value(*command, "--costs ENTRIES|FILE", options->source.searching.costs,
-            "times of ops, and of a message (its latency, and bytes / "
-            "bandwidth, during which its channel is busy); f.2=3 is for stage "
-            "2, message.0-1=3 for the link of ranks 0 and 1. Also a file of "
-            "such entries, a line each. Default: f=1,b=2,i=1,w=1,message=0");
+            "times of ops on a rank's layers and a full microbatch, divided "
+            "among its stages and slices, and of a message (its latency, and "
+            "bytes / bandwidth, during which its channel is busy); f.2=3 is "
+            "for an op of stage 2, message.0-1=3 for the link of ranks 0 and "
+            "1. Also a file of such entries, a line each. Default: "
+            "f=1,b=2,i=1,w=1,message=0");
   add_value(
     *command, "--sizes ENTRIES|FILE", options->source.searching.sizes,
-    "bytes of a microbatch, for the most that each rank holds: kept (by a "
-    "forward for its backward), activation, gradient (as large, if not given), "
-    "parameters; kept.2=3e6 is for stage 2. Also a file of such entries");
+    "bytes of a microbatch on a rank's layers, for the most that each rank "
+    "holds: kept (by a forward for its backward), activation, gradient (as "
+    "large, if not given), parameters; kept.2=3e6 is for stage 2. Also a file "
+    "of such entries");
   options->source.searching.add_memory_limit(*command);
+  options->source.searching.add_per_stage(*command);
   command->option_defaults()->group(
     "Offloading: of activations to host memory");
   options->offload.add_to(*command);

@@ -57,7 +57,8 @@ using credit_counts = std::vector<std::int32_t>;
 /// keep progress.
 std::pair<credit_counts, credit_counts> needed_credits(
   const plan& plan, const verify_options& options) {
-  return {least_credits(plan, credit_goal::makespan, load_costs(options.costs)),
+  const auto costs = divided(load_costs(options.costs), division_of(plan));
+  return {least_credits(plan, credit_goal::makespan, costs),
           least_credits(plan, credit_goal::progress)};
 }
 
@@ -192,7 +193,7 @@ void add_verify_command(CLI::App& app) {
                     "print, for each channel, the fewest credits that preserve "
                     "the makespan, and the fewest that preserve progress");
   add_value(*command, "--costs ENTRIES|FILE", options->costs,
-            "op times for --least-credits, in the format of simulate --costs");
+            "op times for --least-credits, as simulate takes them");
   add_value(*command, "--svg FILE", options->svg,
             "file: draws the cycle of waits, if there is one");
   add_value(*command, "--theme THEME", options->theme,

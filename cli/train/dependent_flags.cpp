@@ -79,6 +79,7 @@ void add_flags_of_pipeline(flag_table& table, const train_options& o) {
   table.push_back({{"order"},
                    !o.plain || o.execution.order == lane_order::strict,
                    "with --plain"});
+  table.push_back({{"hosting"}, !o.plain, "with --plain"});
   table.push_back({{"slow-from"}, !o.order.slow.empty(), "without --slow"});
 }
 
@@ -92,7 +93,7 @@ void add_flags_of_output(flag_table& table, const train_options& o) {
      o.checkpoints.resume != "auto" || !o.checkpoints.folder.empty(),
      "without --checkpoints DIR",
      true});
-  table.push_back({{"dashboard-token-file", "dashboard-save"},
+  table.push_back({{"dashboard-token-file", "dashboard-save", "run-name"},
                    !o.access.dashboard.empty(),
                    "without --dashboard HOST:PORT",
                    true});

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "troupe/cli/config_file.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/train/train_options.hpp"
 #include "troupe/schedules/builtin.hpp"
@@ -66,13 +67,16 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
   add_value(app, "--ranks", o.partition.shape.ranks, "pipeline ranks P",
             whole_number(1, 1 << 16));
   add_value(app, "--stages-per-rank", o.partition.shape.stages_per_rank,
-            "stages V of a rank (interleaved schedules)",
-            whole_number(1, 1 << 16));
+            "stages V of a rank, by default 2 for schedules of several, if the "
+            "layers suffice, else 1",
+            whole_number(1, 1 << 16))
+    ->default_str(description("1 or 2"));
   add_value(app, "--schedule", o.partition.schedule,
             "the order of ops (see `troupe schedules`): " + schedule_names()
               + ", search (the shortest found), or a FILE.csv")
     ->default_str(usual_schedules);
   o.partition.searching.add_to(app);
+  o.partition.searching.add_per_stage(app, search_inputs::by_name);
   add_value(app, "--plan", o.partition.plan,
             "a compiled plan, as written by troupe plan --format plan, instead "
             "of --schedule")
@@ -83,8 +87,10 @@ void add_pipeline_flags(CLI::App& app, train_options& o) {
             "microbatches of a group (depth_first, two_bw)",
             whole_number(0, 1 << 20));
   add_value(app, "--slices", o.partition.shape.slices,
-            "slices K of a microbatch's sequence (seq_1f1b)",
-            whole_number(1, INT16_MAX));
+            "slices K of a microbatch's sequence, by default 4 of seq_1f1b, if "
+            "the layers run in slices, else 1",
+            whole_number(1, INT16_MAX))
+    ->default_str(description("1, or 4 of seq_1f1b"));
   app.add_option(
     "--split", o.partition.split,
     "layers on stages: blocks spread evenly (even), by parameters, "

@@ -13,6 +13,7 @@
 #include "troupe/base/deadline.hpp"
 #include "troupe/base/patient_write.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/base/status_line.hpp"
 #include "troupe/cli/train/train_output.hpp"
 
 namespace troupe::cli {
@@ -33,6 +34,7 @@ void finish_after_failure(trainer& run) {
 }
 
 void print_error_line(const std::string& text) {
+  clear_status_line();
   std::fputs(plain_text(fmt::format("troupe: {}\n", text)).c_str(), stderr);
 }
 

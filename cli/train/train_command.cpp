@@ -20,6 +20,7 @@
 #include "troupe/cli/train/dependent_flags.hpp"
 #include "troupe/cli/train/resumed_settings.hpp"
 #include "troupe/cli/train/run_endings.hpp"
+#include "troupe/cli/train/run_summary.hpp"
 #include "troupe/cli/train/shared_cores.hpp"
 #include "troupe/cli/train/train_checkpoints.hpp"
 #include "troupe/cli/train/train_output.hpp"
@@ -48,8 +49,14 @@ Exit codes: 0 done, or ended early by a monitor as a success; 1 the run failed;
 SIGTERM: after the step that runs, and what is asked for is saved. SIGUSR1 saves
 a checkpoint, and the run goes on.)";
 
+/// What the steps of a run are seen by.
+struct step_watches {
+  loss_watch losses;
+  run_tally tally{};
+};
+
 void run_steps(trainer& run, const train_options& options,
-               const train_setup& setup, loss_watch& losses,
+               const train_setup& setup, step_watches& watches,
                trainer_saver& saved) {
   const auto done = run.progress().step;
   const auto left = saved.steps_left(options.steps);
@@ -58,7 +65,8 @@ void run_steps(trainer& run, const train_options& options,
   if (logs)
     log_tensors(done, run.parameters());
   for (const auto& step : run.train(setup.training, left)) {
-    losses.see(step);
+    watches.losses.see(step);
+    watches.tally.see(step);
     if (logs)
       log_tensors(step.source.step, run.parameters());
     saved.after_step();
@@ -75,7 +83,7 @@ class shown_run {
     if (!leads_job(setup.trainer.job))
       return;
     const auto site = make_site(options.access);
-    page_ = open_dashboard(run, options, site);
+    page_ = open_dashboard(run, options, setup, site);
     if (page_)
       log_.emplace(
         [page = page_.get()](const char* kind, const std::string& text) {
@@ -115,7 +123,7 @@ class shown_run {
 /// Runs all steps, or until a signal or a monitor ends the run.
 void run_to_end(trainer& run, const train_options& options,
                 const train_setup& setup, signal_watch& signals,
-                loss_watch& losses, trainer_saver& saved) {
+                step_watches& watches, trainer_saver& saved) {
   const auto limit =
     std::chrono::duration<double>(step_time_after_signal(options)).count();
   signals.on_end([&run, limit](const signal_request& request) {
@@ -131,7 +139,7 @@ void run_to_end(trainer& run, const train_options& options,
   if (signals.exit_code() != 0)  // received before the handler was set
     run.stop(signals.name(), limit);
   try {
-    run_steps(run, options, setup, losses, saved);
+    run_steps(run, options, setup, watches, saved);
   } catch (const error& reason) {
     signals.defer_signals();
     const auto end = run.ended();
@@ -199,10 +207,10 @@ void train_pipeline(const train_options& options, const train_setup& setup,
   if (const auto parameter = run.not_finite(); shows)
     warn_unless_finite(parameter);
   const shown_run shown(run, options, setup);
-  loss_watch losses(setup.trainer.numerics);
-  run_to_end(run, options, setup, signals, losses, saved);
+  step_watches watches{loss_watch(setup.trainer.numerics)};
+  run_to_end(run, options, setup, signals, watches, saved);
   try {
-    save_and_finish(run, options, setup, signals, losses, saved);
+    save_and_finish(run, options, setup, signals, watches.losses, saved);
   } catch (const error& reason) {
     shown.add_error(reason.what());
     finish_after_failure(run);
@@ -212,6 +220,8 @@ void train_pipeline(const train_options& options, const train_setup& setup,
     throw process_end(summary_of(options, saved.saver(), run.progress().step),
                       exit_code(reason.code()));
   }
+  if (shows)
+    print_end_summary(options, watches.tally);
   print_sample(options, shows, [&](const sample_request& what) {
     const auto on_token = [&](std::size_t, const generated&) {
       signals.require_none("sampling");
@@ -269,6 +279,8 @@ void train(const CLI::App& command, train_options options) {
   prepare_compute_thread(options.execution.intra_op_threads);
   auto setup = make_setup(options);
   setup.flags = flags_of_updates(command);
+  for (auto& [name, value] : flag_values(command, moot_flags(options)))
+    options.monitoring.settings.push_back({name, std::move(value)});
   if (const auto file = sizes_file(options.partition); !file.empty())
     require_sizes_of_file(command, file, setup.trainer.schedule);
   setup.trainer.devices = std::move(devices);
@@ -286,6 +298,8 @@ void train(const CLI::App& command, train_options options) {
   }
   try {
     setup.trainer.job = join_job(command, options, signals);
+    if (shows)
+      print_start_summary(options, setup);
     if (options.plain)
       train_plain(options, setup, signals);
     else

@@ -163,6 +163,17 @@ std::vector<used_file> written_by(const train_options& o) {
 
 }  // namespace
 
+std::vector<std::pair<std::string, std::string>> written_files(
+  const train_options& options) {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const auto& file : written_by(options))
+    if (!file.path.empty() && !file.path.starts_with("/dev/"))
+      all.emplace_back(file.flag, file.path);
+  if (!options.checkpoints.folder.empty())
+    all.emplace_back("--checkpoints", options.checkpoints.folder);
+  return all;
+}
+
 void require_outputs(const train_options& o) {
   if (!o.output.save_model.empty() && o.model.is_folder())
     require_copyable(o.model.name);

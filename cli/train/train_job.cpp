@@ -37,7 +37,7 @@ constexpr std::string_view own_settings =
 /// processes have an effect only if process 0 has one.
 constexpr std::string_view outputs_of_leader =
   "costs-out dashboard dashboard-save log-json max-shard-size monitor "
-  "order-log save-dtype sink timeline trace";
+  "order-log run-name save-dtype sink timeline trace";
 /// The outputs of parameters, which all processes gather: all processes have
 /// them or none.
 constexpr std::string_view outputs_of_all =

@@ -211,6 +211,10 @@ void add_access_flags(CLI::App& app, access_options& o) {
   app.add_option(
     "--dashboard-save", o.dashboard_save,
     "write the page of --dashboard to this HTML file when the run ends");
+  app.add_option("--run-name", o.run_name,
+                 "name of the run on the page of --dashboard and in the "
+                 "browser's tab; by default that of the --checkpoints folder, "
+                 "or of the current one");
 }
 
 }  // namespace
@@ -273,6 +277,13 @@ void add_process_flags(CLI::App& app, process_options& o) {
               {"shared", line_kind::shared_memory}},
              "transport between processes of one machine: socket, shared "
              "(memory), or auto");
+  add_value(
+    app, "--hosting PROCESSES", o.hosting,
+    "the process that hosts each rank: of the ranks of the first "
+    "replica, then of the second: 0,0,0,1; by default in order, equally "
+    "many each, the first ones one more if need be",
+    whole_number(0, 1 << 16))
+    ->delimiter(',');
   app.add_option(
     "--job-token-file", o.token_file,
     "file with the job's secret; TCP requires this or --certificates");

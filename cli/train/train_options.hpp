@@ -111,12 +111,14 @@ struct access_options {
   std::string dashboard;      // empty: none
   std::string dashboard_token_file;
   std::string dashboard_save;  // a file for the last page
+  std::string run_name;        // empty: of the checkpoints' or current folder
 };
 
 /// Processes of a job.
 struct process_options {
   job_options joining;
   line_kind link = line_kind::socket;
+  std::vector<std::int32_t> hosting{};  // the process of each rank
   std::string token_file;
   double patience = 60;  // seconds
 };

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,6 +13,7 @@
 #include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/model/stored_model.hpp"
+#include "troupe/cli/train/run_summary.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/data/token_file.hpp"
 #include "troupe/engine/device/memory.hpp"
@@ -61,7 +61,7 @@ void log_tensors(std::int64_t step, const parameter_list& parameters) {
 }
 
 progress_options progress_to(const train_options& options) {
-  return {options.steps, stdout, ::isatty(STDOUT_FILENO) == 1};
+  return {options.steps, stdout, shows_on_terminal()};
 }
 
 bool validates_at(const train_options& options, const train_setup& setup,
@@ -107,6 +107,20 @@ std::optional<sample_request> sample_of(const train_options& options) {
   return sample;
 }
 
+void warn_of_long_sample(const train_options& options) {
+  const auto sample = sample_of(options);
+  if (!sample)
+    return;
+  // The last token needs no position.
+  const auto most =
+    sample->options.length + 1 - std::ssize(sample->request.ids);
+  if (sample->request.tokens > most)
+    spdlog::warn(
+      "--sample {}: the sample will end after {} tokens, as the model knows {} "
+      "positions (--seq)",
+      sample->request.tokens, most, sample->options.length);
+}
+
 void print_sample(
   const train_options& options, bool shows,
   const std::function<generated(const sample_request& what)>& generate) {
@@ -122,11 +136,6 @@ void print_sample(
   if (!shows)
     return;
   fmt::print("sample: {}\n", text);
-  if (continuation.end == generation_end::context)
-    spdlog::warn(
-      "the sample ends after {} tokens: the model knows {} positions "
-      "(--seq)",
-      continuation.ids.size(), sample->options.length);
 }
 
 namespace {

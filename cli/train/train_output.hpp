@@ -44,6 +44,9 @@ struct sample_request {
 };
 std::optional<sample_request> sample_of(const train_options& options);
 
+/// Warns of a --sample that is longer than the model's context.
+void warn_of_long_sample(const train_options& options);
+
 /// Prints the sample that `generate` returns; in a job, one process prints it.
 void print_sample(
   const train_options& options, bool shows,

@@ -8,6 +8,7 @@
 #include "troupe/actors/stored_state.hpp"
 #include "troupe/base/fail.hpp"
 #include "troupe/cli/signals.hpp"
+#include "troupe/cli/train/run_summary.hpp"
 #include "troupe/cli/train/train_checkpoints.hpp"
 #include "troupe/cli/train/train_output.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
@@ -194,12 +195,12 @@ std::function<void(const step_event&)> step_printer(
   monitor log;
   if (!options.monitoring.metrics.empty())
     log = metrics_monitor(options.monitoring.metrics, resumed);
-  return
-    [log = std::move(log), to = progress_to(options)](const step_event& step) {
-      print_progress(to, step);
-      if (log.see)
-        log.see(step);
-    };
+  const auto printer = std::make_shared<progress_printer>(progress_to(options));
+  return [log = std::move(log), printer](const step_event& step) {
+    printer->print(step);
+    if (log.see)
+      log.see(step);
+  };
 }
 
 /// Runs all steps, or until a signal. Returns why it ended early, else an empty
@@ -265,13 +266,16 @@ void train_plain(const train_options& options, const train_setup& setup,
   run.start(options);
   warn_unless_finite(first_not_finite(loop.parameters()));
   loss_watch losses(setup.trainer.numerics);
+  run_tally tally;
   const auto ended =
     run_steps(run, options, setup, signals, save_requested,
               [&, print_step = step_printer(options, loop.steps())](
                 const step_event& step) {
                 print_step(step);
-                if (step.source.phase == phase::training)
-                  losses.see(step);
+                if (step.source.phase != phase::training)
+                  return;
+                losses.see(step);
+                tally.see(step);
               });
   signals.defer_signals();
   if (loop.steps() > 0)
@@ -287,6 +291,7 @@ void train_plain(const train_options& options, const train_setup& setup,
          summary_of(options, run.saver(), loop.steps()));
   }
   losses.require_finite(first_not_finite(loop.parameters()));
+  print_end_summary(options, tally);
   print_sample(options, true, [&](const sample_request& what) {
     return generate_plainly(
       [&](const at::Tensor& ids) {

@@ -6,6 +6,7 @@
 
 #include "troupe/base/fail.hpp"
 #include "troupe/cli/live/live_options.hpp"
+#include "troupe/cli/train/run_summary.hpp"
 #include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/address/own_folder.hpp"
 #include "troupe/engine/transport/own_sockets.hpp"
@@ -37,6 +38,7 @@ http_site_pointer make_site(const access_options& options) {
 
 std::unique_ptr<dashboard> open_dashboard(trainer& run,
                                           const train_options& options,
+                                          const train_setup& setup,
                                           const http_site_pointer& site) {
   if (options.access.dashboard.empty())
     return nullptr;
@@ -46,7 +48,8 @@ std::unique_ptr<dashboard> open_dashboard(trainer& run,
                       .token = read_token(options.access.dashboard_token_file),
                       .site = site,
                       .save = options.access.dashboard_save,
-                      .steps = options.steps});
+                      .steps = options.steps,
+                      .description = description_of(options, setup)});
   spdlog::info("dashboard: {}", page->url());
   return page;
 }

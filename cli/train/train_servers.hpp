@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "troupe/actors/trainer.hpp"
-#include "troupe/cli/train/train_options.hpp"
+#include "troupe/cli/train/train_setup.hpp"
 #include "troupe/monitors/dashboard/dashboard.hpp"
 #include "troupe/monitors/http/serving.hpp"
 #include "troupe/monitors/live/job_server.hpp"
@@ -26,6 +26,7 @@ void require_dashboard(const access_options& options);
 /// flag. The run must outlive it. Throws `invalid_argument` and `io`.
 std::unique_ptr<dashboard> open_dashboard(trainer& run,
                                           const train_options& options,
+                                          const train_setup& setup,
                                           const http_site_pointer& site);
 
 /// Throws what `open_endpoint` would throw, without opening anything: for the

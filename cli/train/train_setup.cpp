@@ -16,6 +16,7 @@
 #include "troupe/cli/train/optimisation_flags.hpp"
 #include "troupe/cli/train/train_memory.hpp"
 #include "troupe/cli/train/train_output.hpp"
+#include "troupe/cli/train/usual_sizes.hpp"
 #include "troupe/engine/data/token_file.hpp"
 #include "troupe/engine/launch/environment.hpp"
 #include "troupe/engine/models/model_folder.hpp"
@@ -131,10 +132,6 @@ std::int64_t blocks_of(const built_model& model) {
   return model.blocks.last - model.blocks.first;
 }
 
-std::int64_t most_stages(const partition_options& o, const built_model& model) {
-  return o.split == "even" ? blocks_of(model) : std::ssize(model.layers);
-}
-
 void require_enough_layers(const partition_options& o,
                            const built_model& model) {
   const auto stages = std::int64_t{o.shape.ranks} * o.shape.stages_per_rank;
@@ -221,6 +218,7 @@ trainer_options pipeline_of(const train_options& o, const built_model& model,
          run.schedule.slices, o.data.batches.length);
   run.split = split_for(o, model, run.schedule.stages());
   run.data_parallel = parts.data_parallel;
+  run.hosting = o.processes.hosting;
   run.offload = parts.offload.options();
   run.execution = o.execution;
   run.overlap = overlap_of(o.devices);
@@ -260,6 +258,7 @@ train_setup make_setup(train_options& o) {
   setup.model = build_model(o.model, o.data.batches,
                             o.numerics.dtypes.parameters.value_or(at::kFloat));
   setup.model_texts = model_texts(o.model, o.data.batches, setup.model);
+  set_usual_sizes(o, setup.model);
   if (!o.output.save_model.empty() && !setup.model.folder)
     throw error(error_code::invalid_argument,
                 "--save-model needs a --model that is a folder of Hugging "
@@ -273,7 +272,7 @@ train_setup make_setup(train_options& o) {
                 "weights that the adapter belongs to; save the fresh model by "
                 "--steps 0 --save-model first, and adapt that");
   warn_of_shared_length(o, setup.model);
-  sample_of(o);  // may refuse the prompt
+  warn_of_long_sample(o);
   if (o.plain)
     fit_plain_ranks(o.partition, setup.model);
   auto& run = setup.trainer = pipeline_of(

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "troupe/actors/trainer.hpp"
@@ -60,6 +61,10 @@ train_setup make_setup(train_options& options);
 /// flag, monitor or sink, that it also reads or writes otherwise, and `io` if
 /// one can't be written. Removes what killed runs have left beside these files.
 void require_outputs(const train_options& options);
+
+/// The files and folders that a run writes, each with its flag.
+std::vector<std::pair<std::string, std::string>> written_files(
+  const train_options& options);
 
 /// Throws what making the model would throw, for --initial and --parameters.
 void require_model(const train_options& options, const train_setup& setup);

@@ -100,20 +100,20 @@ enum class op_group : std::uint8_t {
   holders,    // the stages of a replica and copy that hold tied parameters
 };
 
-/// How drawings show a kind of op: in HSL. The lightness is that of the first
-/// of a rank's stages; the others are darker.
+/// How all drawings and pages show a kind of op: in HSL. The lightness is that
+/// of the first of a rank's stages; the others are darker. Kinds also differ
+/// for people who do not tell red from green.
 struct op_colour {
   int hue;                    // in degrees
   int saturation, lightness;  // in percent
-  std::string_view terminal;  // an escape sequence
 };
 
-inline constexpr op_colour plain_colour{212, 9, 58, "\x1b[30;47m"};
-inline constexpr op_colour forward_colour{212, 78, 78, "\x1b[30;46m"};
-inline constexpr op_colour backward_colour{28, 86, 66, "\x1b[97;44m"};
-inline constexpr op_colour input_colour{160, 52, 64, "\x1b[97;45m"};
-inline constexpr op_colour weight_colour{272, 46, 68, "\x1b[30;43m"};
-inline constexpr op_colour copy_colour{338, 44, 66, "\x1b[30;47m"};
+inline constexpr op_colour plain_colour{30, 5, 58};
+inline constexpr op_colour forward_colour{212, 84, 74};
+inline constexpr op_colour backward_colour{38, 92, 62};
+inline constexpr op_colour input_colour{140, 40, 64};
+inline constexpr op_colour weight_colour{325, 38, 70};
+inline constexpr op_colour copy_colour{24, 45, 28};
 
 /// All that is particular to an action of a plan. Dependencies, checks of
 /// lanes, texts, CSV, costs, drawings and monitors follow from it.

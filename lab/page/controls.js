@@ -45,6 +45,12 @@ const restore = () => {
   }
 };
 
+// Disables what has no effect now.
+const enabling = (row, ...inputs) => (on) => {
+  row.classList.toggle("off", !on);
+  for (const input of inputs) input.disabled = !on;
+};
+
 // A slider with a field for exact values.
 const slider = (label, {least, most, step = 1, read, write, title = ""}) => {
   const range = element("input", {type: "range", min: least, max: most, step, title, "aria-label": label});
@@ -67,6 +73,7 @@ const slider = (label, {least, most, step = 1, read, write, title = ""}) => {
     range.max = high;
     range.disabled = field.disabled = low === high;
   };
+  row.enable = enabling(row, range, field);
   return row;
 };
 const check = (label, {read, write, title = ""}) => {
@@ -74,6 +81,7 @@ const check = (label, {read, write, title = ""}) => {
   box.addEventListener("change", () => { write(box.checked); changed(); });
   const row = element("label", {className: "check", title}, box, label);
   row.update = () => { box.checked = read(); };
+  row.enable = enabling(row, box);
   return row;
 };
 const choice = (label, options, {read, write}) => {
@@ -88,24 +96,41 @@ const choice = (label, options, {read, write}) => {
 const property = (object, key) => ({read: () => object()[key], write: (value) => { object()[key] = value; }});
 const inState = (key) => property(() => state, key);
 
+// Enables the controls that have an effect on what is shown.
+const enableControls = (rows, shown) => {
+  const answers = shown.map((panel) => panel.answer).filter((answer) => answer && answer.op_list);
+  const edits = shown.every((panel) => panel.chosen.source === "text");
+  const sizes = ["kept", "activation", "parameters"].some((key) => state[key] > 0);
+  const some = (test) => answers.length === 0 || answers.some(test);
+  rows.ranks.enable(!edits);
+  rows.microbatches.enable(!edits);
+  rows.message.enable(some((answer) => answer.messages > 0));
+  rows.of_rank.enable(some((answer) => answer.stages > answer.ranks || answer.slices > 1));
+  rows.atomic.enable(some((answer) => answer.op_list.some((op) => op[8] === 1)));
+  rows.limit.enable(sizes);
+  rows.credits.enable(state.transport === "credited");
+  rows.scale.enable(state.compare);
+};
+
 const jobControls = () => {
   const all = [];
   const put = (id, ...rows) => { by_id(id).append(...rows); all.push(...rows); };
-  put("shape", slider("ranks P", {least: 1, most: 32, ...inState("ranks")}),
-    slider("microbatches", {least: 1, most: 64, ...inState("microbatches")}));
+  const named = (key, row) => { all[key] = row; return row; };
+  const number = (key, label, options) => named(key, slider(label, {...options, ...inState(key)}));
+  const mark = (key, label, title = "") => named(key, check(label, {...inState(key), title}));
+  put("shape", number("ranks", "ranks P", {least: 1, most: 32}), number("microbatches", "microbatches", {least: 1, most: 64}));
   put("costs", ...[["forward F", "f"], ["inputs I", "i"], ["weights W", "w"], ["message", "message"]].map(
-    ([label, key]) => slider(label, {least: 0, most: 4, step: .05, ...inState(key)})),
-  check("of a rank's layers", {...inState("of_rank"),
-    title: "Costs and sizes are those of all layers of a rank; they are divided among its stages and slices"}),
-  check("pairs as one op", {...inState("atomic"), title: "An overlapped pair waits for both inputs and delivers both results at its end"}));
+    ([label, key]) => number(key, label, {least: 0, most: 4, step: .05})),
+  mark("of_rank", "of a rank's layers", "Costs and sizes are those of all layers of a rank; they are divided among its stages and slices"),
+  mark("atomic", "pairs as one op", "An overlapped pair waits for both inputs and delivers both results at its end"));
   put("memory", ...[["kept MiB", "kept", "kept by a forward for its backward, per microbatch"],
     ["outputs MiB", "activation", "given to the next stage"],
     ["weights MiB", "parameters", "including gradients and optimizer state"],
-    ["limit MiB", "limit", "per rank; 0: no limit"]].map(
-    ([label, key, title]) => slider(label, {least: 0, most: 4096, step: 16, title, ...inState(key)})));
+    ["limit MiB", "limit", "per rank, if there are sizes; 0: no limit"]].map(
+    ([label, key, title]) => number(key, label, {least: 0, most: 4096, step: 16, title})));
   put("transport", choice("transport", [["buffered", "buffered"], ["credited", "credited"], ["rendezvous", "rendezvous"]], inState("transport")),
-    check("one FIFO for each pair of ranks", inState("shared_fifo")),
-    slider("credits", {least: 0, most: 16, title: "maximum per channel; 0: as many as the plan needs", ...inState("credits")}));
-  put("view", check("critical path", inState("critical")), check("same time scale", inState("scale")));
+    mark("shared_fifo", "one FIFO for each pair of ranks"),
+    number("credits", "credits", {least: 0, most: 16, title: "of credited transport: maximum per channel; 0: as many as the plan needs"}));
+  put("view", mark("critical", "critical path"), mark("scale", "same time scale", "of two schedules"));
   return all;
 };

@@ -1,5 +1,11 @@
 const number = (value, digits = 4) => Number(value.toPrecision(digits)).toString();
 const percent = (part) => `${(100 * part).toFixed(1)} %`;
+// Against the other schedule.
+const changeText = (value, other) => {
+  if (!(other > 0) || Math.abs(value / other - 1) < 5e-4) return "";
+  const change = 100 * (value / other - 1);
+  return ` ${change > 0 ? "+" : "\u2212"}${Math.abs(change).toFixed(1)} %`;
+};
 const mebi = 1 << 20;
 const memory = (bytes) => bytes >= 1024 * mebi
   ? `${number(bytes / 1024 / mebi)} GiB` : `${number(bytes / mebi)} MiB`;
@@ -10,22 +16,6 @@ const opName = (op) => {
     + (slice < 0 ? "" : `.${slice}`) + (copy > 0 ? `@${copy}` : "");
 };
 const labelOf = (op) => op[3] < 0 ? "" : op[4] < 0 ? `${op[3]}` : `${op[3]}.${op[4]}`;
-
-// The colours of `troupe plan --format svg`.
-const colours = {
-  F: [212, 78, 78, "forward"], B: [28, 86, 66, "backward"],
-  I: [160, 52, 64, "input backward"], W: [272, 46, 68, "weight backward"],
-};
-const otherColour = [212, 9, 58, "norm and update"];
-const paint = (kind, chunk, chunks) => {
-  const [hue, saturation, lightest] = colours[kind] || otherColour;
-  const lightness = lightest - Math.trunc(26 * chunk / Math.max(chunks - 1, 1));
-  return {
-    fill: `hsl(${hue} ${saturation}% ${lightness}%)`,
-    ink: lightness >= 56 ? "#16202b" : "#fff",
-    outline: `hsl(${hue} ${saturation}% ${lightness >= 56 ? 24 : 88}%)`,
-  };
-};
 
 // The number of each stage on its rank, by copy.
 const chunksOf = (ops) => {

@@ -17,6 +17,7 @@ const refresh = () => {
   for (const panel of shown())
     if (panel.answer && panel.answer.op_list)
       panel.show(state.scale ? longest : panel.answer.makespan, answers.filter((answer) => answer !== panel.answer));
+  enableControls(jobRows, shown());
 };
 const settled = () => {
   if (!panels.some((panel) => panel.busy)) document.body.dataset.state = "ready";
@@ -29,6 +30,7 @@ const update = () => {
   panels.forEach((panel, i) => { panel.root.hidden = i > 0 && !state.compare; });
   for (const row of jobRows) row.update();
   for (const panel of shown()) panel.update();
+  enableControls(jobRows, shown());
 };
 const changed = () => {
   document.body.dataset.state = "busy";

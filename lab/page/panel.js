@@ -24,17 +24,18 @@ class Panel {
     const mine = (key) => property(() => this.chosen, key);
     const keep = (control) => { this.controls.push(control); return control; };
     this.root = element("section", {className: "card panel", "aria-label": `Schedule ${this.index + 1}`, data: {verdict: "none"}});
-    this.source = keep(choice("", [["catalogue", "built-in"], ["text", "paste"], ["rules", "rules"]],
+    this.source = keep(choice("", [["catalogue", "built-in"], ["text", "editor"], ["rules", "rules"]],
       {read: mine("source").read, write: (value) => this.setSource(value)}));
     this.source.list.setAttribute("aria-label", "where the schedule comes from");
-    this.name = keep(choice("", this.catalogue.map((row) => [row.name, row.name]), mine("name")));
+    this.name = keep(choice("", this.catalogue.map((row) => [row.name, row.name]),
+      {read: mine("name").read, write: (value) => this.setName(value)}));
     this.name.list.setAttribute("aria-label", "schedule");
     this.stages = keep(slider("stages V", {least: 1, most: 8, ...mine("stages")}));
     this.slices = keep(slider("slices", {least: 1, most: 8, ...mine("slices")}));
     this.breadth = keep(slider("breadth", {least: 0, most: 32, ...mine("breadth")}));
     this.pill = element("span", {className: "pill", role: "status"});
     this.summary = element("span", {className: "quiet"});
-    this.text = element("textarea", {spellcheck: false, placeholder:
+    this.text = element("textarea", {spellcheck: false, wrap: "off", placeholder:
       "A CSV of PyTorch's pipelining, compute only or lowered; a schedule's text form; or a plan", "aria-label": "the schedule's text"});
     this.text.addEventListener("input", () => { this.chosen.text = this.text.value; changed(); });
     this.rules = this.buildRules(keep, mine);
@@ -58,7 +59,7 @@ class Panel {
     this.prefer = element("div", {className: "prefer"});
     return element("div", {className: "rules"}, element("span", {className: "quiet", textContent: "prefer"}), this.prefer,
       keep(slider("in flight", {least: 0, most: 32, title: "maximum activations on rank 0; 0: no limit", ...mine("in_flight")})),
-      keep(check("one less on each further rank", mine("falls"))), keep(check("split backward", mine("split"))),
+      (this.falls = keep(check("one less on each further rank", mine("falls")))), keep(check("split backward", mine("split"))),
       keep(choice("placement", [["looped", "looped"], ["v_shaped", "V"], ["waves", "waves"]], mine("placement"))));
   }
 
@@ -92,16 +93,30 @@ class Panel {
     }));
   }
 
-  // An empty text begins as the schedule that was shown.
+  // The editor begins with the schedule that was shown, unless its own text has
+  // been edited.
   setSource(value) {
     const shown = this.request();
     this.chosen.source = value;
-    if (value !== "text" || this.chosen.text) return;
+    const isOwn = () => this.chosen.text && this.chosen.text !== this.filled;
+    if (value !== "text" || isOwn()) return;
     post("/api/export", {...shown, format: "text"}).then(({text}) => {
-      if (!text || this.chosen.text) return;
-      this.chosen.text = text;
+      if (!text || isOwn()) return;
+      this.chosen.text = this.filled = text;
       changed();
     });
+  }
+
+  setName(value) {
+    this.chosen.name = value;
+    this.chosen.stages = this.row.usual_stages_per_rank;
+    this.chosen.slices = this.row.usual_slices;
+  }
+
+  // As high as its text, within limits.
+  fitText() {
+    const lines = this.text.value.split("\n").length;
+    this.text.rows = Math.min(Math.max(lines, 4), 24);
   }
 
   // Shows the controls that the chosen schedule has.
@@ -121,10 +136,12 @@ class Panel {
     this.text.hidden = source !== "text";
     this.rules.hidden = source !== "rules";
     if (this.text.value !== text) this.text.value = text;
+    this.fitText();
     this.updateRules();
     this.format.value = format;
     for (const control of this.controls) control.update();
     this.name.list.title = row ? `${row.summary} (${row.accepts})` : name;
+    this.falls.enable(this.chosen.in_flight > 0);
     this.copy.disabled = this.save.disabled = !format;
   }
 
@@ -197,27 +214,30 @@ class Panel {
   showTiles(others) {
     const {answer} = this;
     const tile = (name, value, text, more = "", bad = false) => {
-      const worse = others.map((other) => value(other)).filter((v) => v !== undefined);
-      const best = worse.length > 0 && worse.every((v) => value(answer) < v - 1e-9);
+      const [other] = others.map((each) => value(each)).filter((v) => v !== undefined);
+      const best = other !== undefined && value(answer) < other - 1e-9;
       return element("div", {className: `tile${bad ? " bad" : best ? " best" : ""}`, data: {name}},
-        element("div", {className: "name", textContent: name}), element("div", {className: "value", textContent: text}),
+        element("div", {className: "name", textContent: name}),
+        element("div", {className: "value", textContent: text},
+          element("span", {className: "change", textContent: changeText(value(answer), other)})),
         element("div", {className: "more", textContent: more}));
     };
     const most = (list) => list ? Math.max(...list) : undefined;
+    const inFlight = (a) => most(a.in_flight) * a.ranks / (a.stages * a.slices);
     this.tiles.replaceChildren(
       tile("period", (a) => a.period, number(answer.period), "between steps"),
       tile("makespan", (a) => a.makespan, number(answer.makespan), "of a step"),
       tile("idle", (a) => a.idle, percent(answer.idle), `${percent(answer.span_idle)} within`),
-      tile("in flight", (a) => most(a.in_flight), `${most(answer.in_flight)}`, "peak activations"),
+      tile("in flight", inFlight, number(inFlight(answer)), "microbatches"),
       tile("messages", (a) => a.messages, `${answer.messages}`, `${answer.channels.length} channels`),
       ...(answer.staleness > 0 ? [tile("staleness", (a) => a.staleness, `${answer.staleness}`, "updates of lag, at most")] : []),
       ...(answer.peak_bytes ? [tile("memory", (a) => most(a.peak_bytes), memory(most(answer.peak_bytes)),
-        answer.fits ? "on the rank that holds most" : "beyond the limit", !answer.fits)] : []));
+        answer.fits ? "most of a rank" : "beyond the limit", !answer.fits)] : []));
   }
 
   showLegend() {
     const {most} = this.timeline.chunks;
-    const kinds = Object.keys(colours).filter((kind) => this.answer.op_list.some((op) => op[1] === kind));
+    const kinds = Object.keys(op_colours).filter((kind) => this.answer.op_list.some((op) => op[1] === kind));
     const entry = (text, ...boxes) => element("span", {}, ...boxes, element("b", {textContent: text}));
     const box = (fill, outline) => {
       const made = element("i");
@@ -225,7 +245,7 @@ class Panel {
       if (outline) made.style.boxShadow = `inset 0 0 0 2px ${outline}`;
       return made;
     };
-    const entries = kinds.map((kind) => entry(colours[kind][3],
+    const entries = kinds.map((kind) => entry(op_colours[kind][3],
       ...Array.from({length: Math.min(most, 8)}, (_, chunk) => box(paint(kind, chunk, most).fill))));
     if (most > 1) entries.push(entry(`light to dark: stages 0 to ${most - 1} of a rank`));
     const copy = paint("F", 0, 1);

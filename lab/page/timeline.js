@@ -1,3 +1,5 @@
+const gutter = 54;  // for the names of rows
+
 // A step on a canvas: rows are ranks, time goes to the right.
 class Timeline {
   constructor(canvas, describe) {
@@ -35,8 +37,8 @@ class Timeline {
 
   get rowHeight() { return this.answer.ranks > 16 ? 20 : 30; }
   get gap() { return this.answer.ranks > 16 ? 4 : 8; }
-  x(time) { return 46 + (time - this.first) * this.zoom / this.end * (this.width - 52); }
-  time(x) { return this.first + (x - 46) / (this.width - 52) * this.end / this.zoom; }
+  x(time) { return gutter + (time - this.first) * this.zoom / this.end * (this.width - gutter - 6); }
+  time(x) { return this.first + (x - gutter) / (this.width - gutter - 6) * this.end / this.zoom; }
   y(rank) { return 4 + rank * (this.rowHeight + this.gap); }
 
   draw() {
@@ -48,8 +50,9 @@ class Timeline {
     this.rows(pen);
     pen.save();
     pen.beginPath();
-    pen.rect(46, 0, width - 46, height);
+    pen.rect(gutter, 0, width - gutter, height);
     pen.clip();
+    this.numbered = this.answer.op_list.every((op) => this.hasRoom(op));
     this.answer.op_list.forEach((op, i) => this.box(pen, op, i));
     if (this.critical) this.line(pen);
     if (this.chosen >= 0) this.inputs(pen);
@@ -70,10 +73,10 @@ class Timeline {
     }
     for (let rank = 0; rank < this.answer.ranks; ++rank) {
       pen.fillStyle = colour_of("--row");
-      pen.fillRect(46, this.y(rank), this.width - 52, this.rowHeight);
+      pen.fillRect(gutter, this.y(rank), this.width - gutter - 6, this.rowHeight);
       pen.fillStyle = colour_of("--ink");
       pen.textAlign = "right";
-      pen.fillText(`rank ${rank}`, 40, this.y(rank) + this.rowHeight / 2);
+      pen.fillText(`rank ${rank}`, gutter - 6, this.y(rank) + this.rowHeight / 2);
     }
   }
 
@@ -85,10 +88,16 @@ class Timeline {
     return meets(ops[i - 1], ops[i]) ? [.5, .5] : [0, 1];
   }
 
+  // Either all ops have numbers or none.
+  hasRoom(op) {
+    const label = labelOf(op);
+    return !label || this.x(op[7]) - this.x(op[6]) >= 2 + 6.6 * label.length;
+  }
+
   box(pen, op, i) {
     const left = this.x(op[6]);
     const right = this.x(op[7]);
-    if (right < 46 || left > this.width) return;
+    if (right < gutter || left > this.width) return;
     const [from, share] = this.part(i);
     const top = this.y(op[0]) + from * this.rowHeight;
     const height = share * this.rowHeight;
@@ -112,7 +121,7 @@ class Timeline {
       pen.fillRect(left + 1, top + height + 1.5, this.x(this.answer.op_list[i + 1][7]) - left - 2, 2);
     }
     const label = labelOf(op);
-    if (label && wide >= 2 + 6.6 * label.length) {
+    if (label && this.numbered) {
       pen.fillStyle = look.ink;
       pen.textAlign = "center";
       pen.fillText(label, left + wide / 2, top + height / 2);
@@ -169,7 +178,7 @@ class Timeline {
   point(event) {
     const place = this.canvas.getBoundingClientRect();
     if (event.buttons === 1 && this.zoom > 1) {
-      const moved = (event.clientX - this.dragged) / (this.width - 52) * this.end / this.zoom;
+      const moved = (event.clientX - this.dragged) / (this.width - gutter - 6) * this.end / this.zoom;
       this.dragged = event.clientX;
       this.see(this.first - moved, this.zoom);
       return;
@@ -232,7 +241,7 @@ class Timeline {
 const describe = (answer, i, onPath) => {
   const ops = answer.op_list;
   const op = ops[i];
-  const lines = [`${opName(op)} on rank ${op[0]}: ${(colours[op[1]] || otherColour)[3]}`,
+  const lines = [`${opName(op)} on rank ${op[0]}: ${(op_colours[op[1]] || other_colour)[3]}`,
     `${number(op[6])} to ${number(op[7])}, takes ${number(op[7] - op[6])}`];
   const before = i > 0 && ops[i - 1][0] === op[0] ? ops[i - 1] : null;
   if (before) lines.push(`after ${opName(before)}, which ends at ${number(before[7])}`);

@@ -15,6 +15,8 @@ dashboard_subject subject_of(const trainer& run,
           .data_parallel = run.options().data_parallel,
           .steps = options.steps,
           .statistics_every = options.statistics_every,
+          .description = options.description,
+          .clips = run.options().numerics.clip > 0,
           .health = [&run] { return run.health(); }};
 }
 

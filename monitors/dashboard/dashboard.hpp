@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "troupe/monitors/dashboard/run_description.hpp"
 #include "troupe/monitors/http/serving.hpp"
 #include "troupe/monitors/sink.hpp"
 
@@ -27,6 +28,7 @@ struct dashboard_options {
   std::string save{};
   std::int64_t steps = 0;              // of the whole run; 0: unknown
   std::int64_t statistics_every = 10;  // steps between heat maps
+  run_description description{};
 };
 
 /// Serves a run as a page: `/` is the page, which asks

@@ -1,161 +1,18 @@
 #include "troupe/monitors/dashboard/dashboard_data.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
-
-#include <array>
-#include <cmath>
 #include <utility>
 
 #include "troupe/base/json.hpp"
 #include "troupe/base/names.hpp"
 #include "troupe/engine/device/clock.hpp"
-#include "troupe/engine/plan/op_traits.hpp"
-#include "troupe/monitors/timing/timeline.hpp"
+#include "troupe/monitors/dashboard/dashboard_json.hpp"
 
 namespace troupe {
 
 namespace {
 
 using nlohmann::json;
-
-// The parts of what a dashboard's page reads, short, as they are read each
-// second: lists where an object would repeat its names. docs/monitors.md names
-// their fields.
-
-template <class List, class Row>
-json rows(const List& list, Row row) {
-  auto result = json::array();
-  for (const auto& each : list)
-    result.push_back(row(each));
-  return result;
-}
-
-std::int64_t microseconds(double ms) {
-  return std::llround(ms * 1e3);
-}
-
-/// {"from", "points": [[step, mean, low, high, not finite]]}
-json json_of(const curve::part& part) {
-  const auto row = [](const curve_point& each) -> json {
-    return {each.step, json_number(each.mean()), json_number(each.low),
-            json_number(each.high), each.not_finite};
-  };
-  return {{"from", part.from}, {"points", rows(part.points, row)}};
-}
-
-/// {"step", "columns", "cut", "activation": [[max|x|, l2, mean, not finite]],
-/// "gradient"}; null for a cell that nothing was seen of, NaN where no value is
-/// finite.
-json json_of(const heat_map& map) {
-  const auto cell = [](const heat_cell& each) -> json {
-    if (!each.seen)
-      return nullptr;
-    if (each.finite == 0 && each.not_finite > 0) {
-      const auto nan = json_number(std::nan(""));
-      return {nan, nan, nan, each.not_finite};
-    }
-    const auto mean =
-      each.finite > 0 ? each.sum / static_cast<double>(each.finite) : 0;
-    return {json_number(each.max_abs), json_number(std::sqrt(each.squares)),
-            json_number(mean), each.not_finite};
-  };
-  return {{"step", map.step},
-          {"columns", map.columns},
-          {"cut", map.is_cut()},
-          {"activation", rows(map.activations, cell)},
-          {"gradient", rows(map.gradients, cell)}};
-}
-
-/// {"step", "begin", "spans": [[row, kind, stage, microbatch, start, end]],
-/// "waits": [[row, kind, start, end]]}; `begin` in ms from the first step's
-/// first op, times in us from the step's.
-json step_json(const plan& plan, const std::vector<ops_event>& ops,
-               std::int64_t origin) {
-  const auto drawn = measured_timeline(plan, ops);
-  const auto span = [](const auto& each) -> json {
-    return {
-      each.rank,       traits_of(each.kind).action, each.stage,
-      each.microbatch, microseconds(each.start),    microseconds(each.end)};
-  };
-  const auto wait = [](const auto& each) -> json {
-    return {each.rank, static_cast<int>(each.kind), microseconds(each.start),
-            microseconds(each.end)};
-  };
-  return {{"step", ops.front().source.step},
-          {"begin", static_cast<double>(extent_of(ops).begin - origin) * 1e-6},
-          {"spans", rows(drawn.spans, span)},
-          {"waits", rows(drawn.waits, wait)}};
-}
-
-/// {"in_step", "ranks": [{"replica", "rank", "doing", "stage", "op", "for"}],
-/// "monitors": [{"name", "trouble", "waiting", "dropped"}]}
-json json_of(const run_health& health) {
-  const auto rank = [](const rank_health& each) -> json {
-    constexpr std::array states{"idle", "running", "waiting", "elsewhere"};
-    return {{"replica", each.data_rank},
-            {"rank", each.rank},
-            {"doing", states.at(static_cast<std::size_t>(each.doing))},
-            {"stage", each.stage},
-            {"op", each.op},
-            {"for", each.waits_for}};
-  };
-  const auto monitor = [](const monitor_health& each) -> json {
-    return {{"name", each.name},
-            {"trouble", each.trouble},
-            {"waiting", each.waiting},
-            {"dropped", each.dropped}};
-  };
-  return {{"in_step", health.in_step},
-          {"ranks", rows(health.ranks, rank)},
-          {"monitors", rows(health.monitors, monitor)}};
-}
-
-/// {"why": "asked", "failed" or "success", "reason"}; null before.
-json json_of(const std::optional<run_end>& end) {
-  constexpr std::array kinds{"asked", "failed", "success"};
-  if (!end)
-    return nullptr;
-  return {{"why", kinds.at(static_cast<std::size_t>(end->why))},
-          {"reason", end->reason}};
-}
-
-/// A step's numbers.
-json summary_json(const plan& plan, const step_event& step,
-                  const std::vector<ops_event>& ops) {
-  const auto times = ops.empty() ? step_times{} : times_of(plan, ops);
-  const auto named = [](const named_value& each) -> json {
-    return {each.name, each.counts() ? json_number(each.value) : json()};
-  };
-  return {{"step", step.source.step},
-          {"losses", rows(step.losses, named)},
-          {"metrics", rows(step.metrics, named)},
-          {"grad_norm", json_number(step.gradient_norm)},
-          {"lr", json_number(step.learning_rate)},
-          {"loss_scale", json_number(step.loss_scale)},
-          {"updated", step.updated},
-          {"seconds", json_number(seconds_of(step))},
-          {"tokens_per_second", json_number(tokens_per_second(step))},
-          {"bubble", json_number(times.bubble)},
-          {"plan_bubble", json_number(times.plan_bubble)},
-          {"memory_bytes", step.resident_bytes},
-          {"observe_seconds", json_number(step.observe_seconds)},
-          {"monitor_seconds", json_number(step.monitor_seconds)}};
-}
-
-/// Facts that don't change during a run.
-json facts_json(const plan& plan, std::int32_t data_parallel) {
-  auto ranks = json::array();  // by stage
-  for (std::int32_t stage = 0; stage < plan.stages(); ++stage)
-    ranks.push_back(plan.placement.rank_of(stage));
-  return {{"schedule", plan.schedule_name},
-          {"ranks", plan.ranks()},
-          {"replicas", data_parallel},
-          {"stages", plan.stages()},
-          {"microbatches", plan.microbatches},
-          {"rank_of_stage", std::move(ranks)},
-          {"pid", ::getpid()}};
-}
 
 constexpr std::size_t most_steps = 4;
 constexpr std::size_t ops_of_steps = 8000;    // beyond, fewer steps
@@ -231,10 +88,17 @@ void dashboard_data::add_step(const step_event& step,
     return;
   add("grad_norm", step.gradient_norm);
   add("tokens_per_second", tokens_per_second(step));
+  add("lr", step.learning_rate);
+  add("memory_mib", static_cast<double>(step.resident_bytes) / (1 << 20));
   kept_.last_step = step;
   kept_.stepped = kept_.revision;
-  if (!ops.empty())
-    keep_ops(ops);
+  kept_.tokens += step.tokens;
+  if (kept_.begun == 0)
+    kept_.begun = step.begin;
+  if (ops.empty())
+    return;
+  keep_ops(ops);
+  add("bubble", bubble_of(*kept_.plan, ops));
 }
 
 void dashboard_data::keep_ops(const std::vector<ops_event>& ops) {
@@ -322,6 +186,20 @@ void dashboard_data::end() {
   ++kept_.revision;
 }
 
+void dashboard_data::add_findings(const content& now, std::int64_t revision,
+                                  json& news) {
+  for (const auto& each : now.alerts)
+    if (each.revision > revision)
+      news["alerts"].push_back({{"step", each.source.step},
+                                {"phase", to_text(each.source.phase)},
+                                {"kind", each.kind},
+                                {"from", each.origin},
+                                {"text", each.text}});
+  for (const auto& [name, each] : now.metrics)
+    if (each.revision > revision)
+      news["metrics"].push_back({name, json_number(each.value), each.step});
+}
+
 json dashboard_data::since(std::int64_t revision) const {
   auto now = [this] {
     const std::scoped_lock lock(mutex_);
@@ -337,12 +215,13 @@ json dashboard_data::since(std::int64_t revision) const {
                {"revision", now.revision},
                {"step", now.last_step ? now.last_step->source.step : 0},
                {"steps", subject_.steps},
+               {"tokens", now.tokens},
                {"over", now.over},
                {"interrupted", now.health.interrupted},
                {"failure", now.failure},
                {"ended", json_of(now.health.end)},
                {"statistics_every", subject_.statistics_every},
-               {"facts", facts_json(*now.plan, subject_.data_parallel)},
+               {"facts", facts_json(*now.plan, subject_)},
                {"actors", json_of(now.health)},
                {"alerted", now.alerted},
                {"curves", json::object()},
@@ -355,12 +234,16 @@ json dashboard_data::since(std::int64_t revision) const {
                        {"op", now.failed_op}};
   if (now.last_step && now.last_step->end > 0)
     news["age"] = static_cast<double>(now_ns() - now.last_step->end) * 1e-9;
+  if (now.last_step)
+    news["elapsed"] = static_cast<double>(
+                        (now.over ? now.last_step->end : now_ns()) - now.begun)
+                      * 1e-9;
   if (now.stepped > revision) {
     news["summary"] = summary_json(
       *now.plan, *now.last_step,
       now.steps.empty() ? std::vector<ops_event>{} : *now.steps.back());
     if (!now.steps.empty())
-      news["timeline"] = rows(now.steps, [&](const kept_step& step) {
+      news["timeline"] = json_rows(now.steps, [&](const kept_step& step) {
         return step_json(*now.plan, *step, extent_of(*now.steps.front()).begin);
       });
   }
@@ -369,16 +252,7 @@ json dashboard_data::since(std::int64_t revision) const {
       news["curves"][name] = json_of(part);
   if (now.heated > revision)
     news["heat"] = json_of(*now.heat);
-  for (const auto& each : now.alerts)
-    if (each.revision > revision)
-      news["alerts"].push_back({{"step", each.source.step},
-                                {"phase", to_text(each.source.phase)},
-                                {"kind", each.kind},
-                                {"from", each.origin},
-                                {"text", each.text}});
-  for (const auto& [name, each] : now.metrics)
-    if (each.revision > revision)
-      news["metrics"].push_back({name, json_number(each.value), each.step});
+  add_findings(now, revision, news);
   news["unkept_metrics"] = now.unkept_metrics;
   return news;
 }

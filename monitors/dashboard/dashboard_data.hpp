@@ -63,6 +63,8 @@ class dashboard_data {
     std::int64_t revision = 1;
     std::optional<step_event> last_step;
     std::int64_t stepped = 0;                  // revision of the last step
+    std::int64_t begun = 0;                    // the first step, in ns
+    std::int64_t tokens = 0;                   // of all steps
     std::shared_ptr<const troupe::plan> plan;  // that the kept steps ran
     std::deque<kept_step> steps;
     std::map<std::string, curve> curves;
@@ -80,6 +82,9 @@ class dashboard_data {
     run_health health;  // once it is over
   };
 
+  /// Alerts and metrics since the revision.
+  static void add_findings(const content& now, std::int64_t revision,
+                           nlohmann::json& news);
   void add_step(const step_event& step, const std::vector<ops_event>& ops);
   void keep_ops(const std::vector<ops_event>& ops);
   void add_alert(const event_source& source, const char* kind,

@@ -182,12 +182,11 @@ struct replanner::state {
     cost_samples costs;
     for (const auto& step : recent)
       costs.add(step);
-    const auto entries = costs.entries();
-    if (entries.empty())
+    if (costs.entries().empty())
       return std::nullopt;
     using enum plan_op_kind;
     return measurement{
-      .costs = parse_costs(entries),
+      .costs = costs.costs(),
       .covers_full = costs.covers({backward}),
       .covers_split = costs.covers({input_backward, weight_backward})};
   }

@@ -33,12 +33,13 @@ monitor step_watch(std::shared_ptr<last_step> seen) {
   return result;
 }
 
-memory_bound bound_of(const json& request) {
+memory_bound bound_of(const json& request, const plan& current) {
   memory_bound bound;
   if (request.contains("memory_limit"))
     bound.bytes = field<double>(request, "memory_limit");
   if (request.contains("sizes"))
-    bound.sizes = parse_sizes(field<std::string>(request, "sizes"));
+    bound.sizes =
+      parse_sizes(field<std::string>(request, "sizes"), division_of(current));
   if (bound.bytes > 0 && !bound.sizes)
     throw error(error_code::invalid_argument,
                 "a memory limit needs the sizes of the stages' values");
@@ -67,7 +68,7 @@ schedule order_of(const json& request, const plan& current) {
 json replan(const replanner& orders, const plan& current, const json& request) {
   const auto asks = [&](const char* flag) { return has_flag(request, flag); };
   const auto result =
-    asks("search") ? orders.search(bound_of(request))
+    asks("search") ? orders.search(bound_of(request, current))
                    : orders.take(order_of(request, current), asks("force"));
   const auto ms = [](double value) { return value > 0 ? json(value) : json(); };
   return {{"schedule", result.order.name},

@@ -115,8 +115,9 @@ constexpr std::array kinds{
             at_step<json_lines_sink>, require_writable},
   sink_kind{"csv", "csv:FILE", "metrics as step,phase,name,value", true,
             at_step<csv_sink>, require_writable},
-  sink_kind{"tensorboard", "tensorboard:FOLDER", "scalars and histograms", true,
-            at_step<tensorboard_sink>, require_folder},
+  sink_kind{"tensorboard", "tensorboard:FOLDER",
+            "settings, scalars and histograms", true, at_step<tensorboard_sink>,
+            require_folder},
   sink_kind{"prometheus", "prometheus:HOST:PORT[,token_file=FILE]",
             "the latest values and counts of alerts at /metrics", true,
             [](const std::string& text, const sink_place& place) {

@@ -12,6 +12,7 @@
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/names.hpp"
+#include "troupe/base/parse_number.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/monitors/append_file.hpp"
 
@@ -165,6 +166,97 @@ std::string summary_event(double wall_time, const metrics_record& record) {
 
 namespace {
 
+/// As Markdown, which TensorBoard renders: indented lines are code.
+std::string text_of(const std::vector<run_setting>& settings) {
+  std::string text;
+  for (const auto& each : settings)
+    text += fmt::format("    {} = {}\n", each.name, each.value);
+  return text;
+}
+
+std::string metadata_of(std::string_view plugin, std::string_view content) {
+  std::string data, metadata;
+  put_bytes(data, 1, plugin);
+  put_bytes(data, 2, content);
+  put_bytes(metadata, 1, data);
+  return metadata;
+}
+
+/// A summary's value: a text as a tensor.
+std::string text_value(std::string_view text) {
+  constexpr int strings = 7;  // DataType.DT_STRING
+  std::string tensor, value;
+  put_integer(tensor, 1, strings);
+  put_bytes(tensor, 2, "");  // the shape of a scalar
+  put_bytes(tensor, 8, text);
+  put_bytes(value, 1, "config");
+  put_bytes(value, 8, tensor);
+  put_bytes(value, 9, metadata_of("text", ""));
+  return value;
+}
+
+/// A google.protobuf.Value.
+std::string hyperparameter(std::string_view toml) {
+  std::string value;
+  if (const auto number = parse_number<double>(toml))
+    put_double(value, 2, *number);
+  else if (toml == "true" || toml == "false")
+    put_integer(value, 4, toml == "true");
+  else if (toml.size() >= 2 && toml.front() == '"' && toml.back() == '"')
+    put_bytes(value, 3, toml.substr(1, toml.size() - 2));
+  else
+    put_bytes(value, 3, toml);
+  return value;
+}
+
+/// A summary's value: an HParamsPluginData with a SessionStartInfo.
+std::string session_value(double wall_time,
+                          const std::vector<run_setting>& settings) {
+  std::string session, data, value;
+  for (const auto& each : settings) {
+    std::string entry;
+    put_bytes(entry, 1, each.name);
+    put_bytes(entry, 2, hyperparameter(each.value));
+    put_bytes(session, 1, entry);
+  }
+  put_double(session, 5, wall_time);
+  put_bytes(data, 3, session);
+  put_bytes(value, 1, "_hparams_/session_start_info");
+  put_bytes(value, 9, metadata_of("hparams", data));
+  return value;
+}
+
+}  // namespace
+
+std::string settings_event(double wall_time,
+                           const std::vector<run_setting>& settings) {
+  std::string summary, event;
+  put_bytes(summary, 1, text_value(text_of(settings)));
+  put_bytes(summary, 1, session_value(wall_time, settings));
+  put_double(event, 1, wall_time);
+  put_integer(event, 2, 0);
+  put_bytes(event, 5, summary);
+  return event;
+}
+
+namespace {
+
+class event_file_sink final : public sink {
+ public:
+  explicit event_file_sink(const std::string& path) : file_(path) {}
+  void write_event(const std::string& event) { file_.write(framed(event)); }
+  void write(const metrics_record& record) override {
+    write_event(summary_event(wall_seconds(), record));
+  }
+  void write(const alert&) override {}
+  void describe(const std::vector<run_setting>& settings) override {
+    write_event(settings_event(wall_seconds(), settings));
+  }
+
+ private:
+  append_file file_;
+};
+
 std::string new_file(const std::string& folder) {
   make_folder(folder);
   static std::atomic<int> file_count = 0;
@@ -176,13 +268,11 @@ std::string new_file(const std::string& folder) {
 }  // namespace
 
 sink_pointer tensorboard_sink(const std::string& folder, std::int64_t resumed) {
-  const auto file = std::make_shared<append_file>(new_file(folder));
-  file->write(framed(version_event(wall_seconds())));
+  auto file = std::make_shared<event_file_sink>(new_file(folder));
+  file->write_event(version_event(wall_seconds()));
   if (resumed > 0)
-    file->write(framed(session_event(wall_seconds(), resumed + 1)));
-  return callback_sink([file](const metrics_record& record) {
-    file->write(framed(summary_event(wall_seconds(), record)));
-  });
+    file->write_event(session_event(wall_seconds(), resumed + 1));
+  return file;
 }
 
 }  // namespace troupe

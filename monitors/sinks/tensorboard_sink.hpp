@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "troupe/monitors/sink.hpp"
 
@@ -25,7 +26,12 @@ std::string session_event(double wall_time, std::int64_t first_step);
 /// of x. Histograms without finite values are left out.
 std::string summary_event(double wall_time, const metrics_record& record);
 
-/// Writes scalars and histograms to an event file of its own,
+/// An `Event` with the settings of a run: as text under the tag `config`, and
+/// as hyperparameters, which TensorBoard's tab HPARAMS compares between runs.
+std::string settings_event(double wall_time,
+                           const std::vector<run_setting>& settings);
+
+/// Writes settings, scalars and histograms to an event file of its own,
 /// `events.out.tfevents.TIME.HOST.PID.N`, in a folder that it makes where it
 /// is missing; `tensorboard --logdir` of that folder or one above shows them.
 /// Alerts are left out. Where the run has resumed from step `resumed`, the

@@ -99,14 +99,23 @@ std::string cost_samples::entries() const {
   for (const auto& [key, samples] : of_stage_)
     lines += fmt::format("{}.{}={:.6g}\n", traits_of(key.second).cost_key,
                          key.first, mean(samples));
+  // A full microbatch's, as `divided` divides messages among slices.
+  const double slices = plan_->slices;
   if (!plan_->messages.empty())
-    lines += fmt::format("message={:.6g}\n",
-                         messages_.empty() ? 0 : lower_quartile(messages_));
+    lines +=
+      fmt::format("message={:.6g}\n",
+                  messages_.empty() ? 0 : slices * lower_quartile(messages_));
   for (const auto& [link, samples] : of_link_)
     if (of_link_.size() > 1)
       lines += fmt::format("message.{}-{}={:.6g}\n", link.first, link.second,
-                           lower_quartile(samples));
+                           slices * lower_quartile(samples));
   return lines;
+}
+
+op_costs cost_samples::costs() const {
+  const auto lines = entries();
+  return lines.empty() ? op_costs{}
+                       : divided(parse_costs(lines), division_of(*plan_));
 }
 
 std::string cost_samples::text() const {
@@ -114,7 +123,7 @@ std::string cost_samples::text() const {
   if (steps_.empty())
     return lines;
   const auto step = mean(steps_);
-  const auto on_paper = simulate(*plan_, parse_costs(lines)).makespan;
+  const auto on_paper = simulate(*plan_, costs()).makespan;
   return fmt::format(
     "# ms, measured over {} steps of {}\n# a step took {:.6g}, predicted "
     "{:.6g}: {:+.1f} %\n{}",

@@ -26,8 +26,11 @@ class cost_samples {
  public:
   /// The ops of a step, by all ranks. Costs outlive a change of the plan.
   void add(const std::vector<ops_event>& step);
-  /// The costs, an entry a line; empty before the first step.
+  /// The costs, an entry a line; empty before the first step. Those of ops are
+  /// of a slice, those of messages of a full microbatch.
   std::string entries() const;
+  /// Those of the ops and messages of the last step's plan.
+  op_costs costs() const;
   /// Whether these kinds have been measured of each stage that has run a
   /// forward.
   bool covers(std::initializer_list<plan_op_kind> kinds) const;

@@ -51,6 +51,7 @@ class timeline_builder {
     for (const auto& rank : step)
       replicas = std::max(replicas, rank.source.data_rank + 1);
     picture_.ranks = replicas * plan_.ranks();
+    picture_.replicas = replicas;
     for (std::int32_t d = 0; d < replicas; ++d)
       add_replica(step, d);
   }

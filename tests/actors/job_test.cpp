@@ -10,6 +10,7 @@
 #include "../engine/transport/joined_meshes.hpp"
 #include "captured_log.hpp"
 #include "catalogue_cases.hpp"
+#include "job_trainings.hpp"
 #include "troupe/actors/job/wire_messages.hpp"
 #include "troupe/base/error.hpp"
 
@@ -18,47 +19,6 @@ using namespace troupe::testing;
 using Catch::Matchers::ContainsSubstring;
 
 namespace {
-
-struct job_result {
-  parameter_list parameters;
-  std::vector<double> losses;
-};
-
-/// Trains in a job of so many processes; 1: without a job.
-job_result train(const small_case& what, std::int32_t processes,
-                 int steps = 3) {
-  job_result result;
-  const auto program = [&](const std::shared_ptr<mesh>& job) {
-    auto run = trainer_for(what, job);
-    std::vector<double> losses;
-    for (int i = 0; i < steps; ++i)
-      losses.push_back(run.step(small_text()).summary.losses.at(0).value);
-    losses.push_back(run.evaluate(small_text(), 4).losses.at(0).value);
-    run.check_replicas();
-    auto all = run.gather_parameters();
-    if (job && !job->place().leads())
-      return;
-    for (auto& [name, value] : all)
-      result.parameters.emplace_back(name, value.clone());
-    result.losses = losses;
-  };
-  if (processes == 1) {
-    program(nullptr);
-    return result;
-  }
-  joined_meshes meshes(processes);
-  for (const auto& error : in_all(meshes, program))
-    CHECK(error == "");
-  return result;
-}
-
-void check_same(const small_case& what, std::int32_t processes) {
-  INFO(describe(what) << " in " << processes << " processes");
-  const auto alone = train(what, 1);
-  const auto job = train(what, processes);
-  CHECK(first_difference(alone.parameters, job.parameters) == "");
-  CHECK(alone.losses == job.losses);
-}
 
 /// Waits until so many bytes in total have arrived, for at most a minute.
 bool receives(const mesh& at, std::int32_t from, std::int64_t goal) {
@@ -72,44 +32,44 @@ bool receives(const mesh& at, std::int32_t from, std::int64_t goal) {
 }  // namespace
 
 TEST_CASE("several processes train the same bits as one") {
-  check_same({}, 2);
-  check_same({.schedule = "gpipe", .ranks = 3, .clip = 0.5}, 3);
+  check_job_bits({}, 2);
+  check_job_bits({.schedule = "gpipe", .ranks = 3, .clip = 0.5}, 3);
   small_case groups;
   groups.groups = {{.names = "blocks.0.*", .frozen = true}};
-  check_same(groups, 2);
-  check_same({.schedule = "interleaved_1f1b", .stages_per_rank = 2}, 2);
-  check_same({.schedule = "eager_1f1b", .ranks = 4, .microbatches = 8}, 2);
-  check_same({.schedule = "zb_h1", .ranks = 3, .microbatches = 7}, 3);
-  check_same({.schedule = "zb_v", .ranks = 4, .stages_per_rank = 2}, 2);
-  check_same({.schedule = "seq_1f1b", .ranks = 3, .slices = 3}, 3);
-  check_same({.schedule = "dualpipe", .ranks = 4, .microbatches = 8}, 2);
-  check_same({.schedule = "two_bw", .ranks = 3, .microbatches = 7}, 3);
-  check_same({.schedule = "zb_h1",
-              .ranks = 3,
-              .microbatches = 6,
-              .offload = {.fraction = 1}},
-             3);
-  check_same({.schedule = "breadth_first",
-              .ranks = 4,
-              .stages_per_rank = 2,
-              .microbatches = 8,
-              .recompute = true},
-             4);
+  check_job_bits(groups, 2);
+  check_job_bits({.schedule = "interleaved_1f1b", .stages_per_rank = 2}, 2);
+  check_job_bits({.schedule = "eager_1f1b", .ranks = 4, .microbatches = 8}, 2);
+  check_job_bits({.schedule = "zb_h1", .ranks = 3, .microbatches = 7}, 3);
+  check_job_bits({.schedule = "zb_v", .ranks = 4, .stages_per_rank = 2}, 2);
+  check_job_bits({.schedule = "seq_1f1b", .ranks = 3, .slices = 3}, 3);
+  check_job_bits({.schedule = "dualpipe", .ranks = 4, .microbatches = 8}, 2);
+  check_job_bits({.schedule = "two_bw", .ranks = 3, .microbatches = 7}, 3);
+  check_job_bits({.schedule = "zb_h1",
+                  .ranks = 3,
+                  .microbatches = 6,
+                  .offload = {.fraction = 1}},
+                 3);
+  check_job_bits({.schedule = "breadth_first",
+                  .ranks = 4,
+                  .stages_per_rank = 2,
+                  .microbatches = 8,
+                  .recompute = true},
+                 4);
 }
 
 TEST_CASE("replicas of several processes average the same bits") {
-  check_same({.data_parallel = 2, .clip = 0.5}, 2);
-  check_same({.data_parallel = 2, .clip = 0.5}, 4);
-  check_same({.ranks = 1, .data_parallel = 3}, 3);
-  check_same({.ranks = 1, .data_parallel = 4}, 2);
-  check_same({.schedule = "dualpipe", .data_parallel = 2, .clip = 0.5}, 4);
-  check_same({.schedule = "weight_stash", .data_parallel = 2}, 4);
+  check_job_bits({.data_parallel = 2, .clip = 0.5}, 2);
+  check_job_bits({.data_parallel = 2, .clip = 0.5}, 4);
+  check_job_bits({.ranks = 1, .data_parallel = 3}, 3);
+  check_job_bits({.ranks = 1, .data_parallel = 4}, 2);
+  check_job_bits({.schedule = "dualpipe", .data_parallel = 2, .clip = 0.5}, 4);
+  check_job_bits({.schedule = "weight_stash", .data_parallel = 2}, 4);
 }
 
 // A process for each rank of the pipeline, and for each replica.
 TEST_CASE("each schedule trains the same bits over links", "[.full]") {
   for (const auto& what : catalogue_cases())
-    check_same(what, what.ranks * what.data_parallel);
+    check_job_bits(what, what.ranks * what.data_parallel);
 }
 
 TEST_CASE("a step's messages may arrive before the step begins there") {
@@ -155,7 +115,7 @@ TEST_CASE("inference gives all processes the last stage's outputs") {
 
 TEST_CASE("parameters are loaded where they live") {
   const small_case what{.ranks = 2};
-  const auto values = train(what, 1).parameters;
+  const auto values = train_in_job(what, 1).parameters;
   joined_meshes meshes(2);
   const auto errors = in_all(meshes, [&](const auto& job) {
     auto run = trainer_for(what, job);
@@ -207,7 +167,7 @@ TEST_CASE("16-bit shards of a frozen stage travel between processes") {
   what.dtypes.parameters = at::kBFloat16;
   what.groups = {{.names = "blocks.1.*", .frozen = true}};
   what.sharding.mode = shard_mode::all;
-  check_same(what, 2);
+  check_job_bits(what, 2);
 }
 
 TEST_CASE("owners of whole matrices live in several processes") {
@@ -216,7 +176,7 @@ TEST_CASE("owners of whole matrices live in several processes") {
     for (const auto mode : {shard_mode::gradients, shard_mode::all}) {
       small_case what{.data_parallel = 3, .optimizer = optimizer, .tied = true};
       what.sharding.mode = mode;
-      check_same(what, 3);
+      check_job_bits(what, 3);
     }
 }
 
@@ -357,17 +317,6 @@ TEST_CASE(
     CHECK_THAT(errors[0], ContainsSubstring(answer));
     CHECK(errors[1] != "");  // the reason, or that process 0 has ended
   }
-}
-
-TEST_CASE("ranks that processes can't share equally are refused") {
-  joined_meshes meshes(2);
-  const auto errors =
-    in_all(meshes, [](const auto& job) { trainer_for({.ranks = 3}, job); });
-  for (const auto& each : errors)
-    CHECK_THAT(each,
-               ContainsSubstring(
-                 "3 pipeline ranks x 1 replicas are 3 "
-                 "ranks, which can't be divided equally among 2 processes"));
 }
 
 TEST_CASE("a process that waits for the leader's next step says so") {

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstring>
 
@@ -75,13 +76,16 @@ small_case catalogue_case(const builtin_schedule& row,
 
 std::string describe(const small_case& what) {
   return fmt::format(
-    "{} P{} V{} m{} K{} D{} {}{}{}{} shard {} {}{}{}", what.schedule,
+    "{} P{} V{} m{} K{} D{} {}{}{}{} shard {} {}{}{}{}", what.schedule,
     what.ranks, what.stages_per_rank, what.microbatches, what.slices,
     what.data_parallel, what.use_sgd ? "sgd" : "adamw",
     what.recompute ? " recompute" : "", what.clip > 0 ? " clip" : "",
     what.order == lane_order::strict ? "" : " ready first",
     to_text(what.sharding.mode), what.sharding.group, what.tied ? " tied" : "",
-    offloads(what.offload) ? " offloads" : "");
+    offloads(what.offload) ? " offloads" : "",
+    what.hosting.empty()
+      ? ""
+      : fmt::format(" hosted by {}", fmt::join(what.hosting, ",")));
 }
 
 namespace {
@@ -116,6 +120,7 @@ trainer_options options_for(const small_case& what) {
   options.data_parallel = what.data_parallel;
   options.sharding = what.sharding;
   options.offload = what.offload;
+  options.hosting = what.hosting;
   options.numerics = numerics_for(what);
   options.execution.order = what.order;
   options.overlap.reduce = what.overlaps;

@@ -56,6 +56,7 @@ struct small_case {
   bool tied = false;  // the head's weight is the embedding's
   double dropout = 0;
   offload_options offload = {};
+  std::vector<std::int32_t> hosting = {};  // as in trainer_options
 };
 
 schedule_shape shape_of(const small_case& what);

@@ -90,7 +90,8 @@ TEST_CASE("a browser shows a live run", "[serial]") {
   // stability, the replanner and two of the page's own
   CHECK(attribute(page, "data-actors") == 3 + 4 + 4 + 4 + 6);
   for (const auto* name :
-       {"train/loss", "validation/loss", "tokens/s", "gradient norm"}) {
+       {"train/loss", "validation/loss", "tokens/s", "gradient norm", "bubble",
+        "learning rate", "memory"}) {
     CAPTURE(name);
     CHECK(attribute(page, std::string("data-name=\"") + name + "\" data-points")
           >= 5);
@@ -99,7 +100,10 @@ TEST_CASE("a browser shows a live run", "[serial]") {
                      && ContainsSubstring("data-actor=\"coordinator\"")
                      && ContainsSubstring("data-actor=\"rank 3\"")
                      && ContainsSubstring("data-actor=\"stability\"")
-                     && ContainsSubstring("<b>1f1b</b>"));
+                     && ContainsSubstring("<b>1f1b</b>")
+                     && ContainsSubstring("tokens seen <b>")
+                     && ContainsSubstring("<code>troupe train ")
+                     && ContainsSubstring("<b>gpt, "));
   const auto requests = requests_of_page(log);
   CHECK(requests.size() >= 2);  // the page and its state
   for (const auto& url : requests)

@@ -53,8 +53,8 @@ TEST_CASE("groups that fit no parameter are refused before any work") {
     INFO(run.output);
     CHECK(run.exit_code == 2);
     CHECK_THAT(run.output,
-               ContainsSubstring("no parameter's name matches 'haed.*'; close "
-                                 "to it: head."));
+               ContainsSubstring("no parameter's name matches 'haed.*'; did "
+                                 "you mean head.weight"));
   }
   const auto run = at.train("--parameters 'head.*:lr=3'");
   CHECK(run.exit_code == 2);

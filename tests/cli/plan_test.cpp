@@ -46,7 +46,7 @@ TEST_CASE("plan takes slices, and the width of its table") {
     == sliced);
   CHECK_THAT(run_plan(two_ranks, "--slices 2").output,
              ContainsSubstring("1f1b: slices must be 1, but is 2: the nearest "
-                               "legal value is 1"));
+                               "legal value is 1 (--slices)"));
 }
 
 TEST_CASE("plan writes CSV, compute only and lowered") {
@@ -55,6 +55,25 @@ TEST_CASE("plan writes CSV, compute only and lowered") {
   CHECK(run_plan(two_ranks, "--format csv --lower").output
         == "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\r\n"
            "1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1\r\n");
+}
+
+TEST_CASE("plan compares schedules by equal work, without flags of sizes") {
+  const auto head = [](std::string_view schedule) {
+    return run_plan("--ranks 4 --microbatches 8 --schedule", schedule).output;
+  };
+  CHECK_THAT(head("1f1b"),
+             ContainsSubstring("makespan 33 (forward 1, backward 2, messages"));
+  CHECK_THAT(head("zb_v"),
+             ContainsSubstring("4 ranks, 8 stages,")
+               && ContainsSubstring("makespan 25.5 (forward 1, backward 2 of "
+                                    "a rank's layers, messages free)"));
+  CHECK_THAT(head("zb_v --per-stage"),
+             ContainsSubstring("makespan 51 (forward 1, backward 2 per stage"));
+  for (const auto* schedule : {"hanayo", "interleaved_1f1b"})
+    CHECK_THAT(head(schedule), ContainsSubstring("8 stages, "));
+  CHECK_THAT(head("seq_1f1b"), ContainsSubstring("makespan 26.25 "));
+  CHECK_THAT(head("zb_v --stages-per-rank 1"),
+             ContainsSubstring("nearest legal value is 2 (--stages-per-rank)"));
 }
 
 TEST_CASE("plan warns of flags that a format drops") {

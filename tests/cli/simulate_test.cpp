@@ -106,12 +106,14 @@ TEST_CASE("simulate runs steps, and ops that overtake") {
   const std::string_view zb_v =
     "--schedule zb_v --ranks 4 --stages-per-rank 2 --microbatches 8";
   CHECK_THAT(simulate(zb_v, "--steps 3").output,
-             ContainsSubstring("\n3 steps: 147, one every 48\n"));
+             ContainsSubstring("\n3 steps: 73.5, one every 24\n"));
   const auto run = simulate(zb_v, "--steps 3 --barrier --json");
   const auto json = nlohmann::json::parse(run.output);
-  CHECK(json["step_ends"] == std::vector{51, 102, 153});
-  CHECK(json["total"] == 153);
-  CHECK(json["step_period"] == 51);
+  CHECK(json["step_ends"] == std::vector{25.5, 51.0, 76.5});
+  CHECK(json["total"] == 76.5);
+  CHECK(json["step_period"] == 25.5);
+  CHECK_THAT(simulate(zb_v, "--per-stage").output,
+             ContainsSubstring("makespan 51,"));
   CHECK(simulate(zb_v, "--jitter 0.3 --order ready_first").output
         != simulate(zb_v, "--jitter 0.3").output);
   CHECK(simulate(zb_v, "--barrier").exit_code == 2);

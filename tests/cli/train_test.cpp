@@ -349,7 +349,7 @@ TEST_CASE("an unknown command is named") {
   CHECK_THAT(run.output,
              ContainsSubstring("unknown command 'frob'. The commands are "
                                "plan, verify, simulate, schedules, "
-                               "compare, search, train"));
+                               "compare, search, env, train"));
 }
 
 TEST_CASE("a full disk is an error, and leaves no half-written file") {

@@ -213,8 +213,7 @@ TEST_CASE("the lab says exactly what is wrong") {
            "shared_fifo, credits");
   CHECK(refusal({{"name", "gpipe"}, {"stages_per_rank", 2}})
         == "gpipe: stages per rank must be 1, but is 2: the nearest legal "
-           "value "
-           "is 1");
+           "value is 1 (--stages-per-rank)");
   CHECK_THAT(refusal({{"name", "2f2b"}}),
              ContainsSubstring("unknown schedule '2f2b': known schedules are"));
   CHECK(refusal({{"ranks", 64}, {"microbatches", 65}})
@@ -276,6 +275,10 @@ TEST_CASE("the catalogue is told with the shapes that it takes") {
   CHECK(answer["schedules"].size() == builtin_schedules().size());
   CHECK(answer["schedules"][0]["name"] == "gpipe");
   CHECK(answer["schedules"][0]["stages_per_rank"]["most"] == 1);
+  for (const auto& row : answer["schedules"]) {
+    CHECK(row["usual_stages_per_rank"] >= row["stages_per_rank"]["least"]);
+    CHECK(row["usual_slices"] == (row["name"] == "seq_1f1b" ? 4 : 1));
+  }
 }
 
 namespace {

@@ -217,6 +217,30 @@ op_costs load_costs(const std::string& path_or_text) {
   return load_entries(path_or_text, "costs", parse_costs);
 }
 
+op_costs divided(op_costs costs, const division& by) {
+  const auto divide = [&](op_costs::by_kind& row, const auto& stays) {
+    for (const auto* each : op_rows)
+      if (!is_transfer(each->kind) && !stays(each->kind))
+        row[slot(each->kind)] /=
+          by.stages * (is_of_microbatch(each->kind) ? by.slices : 1);
+  };
+  divide(costs.of_kind, [](plan_op_kind) { return false; });
+  const subjects covered(costs.entries);
+  // Without entries, the rows of stages are what a program has set.
+  const auto rows = costs.entries.empty() ? 0 : costs.of_stage.size();
+  for (std::size_t row = 0; row < rows; ++row) {
+    const auto stage = static_cast<std::int32_t>(row);
+    divide(costs.of_stage[row],
+           [&](plan_op_kind kind) { return covered.have(kind, stage); });
+    complete_backwards(costs.of_stage[row], stage, covered);
+  }
+  costs.message /= by.slices;
+  costs.transfer /= by.slices;
+  for (auto& [link, time] : costs.of_link)
+    time = {time.transfer / by.slices, time.latency / by.slices};
+  return costs;
+}
+
 channel_times::channel_times(const plan& plan, const op_costs& costs)
   : free_from_(plan.channels.size(), 0) {
   times_.reserve(plan.channels.size());

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "troupe/engine/plan/cost/division.hpp"
 #include "troupe/engine/plan/cost/entries.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/plan.hpp"
@@ -83,6 +84,11 @@ op_costs parse_costs(std::string_view text);
 /// Reads a file if one has this name, else the text itself; then text that
 /// can't be read is wrong usage (invalid_argument).
 op_costs load_costs(const std::string& path_or_text);
+
+/// The part of a rank's costs that falls on each stage and slice, from costs of
+/// all layers of a rank and a full microbatch. Messages are divided among the
+/// slices. Costs of single stages and ops stay.
+op_costs divided(op_costs costs, const division& by);
 
 /// What makes ops slower than their costs.
 struct disturbance {

@@ -37,6 +37,14 @@ constexpr size_field size_fields[]{
   {"whole", &stage_sizes::whole},
   {"whole_gradient", &stage_sizes::whole_gradient, &stage_sizes::whole}};
 
+double divisor_of(double stage_sizes::*member, const division& by) {
+  if (member == &stage_sizes::kept || member == &stage_sizes::deferred)
+    return by.stages * by.slices;
+  const bool is_message =
+    member == &stage_sizes::activation || member == &stage_sizes::gradient;
+  return is_message ? by.slices : by.stages;
+}
+
 /// What ranks come to hold, and release, at which times.
 class held_bytes {
  public:
@@ -260,15 +268,22 @@ class held_bytes {
 
 }  // namespace
 
-value_sizes parse_sizes(std::string_view text) {
+stage_sizes divided(stage_sizes sizes, const division& by) {
+  for (const auto& field : size_fields)
+    sizes.*field.member /= divisor_of(field.member, by);
+  return sizes;
+}
+
+value_sizes parse_sizes(std::string_view text, const division& by) {
   const auto entries = size_reader.read(text);
   value_sizes sizes;
-  const auto set = [](stage_sizes& row, const keyed_number& entry) {
+  const auto set = [&](stage_sizes& row, const keyed_number& entry) {
     const auto* field =
       std::ranges::find(size_fields, entry.key, &size_field::key);
     if (field == std::end(size_fields))
       size_reader.refuse(entry.text, "the key is unknown");
-    row.*field->member = entry.value;
+    row.*field->member =
+      entry.value / (entry.stage ? 1 : divisor_of(field->member, by));
   };
   std::set<std::pair<std::string_view, std::optional<std::int32_t>>>
     present_keys;
@@ -294,8 +309,10 @@ value_sizes parse_sizes(std::string_view text) {
   return sizes;
 }
 
-value_sizes load_sizes(const std::string& path_or_text) {
-  return load_entries(path_or_text, "sizes", parse_sizes);
+value_sizes load_sizes(const std::string& path_or_text, const division& by) {
+  return load_entries(path_or_text, "sizes", [&](const std::string& text) {
+    return parse_sizes(text, by);
+  });
 }
 
 std::vector<double> peak_bytes(const plan& plan, const simulation& times,

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "troupe/engine/plan/cost/division.hpp"
 #include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/engine/plan/plan.hpp"
 
@@ -22,6 +23,10 @@ struct stage_sizes {
   double whole_gradient = 0;  // of those, from the first B or W to the REDUCE
 };
 
+/// The part of a rank's sizes that falls on each stage and slice, from sizes of
+/// all layers of a rank and a full microbatch.
+stage_sizes divided(stage_sizes sizes, const division& by);
+
 /// The sizes of all stages, and of those that differ.
 struct value_sizes {
   stage_sizes usual;
@@ -36,11 +41,13 @@ struct value_sizes {
 /// Reads "kept=4e6,activation=1e6,gradient.2=5e5,parameters=1e8", in the form
 /// of costs; without `gradient` it is as large as the activation, without
 /// `deferred` as what a forward keeps, without `version` as all that belongs to
-/// the parameters, without `whole_gradient` as `whole`. Throws `error`
-/// (malformed_text) with the entry.
-value_sizes parse_sizes(std::string_view text);
+/// the parameters, without `whole_gradient` as `whole`. Entries without a stage
+/// are divided, those of single stages stay. Throws `error` (malformed_text)
+/// with the entry.
+value_sizes parse_sizes(std::string_view text, const division& by = {});
 /// Reads a file if one has this name, else the text; as `load_costs`.
-value_sizes load_sizes(const std::string& path_or_text);
+value_sizes load_sizes(const std::string& path_or_text,
+                       const division& by = {});
 
 /// By rank: the most bytes held at once. An activation lives from its forward's
 /// start to the start of the one that reads it (which keeps it), on the

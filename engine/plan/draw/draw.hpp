@@ -20,14 +20,16 @@ enum class svg_theme : std::uint8_t {
 svg_theme parse_theme(std::string_view name);
 
 /// A self-contained SVG: a row for each rank, time to the right, a box for each
-/// op with its microbatch (and slice: 3.1). The hue shows the kind of op, the
-/// shade which of its rank's stages, an outline the other copy of a stage, a
-/// line below an overlapped pair. Two ops at once (an atomic pair) share the
-/// height of their row; reductions and gathers are strips above it. With a time
-/// axis and a legend; hovering names the op. The same timeline gives the same
-/// bytes.
+/// op, with its microbatch (and slice: 3.1) where all boxes have room for it.
+/// The hue shows the kind of op, the shade which of its rank's stages, an
+/// outline the other copy of a stage, a line below an overlapped pair. Two ops
+/// at once (an atomic pair) share the height of their row; reductions and
+/// gathers are strips above it. With a time axis and a legend; hovering names
+/// the op. The same timeline gives the same bytes. `width` is in pixels; 0: as
+/// wide as the numbers need, within limits.
 std::string draw_svg(const timeline& timeline,
-                     svg_theme theme = svg_theme::automatic);
+                     svg_theme theme = svg_theme::automatic,
+                     std::int32_t width = 0);
 
 /// The counter-example of `verify` as an SVG: lanes up to the ops at which they
 /// stand, all in one column, and the ops that are waited for; an arrow for each
@@ -45,14 +47,16 @@ struct terminal_style {
 
 /// A row of cells for each rank, no wider than `width`; each cell shows what
 /// the rank mostly does in that time: 2F0, 2f0 for copy 1 of the stage, 2F0.1
-/// for slice 1; F0 if each rank has one stage.
+/// for slice 1; F0 if each rank has one stage; F alone where an op has less
+/// than two columns.
 std::string draw_terminal(const timeline& timeline, const terminal_style& = {});
 
-/// Chrome and Perfetto trace-event JSON: a thread for each rank and for each
-/// other stream of it with transfers, complete events in microseconds, and flow
-/// arrows for messages. The arguments of each event have its type, step,
-/// stream, device and host time. A unit of a cost model counts as a
-/// millisecond.
+/// Chrome and Perfetto trace-event JSON: a process for each replica, in it a
+/// thread for each rank and for each other stream of it with transfers, a
+/// thread of measured steps, complete events in microseconds, and flow arrows
+/// for messages. Waits below 50 us are left out. The arguments of each event
+/// have its type, step, stream, device and host time. A unit of a cost model
+/// counts as a millisecond.
 std::string draw_trace(const timeline& timeline);
 
 }  // namespace troupe

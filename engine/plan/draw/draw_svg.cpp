@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "troupe/engine/plan/draw/chunk_table.hpp"
 #include "troupe/engine/plan/draw/draw.hpp"
 #include "troupe/engine/plan/draw/svg_canvas.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
@@ -68,35 +69,6 @@ struct legend_entry {
   }
 };
 
-/// The number of each stage on its rank, from 0, by copy.
-class chunk_table {
- public:
-  explicit chunk_table(const timeline& timeline) {
-    std::map<std::pair<std::int32_t, std::int32_t>, std::set<std::int32_t>>
-      stages;  // by rank and copy
-    for (const auto& span : timeline.spans)
-      stages[{span.rank, span.copy}].insert(span.stage);
-    for (const auto& [of, held] : stages) {
-      std::size_t chunk = 0;
-      for (const auto stage : held)
-        chunk_[{of.second, stage}] = chunk++;
-      chunks_ = std::max(chunks_, chunk);
-      has_copies_ = has_copies_ || of.second > 0;
-    }
-  }
-
-  std::size_t of(const timeline_span& span) const {
-    return chunk_.at({span.copy, span.stage});
-  }
-  std::size_t chunks() const { return chunks_; }
-  bool has_copies() const { return has_copies_; }
-
- private:
-  std::map<std::pair<std::int32_t, std::int32_t>, std::size_t> chunk_;
-  std::size_t chunks_ = 1;
-  bool has_copies_ = false;
-};
-
 // In lines no wider than the drawing.
 std::vector<legend_entry> legend_of(const timeline& timeline,
                                     const chunk_table& chunks, double width) {
@@ -147,10 +119,11 @@ std::vector<legend_entry> legend_of(const timeline& timeline,
 
 class svg_drawing {
  public:
-  svg_drawing(const timeline& timeline, svg_theme theme)
+  svg_drawing(const timeline& timeline, svg_theme theme, std::int32_t width)
     : timeline_{timeline},
       duration_{timeline.duration()},
-      width_{choose_width()},
+      width_{width > 0 ? std::max(width - left - right, 1.0) : choose_width()},
+      is_numbered_{all_labels_fit()},
       chunks_{timeline},
       legend_{legend_of(timeline, chunks_, width_)},
       canvas_{theme, left + width_ + right,
@@ -186,6 +159,20 @@ class svg_drawing {
     return std::clamp(pixels * duration_, least_width, most_width);
   }
 
+  static double room_for(const std::string& label) {
+    return 2 + digit * static_cast<double>(label.size());
+  }
+
+  // Slivers aside.
+  bool all_labels_fit() const {
+    constexpr double sliver = 3;
+    return std::ranges::all_of(timeline_.spans, [&](const timeline_span& span) {
+      const auto wide = x(span.end) - x(span.start);
+      return !is_compute(span.kind) || wide < sliver
+             || wide >= room_for(label_of(span));
+    });
+  }
+
   double x(double time) const {
     return left + (duration_ > 0 ? time / duration_ * width_ : 0);
   }
@@ -195,12 +182,20 @@ class svg_drawing {
   void head() {
     canvas_.text(left, 24, timeline_.title, svg_tone::ink, svg_anchor::start,
                  16);
-    canvas_.text(left, 43,
-                 fmt::format("{} rank{}, {} {}, idle {:.1f} %", timeline_.ranks,
-                             timeline_.ranks == 1 ? "" : "s", duration_text(),
-                             timeline_.unit.empty() ? "units" : timeline_.unit,
-                             100 * idle()),
-                 svg_tone::soft);
+    canvas_.text(
+      left, 43,
+      fmt::format("{}, {} {}, idle {:.1f} %", ranks_text(), duration_text(),
+                  timeline_.unit.empty() ? "units" : timeline_.unit,
+                  100 * idle()),
+      svg_tone::soft);
+  }
+
+  std::string ranks_text() const {
+    const auto ranks = timeline_.ranks_per_replica();
+    const auto text = fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
+    return timeline_.replicas == 1
+             ? text
+             : fmt::format("{} replicas of {}", timeline_.replicas, text);
   }
 
   // Never with an exponent where people expect none.
@@ -240,13 +235,24 @@ class svg_drawing {
 
   void rows() {
     for (std::int32_t rank = 0; rank < timeline_.ranks; ++rank) {
-      canvas_.text(left - 10, y(rank) + row / 2 + 4,
-                   fmt::format("rank {}", rank), svg_tone::ink,
-                   svg_anchor::end);
+      name_row(rank);
       canvas_.add(
         "<rect x=\"{}\" y=\"{}\" width=\"{:.1f}\" height=\"{}\" {}/>\n", left,
         y(rank), width_, row, canvas_.tone(svg_tone::row));
     }
+  }
+
+  void name_row(std::int32_t row_number) {
+    const auto ranks = timeline_.ranks_per_replica();
+    const auto name = fmt::format("rank {}", row_number % ranks);
+    const bool has_replicas = timeline_.replicas > 1;
+    const auto middle = y(row_number) + row / 2 + 4;
+    if (has_replicas)
+      canvas_.text(left - 10, middle - 8,
+                   fmt::format("replica {}", row_number / ranks),
+                   svg_tone::soft, svg_anchor::end);
+    canvas_.text(left - 10, has_replicas ? middle + 8 : middle, name,
+                 svg_tone::ink, svg_anchor::end);
   }
 
   // Along the bottom of the row; a bubble shows the row's background.
@@ -328,7 +334,7 @@ class svg_drawing {
     if (span.copy > 0 && wide > 6)
       outline(from_x, from_y, wide, height, paint.outline);
     const auto label = label_of(span);
-    if (!label.empty() && wide >= 2 + digit * static_cast<double>(label.size()))
+    if (is_numbered_ && !label.empty() && wide >= room_for(label))
       canvas_.add(
         "<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\" fill=\"{}\">"
         "{}</text>",
@@ -363,6 +369,7 @@ class svg_drawing {
   const timeline& timeline_;
   double duration_;
   double width_;
+  bool is_numbered_;
   chunk_table chunks_;
   std::vector<legend_entry> legend_;
   svg_canvas canvas_;
@@ -370,8 +377,9 @@ class svg_drawing {
 
 }  // namespace
 
-std::string draw_svg(const timeline& timeline, svg_theme theme) {
-  return svg_drawing{timeline, theme}.draw();
+std::string draw_svg(const timeline& timeline, svg_theme theme,
+                     std::int32_t width) {
+  return svg_drawing{timeline, theme, width}.draw();
 }
 
 }  // namespace troupe

@@ -2,17 +2,24 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <map>
+#include <string>
 #include <vector>
 
+#include "troupe/engine/plan/draw/chunk_table.hpp"
 #include "troupe/engine/plan/draw/draw.hpp"
+#include "troupe/engine/plan/draw/palette.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 
 namespace troupe {
 
 namespace {
 
-constexpr std::int32_t label_width = 8;
+std::size_t columns_of(const std::string& text) {
+  return slot(
+    std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
+}
 
 /// Whether a rank has several stages, so that ops must name theirs.
 bool names_stages(const timeline& timeline) {
@@ -21,6 +28,26 @@ bool names_stages(const timeline& timeline) {
     return span.stage != none
            && stages.emplace(span.rank, span.stage).first->second != span.stage;
   });
+}
+
+/// "rank 0", or "replica 0 · rank 0" if there are several, and blanks.
+std::vector<std::string> row_labels(const timeline& timeline, bool unicode) {
+  constexpr std::size_t least_width = 8;
+  const auto ranks = timeline.ranks_per_replica();
+  const auto* point = unicode ? "·" : "-";
+  std::vector<std::string> labels;
+  std::size_t width = least_width;
+  for (std::int32_t row = 0; row < timeline.ranks; ++row) {
+    const auto rank = fmt::format("rank {}", row % ranks);
+    labels.push_back(
+      timeline.replicas == 1
+        ? rank
+        : fmt::format("replica {} {} {}", row / ranks, point, rank));
+    width = std::max(width, columns_of(labels.back()) + 1);
+  }
+  for (auto& label : labels)
+    label.append(width - columns_of(label), ' ');
+  return labels;
 }
 
 /// 2F0, or as much as fits: stage and kind take precedence over microbatch, and
@@ -35,24 +62,30 @@ std::string label_of(const timeline_span& span, bool with_stage,
     number += fmt::format(".{}", span.slice);
   const auto stage =
     with_stage && span.stage != none ? std::to_string(span.stage) : "";
-  for (const auto& each :
-       {stage + kind + number, with_stage ? stage + kind : number})
-    if (each.size() <= room && !each.empty())
+  for (const auto& each : {stage + kind + number, stage + kind})
+    if (each.size() <= room)
       return each;
   return kind;
 }
 
-// Columns per unit of time: as many as fit, but no more than the shortest op
-// needs for its label.
-double columns_per_time(const timeline& timeline, const terminal_style& style) {
-  const auto duration = timeline.duration();
-  if (!(duration > 0))
-    return 0;
-  double shortest = duration;
+double shortest_op(const timeline& timeline) {
+  auto shortest = timeline.duration();
   for (const auto& span : timeline.spans)
     if (span.end > span.start && !is_copy(span.kind))
       shortest = std::min(shortest, span.end - span.start);
-  const auto room = std::max(style.width - label_width - 2, 10);
+  return shortest;
+}
+
+// Columns per unit of time: as many as fit, but no more than the shortest op
+// needs for its label.
+double columns_per_time(const timeline& timeline, const terminal_style& style,
+                        std::size_t label_width) {
+  const auto duration = timeline.duration();
+  if (!(duration > 0))
+    return 0;
+  const auto shortest = shortest_op(timeline);
+  const auto room =
+    std::max(style.width - static_cast<std::int32_t>(label_width) - 2, 10);
   const auto fit = room / duration;
   const bool slices = std::ranges::any_of(
     timeline.spans, [](const auto& span) { return span.slice != none; });
@@ -65,69 +98,101 @@ double columns_per_time(const timeline& timeline, const terminal_style& style) {
 
 struct tile {
   char symbol = ' ';
-  plan_op_kind kind = plan_op_kind::forward;
+  std::uint16_t paint = 0;  // its number among those of the drawing
 };
 
 using tiles = std::vector<tile>;
 
-void place(tiles& row, const timeline_span& span, double scale,
-           bool with_stage) {
-  const auto first = slot(std::lround(span.start * scale));
-  const auto last = std::min(row.size(), slot(std::lround(span.end * scale)));
-  if (first >= last)
-    return;
-  const auto label = label_of(span, with_stage, last - first);
-  for (auto i = first; i < last; ++i)
-    row[i] = {i - first < label.size()             ? label[i - first]
-              : span.kind == plan_op_kind::forward ? '-'
-                                                   : '=',
-              span.kind};
-}
+/// What all rows of a drawing have in common.
+class drawing_style {
+ public:
+  drawing_style(const timeline& timeline, const terminal_style& style,
+                double scale)
+    : style_(style),
+      scale_(scale),
+      with_stage_(names_stages(timeline)),
+      is_numbered_(shortest_op(timeline) * scale >= 2),
+      chunks_(timeline) {}
 
-std::string glyph(char symbol, const terminal_style& style) {
-  const bool fills = symbol == '-' || symbol == '=';
-  if (symbol == ' ')
-    return style.unicode ? "·" : ".";
-  if (fills && style.colour)
-    return " ";
-  if (fills && style.unicode)
-    return symbol == '-' ? "─" : "═";
-  return {symbol};
-}
-
-std::string render(const tiles& row, const terminal_style& style) {
-  std::string text;
-  std::string_view current;
-  for (const auto& each : row) {
-    const auto wanted = style.colour && each.symbol != ' '
-                          ? traits_of(each.kind).colour.terminal
-                          : std::string_view{};
-    if (wanted != current) {
-      text += wanted.empty() ? "\x1b[0m" : wanted;
-      current = wanted;
-    }
-    text += glyph(each.symbol, style);
+  void place(tiles& row, const timeline_span& span) {
+    const auto first = slot(std::lround(span.start * scale_));
+    const auto last =
+      std::min(row.size(), slot(std::lround(span.end * scale_)));
+    if (first >= last)
+      return;
+    const auto label = is_numbered_ ? label_of(span, with_stage_, last - first)
+                                    : label_of(span, false, 1);
+    const auto paint = paint_number(span);
+    for (auto i = first; i < last; ++i)
+      row[i] = {i - first < label.size()             ? label[i - first]
+                : span.kind == plan_op_kind::forward ? '-'
+                                                     : '=',
+                paint};
   }
-  if (!current.empty())
-    text += "\x1b[0m";
-  return text;
-}
+
+  std::string render(const tiles& row) const {
+    constexpr std::uint16_t none = UINT16_MAX;
+    std::string text;
+    auto current = none;
+    for (const auto& each : row) {
+      const auto wanted =
+        style_.colour && each.symbol != ' ' ? each.paint : none;
+      if (wanted != current) {
+        text += wanted == none ? "\x1b[0m" : paints_[wanted];
+        current = wanted;
+      }
+      text += glyph(each.symbol);
+    }
+    return current == none ? text : text + "\x1b[0m";
+  }
+
+ private:
+  std::uint16_t paint_number(const timeline_span& span) {
+    const auto paint = terminal_paint(
+      shade_of(span.kind, is_compute(span.kind) ? chunks_.of(span) : 0,
+               chunks_.chunks()));
+    const auto known = std::ranges::find(paints_, paint);
+    const auto number = static_cast<std::uint16_t>(known - paints_.begin());
+    if (known == paints_.end())
+      paints_.push_back(paint);
+    return number;
+  }
+
+  std::string glyph(char symbol) const {
+    const bool fills = symbol == '-' || symbol == '=';
+    if (symbol == ' ')
+      return style_.unicode ? "·" : ".";
+    if (fills && style_.colour)
+      return " ";
+    if (fills && style_.unicode)
+      return symbol == '-' ? "─" : "═";
+    return {symbol};
+  }
+
+  const terminal_style& style_;
+  double scale_;
+  bool with_stage_;
+  bool is_numbered_;
+  chunk_table chunks_;
+  std::vector<std::string> paints_{};
+};
 
 }  // namespace
 
 std::string draw_terminal(const timeline& timeline,
                           const terminal_style& style) {
-  const auto scale = columns_per_time(timeline, style);
+  const auto labels = row_labels(timeline, style.unicode);
+  const auto scale = columns_per_time(
+    timeline, style, labels.empty() ? 0 : columns_of(labels.front()));
   const auto width = slot(std::lround(timeline.duration() * scale));
   std::vector<tiles> rows(slot(timeline.ranks), tiles(width));
-  const bool with_stage = names_stages(timeline);
+  drawing_style drawing(timeline, style, scale);
   for (const auto& span : timeline.spans)
     if (!is_copy(span.kind))  // beside the ops of the row
-      place(rows[slot(span.rank)], span, scale, with_stage);
+      drawing.place(rows[slot(span.rank)], span);
   std::string text;
-  for (std::size_t rank = 0; rank < rows.size(); ++rank)
-    text += fmt::format("{:<{}}{}\n", fmt::format("rank {}", rank), label_width,
-                        render(rows[rank], style));
+  for (std::size_t row = 0; row < rows.size(); ++row)
+    text += labels[row] + drawing.render(rows[row]) + '\n';
   return text;
 }
 

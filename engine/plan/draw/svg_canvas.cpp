@@ -6,7 +6,6 @@
 
 #include "troupe/base/names.hpp"
 #include "troupe/base/printable.hpp"
-#include "troupe/engine/plan/op_traits.hpp"
 
 namespace troupe {
 
@@ -46,21 +45,6 @@ std::string dark_style() {
 svg_theme parse_theme(std::string_view name) {
   constexpr std::string_view names[]{"auto", "light", "dark"};
   return parse_named<svg_theme>(name, names, "theme");
-}
-
-svg_paint paint_of(plan_op_kind kind, std::size_t chunk, std::size_t chunks) {
-  constexpr int darkening = 26;  // of the last stage, in percent
-  constexpr int legible = 56;    // dark text on lighter boxes
-  const auto& colour = traits_of(kind).colour;
-  const auto steps = std::max<std::size_t>(chunks, 2) - 1;
-  const auto lightness =
-    colour.lightness
-    - darkening * static_cast<int>(chunk) / static_cast<int>(steps);
-  return {
-    fmt::format("hsl({},{}%,{}%)", colour.hue, colour.saturation, lightness),
-    lightness >= legible ? "#16202b" : "#ffffff",
-    fmt::format("hsl({},{}%,{}%)", colour.hue, colour.saturation,
-                lightness >= legible ? 24 : 88)};
 }
 
 std::string xml_text(std::string_view text) {

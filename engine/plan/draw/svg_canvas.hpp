@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "troupe/engine/plan/draw/draw.hpp"
+#include "troupe/engine/plan/draw/palette.hpp"
 #include "troupe/engine/plan/plan.hpp"
 
 namespace troupe {
@@ -26,16 +27,6 @@ enum class svg_anchor : std::uint8_t { start, middle, end };
 
 /// The colour of what went wrong, on both grounds.
 inline constexpr std::string_view svg_alarm = "#d64545";
-
-/// An op's box.
-struct svg_paint {
-  std::string fill;
-  std::string_view ink;  // of the text on it
-  std::string outline;   // of the other copy of a stage
-};
-
-/// By kind, and by the stage's number among `chunks` stages of its rank.
-svg_paint paint_of(plan_op_kind kind, std::size_t chunk, std::size_t chunks);
 
 /// Text of files and other programs for XML: control characters and bytes that
 /// are no ASCII become \xNN.

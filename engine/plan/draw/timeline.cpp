@@ -55,8 +55,8 @@ std::string to_text(const timeline_span& span) {
 }
 
 const char* to_text(wait_kind kind) {
-  constexpr std::array texts{"bubble", "wait for transport", "wait for credit",
-                             "wait for host"};
+  constexpr std::array texts{"bubble", "waits for transport",
+                             "waits for a credit", "waits for a core"};
   return texts[slot(kind)];
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -46,7 +47,7 @@ enum class wait_kind : std::uint8_t {
   credit,     // its input could not be sent
   host,       // all inputs were there, but the op had not begun
 };
-const char* to_text(wait_kind kind);
+const char* to_text(wait_kind kind);  // "waits for a core"
 
 struct timeline_wait {
   std::int32_t rank = 0;
@@ -74,7 +75,9 @@ struct timeline_flow {
 struct timeline {
   std::string title{};
   std::string unit{};
-  std::int32_t ranks = 1;
+  std::int32_t ranks = 1;  // rows: those of all replicas
+  /// Replica d's rank r is row d x (ranks / replicas) + r.
+  std::int32_t replicas = 1;
   std::vector<timeline_span> spans{};
   std::vector<timeline_flow> flows{};
   std::vector<timeline_transfer> transfers{};  // measured ones
@@ -82,6 +85,9 @@ struct timeline {
   std::vector<timeline_mark> marks{};
 
   double duration() const;
+  std::int32_t ranks_per_replica() const {
+    return ranks / std::max(replicas, 1);
+  }
 };
 
 /// The ops of a simulated step that take time, and its messages.

@@ -30,7 +30,8 @@ schedule_shape shape_for(const builtin_schedule& row, schedule_shape shape) {
 compared_schedule compared(const schedule& lanes, const comparison& job,
                            compared_schedule row) {
   const auto step = compile(lanes, {.data_parallel = job.data_parallel});
-  const auto times = simulate(step, divided(job.costs, row.shape));
+  const auto cut = division_of(row.shape);
+  const auto times = simulate(step, divided(job.costs, cut));
   row.makespan = times.makespan;
   row.period = times.period;
   row.idle = times.bubble;
@@ -39,30 +40,8 @@ compared_schedule compared(const schedule& lanes, const comparison& job,
   row.messages = step.messages.size();
   if (job.sizes)
     row.peak_bytes = std::ranges::max(peak_bytes(
-      step, times, {.usual = divided(*job.sizes, row.shape), .of_stage = {}}));
+      step, times, {.usual = divided(*job.sizes, cut), .of_stage = {}}));
   return row;
-}
-
-op_costs divided(op_costs costs, const schedule_shape& shape) {
-  for (const auto& row : op_rows)
-    if (!is_transfer(row->kind))
-      costs.of_kind[slot(row->kind)] /=
-        shape.stages_per_rank
-        * (is_of_microbatch(row->kind) ? shape.slices : 1);
-  costs.message /= shape.slices;
-  costs.transfer /= shape.slices;
-  for (auto& [link, time] : costs.of_link)
-    time = {time.transfer / shape.slices, time.latency / shape.slices};
-  return costs;
-}
-
-stage_sizes divided(stage_sizes sizes, const schedule_shape& shape) {
-  for (auto* each : {&sizes.kept, &sizes.deferred})
-    *each /= shape.stages_per_rank * shape.slices;
-  for (auto* each : {&sizes.activation, &sizes.gradient})
-    *each /= shape.slices;
-  sizes.parameters /= shape.stages_per_rank;
-  return sizes;
 }
 
 std::vector<compared_schedule> compare_schedules(const comparison& job) {

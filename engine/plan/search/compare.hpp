@@ -21,11 +21,6 @@ struct comparison {
   std::int32_t data_parallel = 1;
 };
 
-/// The part of a rank's costs that falls on each of its stages and slices;
-/// costs of single stages stay.
-op_costs divided(op_costs costs, const schedule_shape& shape);
-stage_sizes divided(stage_sizes sizes, const schedule_shape& shape);
-
 /// One schedule on paper; times in the unit of the costs.
 struct compared_schedule {
   std::string name{};

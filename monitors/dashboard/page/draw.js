@@ -41,18 +41,6 @@ const add_key = (legend, text, style, name = "") => {
   legend.append(make("span", "key", swatch, text));
 };
 
-// The colours of drawn plans: a hue for each of a rank's stages.
-const hues = [212, 158, 28, 280, 340, 48, 190, 100];
-const span_colours = (kind, chunk) => {
-  const hue = hues[chunk % hues.length];
-  if (kind === "F")
-    return [`hsl(${hue} 72% ${colour_of("--forward-light")})`, "#16202b"];
-  if (kind === "B") return [`hsl(${hue} 50% 42%)`, "#fff"];
-  if (kind === "I") return [`hsl(${hue} 52% 56%)`, "#fff"];
-  if (kind === "W") return [`hsl(${hue} 26% 34%)`, "#fff"];
-  return ["#8a94a0", "#fff"];
-};
-
 // Of each stage: which of its rank's it is.
 const chunks_of = rank_of_stage => {
   const seen = {};

@@ -37,11 +37,15 @@ const duration_text = seconds => {
   return hours ? `${hours}:${two(minutes)}:${two(whole % 60)}` : `${minutes}:${two(whole % 60)}`;
 };
 
-const draw_facts = ({facts}) => {
-  const parts = [["schedule", facts.schedule], ["ranks", facts.ranks], ["stages", facts.stages],
-    ["microbatches", facts.microbatches], ["replicas", facts.replicas], ["process", facts.pid]];
-  by_id("facts").replaceChildren(...parts.map(
-    ([name, value]) => make("span", "", name + " ", make("b", "", value))));
+const draw_facts = ({facts, elapsed, tokens}) => {
+  const parts = [["model", facts.model], ["schedule", facts.schedule], ["ranks", facts.ranks], ["stages", facts.stages],
+    ["microbatches", facts.microbatches], ["replicas", facts.replicas],
+    ["elapsed", elapsed === undefined ? "" : duration_text(elapsed)],
+    ["tokens seen", tokens ? short(tokens) : ""], ["process", facts.pid]];
+  const command = facts.command ? [make("code", "", facts.command)] : [];
+  by_id("facts").replaceChildren(...parts.filter(([, value]) => value).map(
+    ([name, value]) => make("span", "", name + " ", make("b", "", value))), ...command);
+  by_id("run-name").textContent = facts.name ?? "";
 };
 
 // The state's name for the style, a short text, and all that is to be said.
@@ -107,7 +111,7 @@ const draw_tiles = () => {
         : tile("Loss", "\u2013", "", "no counted tokens"),
       tile("Tokens a second", short(s.tokens_per_second), "", "of the last step"),
       tile("Bubble", percent(s.bubble), "%", `plan ${percent(s.plan_bubble)} %`),
-      tile("Gradient norm", short(s.grad_norm), "", s.updated ? "before clipping" : "update skipped", !Number.isFinite(Number(s.grad_norm))),
+      tile("Gradient norm", short(s.grad_norm), "", s.updated ? state.facts.clips ? "before clipping" : undefined : "update skipped", !Number.isFinite(Number(s.grad_norm))),
       tile("Learning rate", short(s.lr), "", Number(s.loss_scale) !== 1 ? `loss scale ${short(s.loss_scale)}` : undefined),
       tile("Memory", (s.memory_bytes / 2 ** 20).toFixed(0), "MiB", `monitors ${percent((Number(s.observe_seconds) + Number(s.monitor_seconds)) / Math.max(1e-9, Number(s.seconds) * state.facts.ranks * state.facts.replicas))} %`));
   }
@@ -129,7 +133,7 @@ const draw_metrics = () => {
   by_id("metrics-card").hidden = shown.metrics.size === 0;
   by_id("metrics-note").textContent = shown.state.unkept_metrics ? "the first 200 names" : "";
   const row = (cells, tag) =>
-    make("tr", "", ...cells.map((text, i) => make(tag, i ? "number" : "", text)));
+    make("tr", "", ...cells.map((text, i) => make(tag, i ? "number" : "name", text)));
   by_id("metrics").replaceChildren(row(["name", "value", "step"], "th"),
     ...[...shown.metrics].sort(([a], [b]) => (a < b ? -1 : 1)).map(
       ([name, [value, step]]) => row([name, short(value), String(step)], "td")));
@@ -140,7 +144,7 @@ const draw = () => {
   if (!state) return;
   const loss = shown.summary?.losses[0];
   document.title = `${state.step}${state.steps ? "/" + state.steps : ""}`
-    + (loss && loss[1] !== null ? ` \u00b7 ${short(loss[1])}` : "") + " \u00b7 troupe";
+    + (loss && loss[1] !== null ? ` \u00b7 ${short(loss[1])}` : "") + ` \u00b7 ${state.facts.name || "troupe"}`;
   draw_state(state_text(state));
   draw_facts(state);
   draw_tiles();
@@ -184,9 +188,10 @@ const poll = async () => {
 
 add_tip(by_id("timeline"), timeline_tip(() => shown.state.facts));
 add_tip(by_id("heat"), heat_tip);
-for (const id of ["loss", "throughput", "norm"]) add_curve_tip(by_id(id));
-for (const id of ["timeline-steps", "heat-kind", "heat-statistic"])
+for (const id of ["loss", "throughput", "norm", "bubble", "rate", "memory"]) add_curve_tip(by_id(id));
+for (const id of ["timeline-steps", "heat-kind", "heat-statistic", "smoothing", "log-axis"])
   by_id(id).addEventListener("change", draw);
+by_id("actors-fold").addEventListener("toggle", draw);
 addEventListener("resize", draw);
 prefers_dark.addEventListener("change", () => { set_theme("auto"); draw(); });
 draw_actor_legend();

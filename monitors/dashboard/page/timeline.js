@@ -1,13 +1,13 @@
 // The last steps, a row for each rank. A span is [row, kind, stage,
 // microbatch, start, end], a wait [row, kind, start, end], in microseconds.
-const timeline_view = {left: 78, right: 8, top: 24, gap: 14, panels: []};
+const timeline_view = {left: 0, right: 8, top: 24, gap: 14, panels: []};
 const wait_names = ["waits for an input that is not computed yet", "waits for transport",
-  "waits for credit", "waits for its thread"];
+  "waits for a credit", "waits for a core"];
 const kind_names = {F: "forward", B: "backward", I: "input backward",
   W: "weight backward", NORM: "gradient norm", UPDATE: "update"};
 
 const row_name = (row, facts) => facts.replicas > 1
-  ? `r${Math.floor(row / facts.ranks)} rank ${row % facts.ranks}` : `rank ${row}`;
+  ? `replica ${Math.floor(row / facts.ranks)} \u00b7 rank ${row % facts.ranks}` : `rank ${row}`;
 
 const row_height = rows => rows <= 6 ? 30 : rows <= 12 ? 24 : rows <= 32 ? 16 : 11;
 
@@ -30,6 +30,7 @@ const draw_timeline = (steps, facts) => {
   const shown = steps.slice(-Number(by_id("timeline-steps").value));
   const rows = facts.ranks * facts.replicas, tall = row_height(rows);
   const [context, width] = begin_canvas(canvas, view.top + rows * tall + 20);
+  view.left = facts.replicas > 1 ? 136 : 78;
   const total = shown.reduce((sum, step) => sum + end_of(step), 0);
   const room = width - view.left - view.right - view.gap * Math.max(0, shown.length - 1);
   const scale = room / Math.max(total, 1);
@@ -73,12 +74,16 @@ const draw_step = (context, step, {at, wide, scale, rows, tall, hatch, ink, chun
     }
   }
   context.textAlign = "center";
+  const has_room = ([, , , microbatch, start, end]) => microbatch < 0
+    || (end - start) * scale >= 4 + 6 * String(microbatch).length;
+  const numbered = box >= 11 && step.spans.every(has_room);
+  const most = Math.max(0, ...chunks) + 1;
   for (const [row, kind, stage, microbatch, start, end] of step.spans) {
-    const [fill, text] = colours[kind + chunks[stage]] ??= span_colours(kind, chunks[stage]);
+    const {fill, ink: text} = colours[kind + chunks[stage]] ??= paint(kind, chunks[stage], most);
     const width = Math.max((end - start) * scale, 0.6), x = at + start * scale;
     context.fillStyle = fill;
     context.fillRect(x, top + row * tall, width > 3 ? width - 1 : width, box);
-    if (microbatch >= 0 && box >= 11 && width >= 11) {
+    if (microbatch >= 0 && numbered) {
       context.fillStyle = text;
       context.fillText(String(microbatch), x + width / 2, top + row * tall + box / 2 + 0.5);
     }
@@ -106,15 +111,15 @@ const draw_timeline_legend = (shown, chunks) => {
   const several = Math.max(0, ...chunks) > 0;
   legend.replaceChildren();
   const order = ([kind, chunk]) =>
-    kind.length > 1 ? 1e9 : chunk * 4 + "FBIW".indexOf(kind);
+    kind.length > 1 ? 1e9 : chunk + 64 * "FBIW".indexOf(kind);
   const keys = [...found.keys()].sort((a, b) => order(found.get(a)) - order(found.get(b)));
   for (const key of keys) {
     const [kind, chunk] = found.get(key);
     const text = key === "norm" ? "norm, update" : kind_names[kind] + (several ? `, stage ${chunk} of the rank` : "");
-    add_key(legend, text, span_colours(kind, chunk)[0]);
+    add_key(legend, text, paint(kind, chunk, Math.max(0, ...chunks) + 1).fill);
   }
   add_key(legend, "waits", "", "hatched");
-  add_key(legend, "all was there, its thread had not begun", colour_of("--bad"), "line");
+  add_key(legend, wait_names[3], colour_of("--bad"), "line");
 };
 
 const timeline_tip = facts => (x, y) => {

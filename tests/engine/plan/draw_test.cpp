@@ -5,7 +5,10 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "support.hpp"
 #include "troupe/base/error.hpp"
@@ -68,6 +71,38 @@ TEST_CASE("the terminal's rows keep to its width") {
   CHECK(widest <= 80);
 }
 
+TEST_CASE("ops of less than two columns show their kinds alone") {
+  const auto drawn = draw_terminal(
+    picture("1f1b", {.ranks = 16, .microbatches = 64}), {.unicode = false});
+  const auto row = drawn.substr(0, drawn.find('\n'));
+  CHECK(row.size() <= 100);
+  CHECK(row.find_first_of("0123456789", 8) == row.npos);
+  CHECK_THAT(row, ContainsSubstring("F"));
+}
+
+TEST_CASE("rows of several replicas are named by replica and rank") {
+  timeline of{.unit = "ms",
+              .ranks = 4,
+              .replicas = 2,
+              .spans = {{.rank = 3, .microbatch = 0, .start = 0, .end = 1}}};
+  CHECK_THAT(draw_terminal(of), ContainsSubstring("\nreplica 1 · rank 1 F0"));
+  const auto svg = draw_svg(of);
+  CHECK_THAT(svg, ContainsSubstring("2 replicas of 2 ranks, 1 ms")
+                    && ContainsSubstring(">replica 1</text>"));
+  CHECK(count(svg, ">rank 1</text>") == 2);
+}
+
+TEST_CASE("either all boxes of an SVG have numbers or none, at any width") {
+  const auto of = picture("1f1b", {.ranks = 2, .microbatches = 12});
+  const auto numbers = [](const std::string& svg) {
+    return count(svg, "text-anchor=\"middle\" fill=\"#16202b\"");
+  };
+  CHECK(numbers(draw_svg(of)) == 2 * 2 * 12);
+  CHECK(numbers(draw_svg(of, svg_theme::automatic, 400)) == 0);
+  CHECK_THAT(draw_svg(of, svg_theme::automatic, 400),
+             ContainsSubstring(" width=\"400\""));
+}
+
 TEST_CASE("the SVG has a box for each op, and is well formed enough") {
   const auto svg = draw_svg(picture(
     "interleaved_1f1b", {.ranks = 2, .stages_per_rank = 2, .microbatches = 4}));
@@ -83,8 +118,8 @@ TEST_CASE("the SVG's hue is the kind of op, its shade the stage of the rank") {
     picture("zb_v", {.ranks = 2, .stages_per_rank = 2, .microbatches = 4}));
   // Ranks x microbatches, plus one in the legend.
   for (const auto* fill :
-       {"hsl(212,78%,78%)", "hsl(212,78%,52%)", "hsl(160,52%,64%)",
-        "hsl(160,52%,38%)", "hsl(272,46%,68%)", "hsl(272,46%,42%)"})
+       {"hsl(212,84%,74%)", "hsl(212,84%,48%)", "hsl(140,40%,64%)",
+        "hsl(140,40%,38%)", "hsl(325,38%,70%)", "hsl(325,38%,44%)"})
     CHECK(count(svg, std::string("fill=\"") + fill + "\"") == 8 + 1);
   CHECK_THAT(svg, !ContainsSubstring("outlined"));
 }
@@ -212,6 +247,43 @@ TEST_CASE("the trace has threads, events in microseconds, and arrows") {
   CHECK(first["name"] == "0F0");
   CHECK(first["ts"] == 0);
   CHECK(first["dur"] == 1000);
+}
+
+TEST_CASE("a trace has a slice for each step, and a process for each replica") {
+  timeline of{.title = "t", .unit = "ms", .ranks = 4, .replicas = 2};
+  for (std::int64_t step : {7, 8})
+    for (std::int32_t row = 0; row < 4; ++row)
+      of.spans.push_back({.rank = row,
+                          .microbatch = 0,
+                          .start = static_cast<double>(step),
+                          .end = static_cast<double>(step) + 0.5 + row * 0.1,
+                          .step = step});
+  of.waits = {{0, wait_kind::host, 0, 0.04}, {3, wait_kind::host, 0, 0.06}};
+  std::map<std::string, int> names;
+  std::set<int> processes;
+  int waits = 0, ops_of_last = 0;
+  const auto trace = nlohmann::json::parse(draw_trace(of));
+  for (const auto& event : trace.at("traceEvents")) {
+    processes.insert(event.at("pid").get<int>());
+    if (event.at("ph") == "M")
+      ++names[event.at("args").at("name").get<std::string>()];
+    waits += event.value("cat", "") == "wait";
+    ops_of_last += event.value("cat", "") == "compute" && event.at("pid") == 1
+                   && event.at("tid") == 1;
+    if (event.at("name") == "step 8") {
+      CHECK(event.at("ts").get<double>() == 8000);
+      CHECK(std::lround(event.at("dur").get<double>()) == 800);
+    }
+  }
+  CHECK(processes == std::set{0, 1});
+  CHECK(names
+        == std::map<std::string, int>{{"t, replica 0", 1},
+                                      {"t, replica 1", 1},
+                                      {"rank 0", 2},
+                                      {"rank 1", 2},
+                                      {"steps", 1}});
+  CHECK(waits == 1);
+  CHECK(ops_of_last == 2);
 }
 
 TEST_CASE("names of any bytes are written as JSON") {

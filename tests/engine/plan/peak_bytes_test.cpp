@@ -130,3 +130,14 @@ TEST_CASE("all ranks at once hold no more than their peaks together") {
   CHECK(joint_peak_bytes(one, simulate(one), parse_sizes("kept=1,activation=0"))
         == 1);
 }
+
+TEST_CASE("a rank's sizes are divided among its stages and slices") {
+  const auto sizes =
+    parse_sizes("kept=8,activation=6,parameters=4,parameters.1=3", {2, 2});
+  CHECK(sizes.usual.kept == 2);
+  CHECK(sizes.usual.deferred == 2);
+  CHECK(sizes.usual.activation == 3);
+  CHECK(sizes.usual.parameters == 2);
+  CHECK(sizes.row(1).parameters == 3);
+  CHECK(sizes.row(1).kept == 2);
+}

@@ -311,3 +311,37 @@ TEST_CASE("steps follow each other with and without a barrier") {
   CHECK(step_ends(of, slower, {.steps = 2, .barrier = true})
         == std::vector<double>{51, 51 + 51 + 4});
 }
+
+TEST_CASE("a rank's costs are divided among its stages and slices") {
+  const auto of = testing::make_plan(
+    "interleaved_1f1b", {.ranks = 2, .stages_per_rank = 2, .microbatches = 4});
+  const auto whole = simulate(of, parse_costs("f=1,b=2"));
+  const auto cut = divided(parse_costs("f=2,b=4"), division_of(of));
+  CHECK(simulate(of, cut).makespan == whole.makespan);
+  CHECK(simulate(of, divided(op_costs{}, division_of(of))).makespan
+        == whole.makespan / 2);
+
+  // Entries of single stages stay, and what follows from them.
+  const auto mixed = divided(parse_costs("f=2,b=4,b.1=6,i.2=1"), {.stages = 2});
+  const auto cost = [&](plan_op_kind kind, std::int32_t stage) {
+    return mixed.cost_of(0, {.kind = kind, .stage = stage});
+  };
+  using enum plan_op_kind;
+  CHECK(cost(forward, 1) == 1);
+  CHECK(cost(backward, 0) == 2);
+  CHECK(cost(backward, 1) == 6);
+  CHECK(cost(weight_backward, 1) == 3);
+  CHECK(cost(input_backward, 2) == 1);
+  CHECK(cost(weight_backward, 2) == 1);
+  CHECK(cost(backward, 2) == 2);
+  CHECK(cost(backward, 3) == 2);
+
+  const auto sliced =
+    divided(parse_costs("f=4,update=6,message=2"), {.stages = 2, .slices = 2});
+  CHECK(sliced.of_kind[slot(forward)] == 1);
+  CHECK(sliced.of_kind[slot(update)] == 3);
+  CHECK(sliced.message == 1);
+  op_costs own;
+  own.of_stage.resize(1, own.of_kind);
+  CHECK(divided(own, {.stages = 2}).of_stage[0][slot(forward)] == 1);
+}

@@ -75,7 +75,10 @@ TEST_CASE("a step becomes the page's data") {
   CHECK(state["curves"] == json::parse(R"({
     "train/loss": {"from": 0, "points": [[1, 2.5, 2.5, 2.5, 0]]},
     "grad_norm": {"from": 0, "points": [[1, 0.5, 0.5, 0.5, 0]]},
-    "tokens_per_second": {"from": 0, "points": [[1, 128.0, 128.0, 128.0, 0]]}
+    "tokens_per_second": {"from": 0, "points": [[1, 128.0, 128.0, 128.0, 0]]},
+    "lr": {"from": 0, "points": [[1, 0.25, 0.25, 0.25, 0]]},
+    "memory_mib": {"from": 0, "points": [[1, 1.0, 1.0, 1.0, 0]]},
+    "bubble": {"from": 0, "points": [[1, 0.5, 0.5, 0.5, 0]]}
   })"));
   CHECK(state["timeline"] == json::parse(R"([{"step": 1, "begin": 0.0,
     "spans": [[0, "F", 0, 0, 0, 2000], [0, "B", 0, 0, 6000, 8000],
@@ -84,6 +87,23 @@ TEST_CASE("a step becomes the page's data") {
   CHECK(state["summary"]["losses"] == json::parse(R"([["loss", 2.5]])"));
   CHECK(state["summary"]["bubble"] == 0.5);
   CHECK(state["summary"]["memory_bytes"] == 1 << 20);
+}
+
+TEST_CASE("the page tells what runs, for how long, and of how many tokens") {
+  const auto of = small_plan();
+  dashboard_data data({.plan = of,
+                       .description = {"first try", "gpt", "troupe train"},
+                       .clips = true});
+  feed_step(data, *of, 1, 2);
+  feed_step(data, *of, 2, 2);
+  data.end();
+  const auto state = data.since(0);
+  CHECK(state["facts"]["name"] == "first try");
+  CHECK(state["facts"]["model"] == "gpt");
+  CHECK(state["facts"]["command"] == "troupe train");
+  CHECK(state["facts"]["clips"] == true);
+  CHECK(state["tokens"] == 128);
+  CHECK(state["elapsed"] == 1.5);
 }
 
 TEST_CASE("a page that asks again gets new data only") {

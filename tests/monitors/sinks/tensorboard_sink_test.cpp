@@ -122,6 +122,35 @@ TEST_CASE("a tag tells the phase of an evaluation, once") {
         == std::vector<std::string>{"validation/loss", "validation/gap/x"});
 }
 
+TEST_CASE("the settings of a run are a text and hyperparameters") {
+  auto event = fields_of(settings_event(
+    12.5, {{"lr", "0.001"}, {"schedule", "\"1f1b\""}, {"plain", "true"}}));
+  auto values = fields_of(event[5].at(0))[1];
+  REQUIRE(values.size() == 2);
+  auto text = fields_of(values[0]);
+  CHECK(text[1].at(0) == "config");
+  CHECK(fields_of(text[8].at(0))[8].at(0)
+        == "    lr = 0.001\n    schedule = \"1f1b\"\n    plain = true\n");
+  CHECK(fields_of(fields_of(text[9].at(0))[1].at(0))[1].at(0) == "text");
+  auto session = fields_of(values[1]);
+  CHECK(session[1].at(0) == "_hparams_/session_start_info");
+  auto plugin = fields_of(fields_of(session[9].at(0))[1].at(0));
+  CHECK(plugin[1].at(0) == "hparams");
+  auto start = fields_of(fields_of(plugin[2].at(0))[3].at(0));
+  REQUIRE(start[1].size() == 3);
+  auto rate = fields_of(start[1].at(0));
+  CHECK(rate[1].at(0) == "lr");
+  CHECK(numbers_of<double>(fields_of(rate[2].at(0))[2].at(0)).at(0) == 0.001);
+  CHECK(fields_of(fields_of(start[1].at(1))[2].at(0))[3].at(0) == "1f1b");
+}
+
+TEST_CASE("settings pass through joined sinks") {
+  const temporary_folder folder;
+  join({callback_sink({}), tensorboard_sink(folder / "runs")})
+    ->describe({{"lr", "1"}});
+  CHECK(records_of(content(only_file(folder / "runs"))).size() == 2);
+}
+
 TEST_CASE("two sinks of one folder have a file each; other troubles are io") {
   const temporary_folder folder;
   const auto a = tensorboard_sink(folder / "runs");
@@ -147,6 +176,18 @@ TEST_CASE("TensorBoard itself reads it") {
            "gap/grads/fc 1 num=6 min=0 max=8 sum=-5.5 [0,1):2 [1,2):2 [2,4):1 "
            "[4,8):0 [8,16):1\n"
            "validation/zeros 3 num=2 min=0 max=0 sum=0 [0,0):2\n");
+}
+
+TEST_CASE("TensorBoard reads the settings of a run") {
+  require_tensorboard();
+  const temporary_folder folder;
+  tensorboard_sink(folder / "runs")->describe({{"lr", "0.5"}});
+  const auto run =
+    run_program(python()
+                + " " TROUPE_SOURCE_DIR
+                  "/tests/monitors/sinks/read_tensorboard_settings.py "
+                + (folder / "runs"));
+  CHECK(run.output == "config: lr = 0.5\nlr 0.5\n");
 }
 
 TEST_CASE("TensorBoard shows the steps of a resumed run once") {
