@@ -28,8 +28,8 @@ function(troupe_torch_library name file)
     set(has_other_names $<VERSION_GREATER_EQUAL:$<CXX_COMPILER_VERSION>,18>)
     target_compile_options(torch::${name} INTERFACE
       $<$<AND:$<COMPILE_LANG_AND_ID:CXX,Clang>,${has_other_names}>:-fclang-abi-compat=17>
-      "SHELL:-idirafter ${TROUPE_TORCH_ROOT}/include"
-      "SHELL:-idirafter ${TROUPE_TORCH_ROOT}/include/torch/csrc/api/include")
+      "SHELL:-idirafter \"${TROUPE_TORCH_ROOT}/include\""
+      "SHELL:-idirafter \"${TROUPE_TORCH_ROOT}/include/torch/csrc/api/include\"")
   endif()
 endfunction()
 
