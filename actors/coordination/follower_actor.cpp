@@ -19,6 +19,9 @@ struct follower_state : step_supervisor {
   std::deque<remote_begin> begun = {};  // by the leader, and not here
   std::int64_t awaited = 0;             // serial at the last check
   step_pointer running = {};
+  /// Of steps that did not begin here yet: where no rank lives here, the others
+  /// wait for none.
+  std::deque<remote_outcome> outcomes = {};
   std::int64_t last_serial = 0;  // of a step that was wanted
   kept_interest interest = {};
   std::vector<rank_done> reports = {};
@@ -91,6 +94,11 @@ struct follower_state : step_supervisor {
     wanted.reset();
     reports.clear();
     begin_here(step);
+    if (!outcomes.empty() && outcomes.front().serial == step->serial) {
+      auto outcome = std::move(outcomes.front());
+      outcomes.pop_front();
+      on(outcome);
+    }
   }
 
   void on(const stage_powers& message) { book->links->tell(to_frame(message)); }
@@ -118,6 +126,8 @@ struct follower_state : step_supervisor {
       outcome.replans = message.replans;
       outcome.saves = message.saves;
       answer(std::move(outcome));
+    } else if (message.serial > last_serial || wanted) {
+      outcomes.push_back(std::move(message));
     }
   }
 

@@ -61,11 +61,16 @@ TEST_CASE("a process may host no rank, and the leading one none") {
 TEST_CASE("replicas, shards and ties do not mind who hosts them") {
   const std::vector<std::int32_t> mixed{1, 0, 0, 2};
   check_job_bits({.data_parallel = 2, .clip = 0.5, .hosting = mixed}, 3);
-  small_case sharded{.data_parallel = 2, .hosting = mixed};
+  small_case sharded;
+  sharded.data_parallel = 2;
+  sharded.hosting = mixed;
   sharded.sharding.mode = shard_mode::all;
   check_job_bits(sharded, 3);
   check_job_bits({.data_parallel = 2, .tied = true, .hosting = mixed}, 3);
-  check_job_bits({.schedule = "dualpipe", .ranks = 4, .hosting = {1, 0, 1, 1}},
+  check_job_bits({.schedule = "dualpipe",
+                  .ranks = 4,
+                  .microbatches = 8,
+                  .hosting = {1, 0, 1, 1}},
                  2);
   check_job_bits({.schedule = "zb_v",
                   .ranks = 3,
