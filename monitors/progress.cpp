@@ -49,6 +49,11 @@ std::string rate_text(const step_event& step) {
   return fmt::format(" tok/s {}", count_text(tokens_per_second(step)));
 }
 
+std::string bubble_text(const step_times& times) {
+  return fmt::format("bubble {:.0f} % (plan {:.0f} %)", 100 * times.bubble,
+                     100 * times.plan_bubble);
+}
+
 std::string memory_text(const step_event& step) {
   return fmt::format("mem {} MiB", step.resident_bytes / (1024 * 1024));
 }
@@ -98,7 +103,7 @@ std::string fitted(std::vector<line_part> parts, std::size_t columns) {
 std::vector<line_part> parts_of(const step_event& step, const step_times* times,
                                 const progress_options& options, double left) {
   std::vector<line_part> parts{
-    {bar(step.source.step, options.steps), 5},
+    {bar(step.source.step, options.steps), 10},
     {fmt::format("step {}/{}", step.source.step, options.steps), 0},
     {losses_text(step).erase(0, 1), 1},
     {fmt::format("grad_norm {:.4g}", printable(step.gradient_norm)), 6},
@@ -109,11 +114,8 @@ std::vector<line_part> parts_of(const step_event& step, const step_times* times,
   if (!step.updated)
     parts.push_back({"(update skipped)", 4});
   parts.push_back({rate_text(step).erase(0, 1), 3});
-  if (times) {
-    parts.push_back({fmt::format("bubble {:.0f} %", 100 * times->bubble), 7});
-    parts.push_back(
-      {fmt::format("(plan {:.0f} %)", 100 * times->plan_bubble), 10});
-  }
+  if (times)
+    parts.push_back({bubble_text(*times), 5});
   parts.push_back({memory_text(step), 8});
   parts.push_back({"ETA " + duration_text(left), 2});
   return parts;
@@ -167,8 +169,7 @@ std::string progress_line(const step_event& step, std::int64_t steps,
     line += " (update skipped)";
   line += rate_text(step);
   if (times)
-    line += fmt::format(" bubble {:.0f} % (plan {:.0f} %)", 100 * times->bubble,
-                        100 * times->plan_bubble);
+    line += " " + bubble_text(*times);
   return line + " " + memory_text(step);
 }
 

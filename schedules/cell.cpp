@@ -225,7 +225,8 @@ std::vector<std::vector<cell>> parse_cells(std::string_view csv,
                                            std::string_view source) {
   if (const auto found = other_format(csv); !found.empty())
     fail(error_code::malformed_text,
-         "{}: {}; give a schedule's CSV, as troupe plan --format csv writes it",
+         "{}: {}; give a schedule's CSV or text form, as troupe plan --format "
+         "csv or schedule writes it",
          source, found);
   std::vector<std::vector<cell>> rows;
   while (!csv.empty()) {

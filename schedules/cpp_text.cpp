@@ -83,7 +83,7 @@ std::string cpp_sizes(const schedule& lanes) {
   if (lanes.slices > 1)
     fail(error_code::invalid_argument,
          "{}: schedule::build can't express slices on stages that are not "
-         "placed looped; write the text form",
+         "placed looped; write the text form (--format schedule)",
          lanes.name);
   return fmt::format("{}, {}", cpp_placement(lanes.placement),
                      lanes.microbatches);

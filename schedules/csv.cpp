@@ -140,7 +140,7 @@ std::string to_csv(const schedule& lanes) {
       || lanes.update.every > 0)
     fail(error_code::invalid_argument,
          "{}: CSV can't express slices, copies and updates within a step; "
-         "write the text form",
+         "write the text form (--format schedule)",
          lanes.name);
   std::string text;
   for (const auto& ops : lanes.lanes) {

@@ -54,6 +54,7 @@ std::string only_job(const std::string& token) {
     fail(error_code::invalid_argument,
          "you have {} jobs; give the endpoint of one:\n{}", found.size(),
          fmt::join(lines, "\n"));
+  spdlog::info("the job at{}", lines.front().substr(1));
   return found.front();
 }
 

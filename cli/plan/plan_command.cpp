@@ -8,11 +8,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <string>
 
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/plan/checks.hpp"
+#include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/compile/shard.hpp"
@@ -35,7 +37,7 @@ struct plan_options {
   bool sharded = false;
   offload_flags offload;
   bool lower = false;
-  std::string format = "table";
+  std::string format{};  // empty: by the name of the file, else a table
   std::string theme = "auto";
   std::string output;
   std::int32_t width = 0;
@@ -45,7 +47,7 @@ terminal_style style_of_output(const plan_options& options) {
   terminal_style style;
   winsize size{};
   if (options.output.empty() && isatty(STDOUT_FILENO) != 0) {
-    style.colour = true;
+    style.colour = shows_colours();
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
       style.width = size.ws_col;
   }
@@ -184,6 +186,15 @@ void add_compile_flags(CLI::App& command, plan_options& options) {
   options.offload.add_to(command);
 }
 
+/// The format that a file's name asks for.
+std::string format_of(const std::string& file) {
+  const auto ending = std::filesystem::path(file).extension().string();
+  for (const auto* format : {"csv", "json", "svg", "cpp", "schedule", "plan"})
+    if (ending == fmt::format(".{}", format))
+      return format;
+  return "table";
+}
+
 void add_output_flags(CLI::App& command, plan_options& options) {
   command.option_defaults()->group("Output: its format, width and file");
   command.add_flag("--lower", options.lower,
@@ -192,7 +203,8 @@ void add_output_flags(CLI::App& command, plan_options& options) {
             "table, csv, json, svg, trace (Chrome, Perfetto), cpp (a function "
             "that makes the schedule), schedule (its text form, with slices "
             "and copies) or plan (compiled); `train` reads these two and csv, "
-            "`verify` and `simulate` plans and csv",
+            "`verify` and `simulate` plans and csv; default: by the name of "
+            "--output, as x.svg, else table",
             one_of({"table", "csv", "json", "svg", "trace", "plan", "text",
                     "cpp", "schedule"}));
   command
@@ -222,8 +234,11 @@ void add_plan_command(CLI::App& app) {
   command->footer(list_schedules() +
                   "\nExample:\n  troupe plan --schedule 1f1b --ranks 4 "
                   "--microbatches 8 \\\n    --format svg -o 1f1b.svg");
-  command->callback(
-    [options] { write_output(options->output, render(*options)); });
+  command->callback([options] {
+    if (options->format.empty())
+      options->format = format_of(options->output);
+    write_output(options->output, render(*options));
+  });
 }
 
 }  // namespace troupe::cli

@@ -17,6 +17,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <new>
@@ -237,10 +238,19 @@ int report_errors(const std::function<int()>& work) {
   }
 }
 
+bool shows_colours() {
+  const auto* refused = std::getenv("NO_COLOR");
+  return refused == nullptr || *refused == '\0';
+}
+
 namespace {
 
 class plain_sink final : public spdlog::sinks::ansicolor_stderr_sink_mt {
  public:
+  plain_sink()
+    : spdlog::sinks::ansicolor_stderr_sink_mt(shows_colours()
+                                                ? spdlog::color_mode::automatic
+                                                : spdlog::color_mode::never) {}
   void log(const spdlog::details::log_msg& message) override {
     const auto text =
       plain_text({message.payload.data(), message.payload.size()});

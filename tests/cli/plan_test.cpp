@@ -12,6 +12,7 @@
 
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::EndsWith;
+using Catch::Matchers::StartsWith;
 using namespace troupe::testing;
 
 namespace {
@@ -108,13 +109,26 @@ TEST_CASE("plan writes JSON and traces that parse, and an SVG file") {
     nlohmann::json::parse(run_plan(two_ranks, "--format trace").output);
   CHECK(trace["traceEvents"].is_array());
   const auto path = folder / "plan.svg";
-  CHECK(run_plan(two_ranks, fmt::format("--format svg -o {}", path)).exit_code
-        == 0);
+  CHECK(run_plan(two_ranks, fmt::format("-o {}", path)).exit_code == 0);
   CHECK_THAT(troupe::read_file(path),
              EndsWith("</svg>\n") && ContainsSubstring("<style>@media"));
   CHECK_THAT(
     run_plan(two_ranks, "--format svg --theme dark").output,
     ContainsSubstring("fill=\"#12181f\"/>") && !ContainsSubstring("<style>"));
+}
+
+TEST_CASE("plan's file names its format, unless a flag does") {
+  const temporary_folder folder;
+  for (const auto* format : {"csv", "json", "svg", "cpp", "schedule", "plan"}) {
+    CAPTURE(format);
+    const auto path = folder / (std::string{"x."} + format);
+    run_plan(two_ranks, "-o " + path);
+    CHECK(troupe::read_file(path)
+          == run_plan(two_ranks, std::string{"--format "} + format).output);
+  }
+  const auto path = folder / "y.csv";
+  run_plan(two_ranks, "--format plan -o " + path);
+  CHECK_THAT(troupe::read_file(path), StartsWith("troupe plan 1"));
 }
 
 TEST_CASE("plan shards stages as PyTorch's pipelining does") {

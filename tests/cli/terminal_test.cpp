@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <sstream>
+#include <string_view>
 
 #include "pseudo_terminal.hpp"
 #include "tiny_training.hpp"
+#include "troupe_paths.hpp"
 
 using Catch::Matchers::ContainsSubstring;
 using namespace troupe::testing;
@@ -46,6 +48,8 @@ TEST_CASE("a terminal shows one line of progress, fitted to its width") {
       CHECK(run.exit_code == 0);
       CHECK_THAT(run.output, ContainsSubstring("step 1/3 loss ")
                                && ContainsSubstring("step 3/3 loss "));
+      if (columns >= 80 && std::string_view{how}.starts_with("--ranks"))
+        CHECK_THAT(run.output, ContainsSubstring(" % (plan "));
       CHECK_THAT(run.output, ContainsSubstring("model: gpt, "));
       CHECK_THAT(
         run.output,
@@ -91,4 +95,16 @@ TEST_CASE("the written files are listed at the end, on a terminal alone") {
   CHECK_THAT(run_on_terminal(command, 80, 24).output, ContainsSubstring(line));
   CHECK_THAT(run_program(command).output,
              !ContainsSubstring(line) && !ContainsSubstring("trained steps"));
+}
+
+TEST_CASE("NO_COLOR turns colours off") {
+  const auto output_with = [](const std::string& variable) {
+    return run_on_terminal(
+             variable + "'" TROUPE_PROGRAM "' plan --ranks 2 --microbatches 2",
+             80, 24)
+      .output;
+  };
+  CHECK_THAT(output_with(""), ContainsSubstring("\033["));
+  CHECK_THAT(output_with("NO_COLOR= "), ContainsSubstring("\033["));
+  CHECK_THAT(output_with("NO_COLOR=1 "), !ContainsSubstring("\033["));
 }

@@ -57,5 +57,5 @@ TEST_CASE("code has no room for slices on stages placed otherwise") {
     to_cpp(lanes), error,
     Catch::Matchers::Message(
       "seq_1f1b: schedule::build can't express slices on stages that are not "
-      "placed looped; write the text form"));
+      "placed looped; write the text form (--format schedule)"));
 }

@@ -22,15 +22,16 @@ const refused_text refused[]{
   {"0F0,0B 0\n", error_code::malformed_text,
    "x.csv, line 1, cell 2 (column 5) '0B 0': it contains a blank; remove it"},
   {"<svg xmlns=\"x\"/>\n", error_code::malformed_text,
-   "x.csv: it is a picture (SVG) or another XML file; give a schedule's CSV, "
-   "as "
-   "troupe plan --format csv writes it"},
+   "x.csv: it is a picture (SVG) or another XML file; give a schedule's CSV "
+   "or text form, as troupe plan --format csv or schedule writes it"},
   {"{\"ranks\": 2}\n", error_code::malformed_text,
-   "x.csv: it is JSON; give a schedule's CSV, as troupe plan --format csv "
-   "writes it"},
+   "x.csv: it is JSON; give a schedule's CSV or text form, as troupe plan "
+   "--format csv or schedule writes it"},
   {"troupe plan 1\n", error_code::malformed_text,
    "x.csv: it is a plan, which verify, simulate and train --plan read; give a "
-   "schedule's CSV, as troupe plan --format csv writes it"},
+   "schedule's CSV or text form, as troupe plan --format csv or schedule "
+   "writes "
+   "it"},
   {"00F0,0B0\n", error_code::malformed_text,
    "x.csv, line 1, cell 1 (column 1) '00F0': the stage number 00 has a leading "
    "zero"},
