@@ -56,7 +56,9 @@ TEST_CASE("a job is found by itself where it is the user's only one") {
   const auto attached = user.run("attach overflow --every 10 --keep");
   INFO(attached.output);
   CHECK(attached.exit_code == 0);
-  const auto listed = user.run("detach --list").output;
+  auto listed = user.run("detach --list").output;
+  CHECK_THAT(listed, ContainsSubstring("the job at unix:"));
+  listed.erase(0, listed.find('\n') + 1);
   CHECK_THAT(listed, ContainsSubstring(" overflow:every=10 (kept)"));
   CHECK(user.run("detach " + listed.substr(0, listed.find(' '))).exit_code
         == 0);
