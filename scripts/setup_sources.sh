@@ -165,7 +165,9 @@ caf() { # FOLDER FLAGS
     say "CAF: cached ($1)" && return
   fi
   rm -rf "${cache:?}/$1"  # libraries of another compiler may not link
-  build_source caf "$1" -DCMAKE_CXX_FLAGS="$2" -DCAF_ENABLE_IO_MODULE=OFF \
+  # Packages contain CAF, and no path of the machine that made them.
+  build_source caf "$1" -DCAF_ENABLE_IO_MODULE=OFF \
+    -DCMAKE_CXX_FLAGS="$2 -ffile-prefix-map=$cache/tmp/$1-source=caf" \
     -DCAF_ENABLE_OPENSSL_MODULE=OFF -DCAF_ENABLE_TOOLS=OFF \
     -DCAF_ENABLE_EXAMPLES=OFF -DCAF_ENABLE_TESTING=OFF
   echo "$by" >"$cache/$1/compiler"
