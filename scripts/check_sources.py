@@ -15,8 +15,7 @@ LIBRARIES = {
 }
 SOURCES = (".hpp", ".cpp", ".cu", ".cuh")
 UMBRELLAS = "include/troupe"
-HOSTS = {"www.apache.org", "www.w3.org", "github.com", "arxiv.org", "pypi.org",
-         "docker.io", "www.debian.org"}
+HOSTS = {"www.apache.org", "www.w3.org", "github.com", "arxiv.org", "www.debian.org"}
 HOST = re.compile(r"\b[a-z0-9][a-z0-9-]*(?:\.[a-z0-9-]+)*"
                   r"\.(?:org|com|net|io|dev)\b(?![\w(/.]*\()")
 MACHINE_PATH = re.compile(r"(?<![\w.}$])/(?:work|root|home|Users)/\w")

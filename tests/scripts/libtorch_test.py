@@ -3,7 +3,6 @@
 import functools
 import hashlib
 import http.server
-import json
 import os
 import shutil
 import subprocess
@@ -40,13 +39,17 @@ class Libtorch(unittest.TestCase):
             with zipfile.ZipFile(path, "w") as archive:
                 for each in files:
                     archive.writestr(each, each)
+                about = f"{name.replace('-', '_')}-1.0.dist-info"
+                archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\n")
+                archive.writestr(f"{about}/METADATA",
+                                 f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
             lines.append(f"{name}==1.0 {hashlib.sha256(path.read_bytes()).hexdigest()}")
         self.list = self.prefix / "share/troupe/libtorch_wheels.txt"
         self.list.write_text("\n".join(lines) + "\n")
 
-    def run_script(self, *flags):
+    def run_script(self, *flags, **variables):
         return subprocess.run([self.script, *flags], capture_output=True, text=True,
-                              env={**os.environ, "no_proxy": "127.0.0.1"})
+                              env={**os.environ, "no_proxy": "127.0.0.1", **variables})
 
     def files(self):
         root = self.prefix / "lib/troupe"
@@ -91,8 +94,8 @@ class Libtorch(unittest.TestCase):
             page = self.folder / "simple" / name
             page.mkdir(parents=True)
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
-            (page / "index.html").write_text(json.dumps({"files": [
-                {"url": f"../../wheels/{path.name}", "hashes": {"sha256": digest}}]}))
+            (page / "index.html").write_text(
+                f'<a href="../../wheels/{path.name}#sha256={digest}">{path.name}</a>')
         handler = functools.partial(http.server.SimpleHTTPRequestHandler,
                                     directory=self.folder)
         handler.log_message = lambda *_: None
@@ -101,10 +104,11 @@ class Libtorch(unittest.TestCase):
         self.addCleanup(server.server_close)
         self.addCleanup(server.shutdown)
         index = f"http://127.0.0.1:{server.server_port}/simple"
-        run = self.run_script("--index", index)
+        run = self.run_script(PIP_INDEX_URL=index)
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn("torch/lib/libtorch_cpu.so", self.files())
-        missing = self.run_script("--index", index + "/none")
+        missing = self.run_script(PIP_INDEX_URL=index + "/none", PIP_RETRIES="0")
+        self.assertEqual(missing.returncode, 1)
         self.assertIn("--wheels takes", missing.stderr)
 
 
