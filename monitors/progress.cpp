@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "troupe/base/fail.hpp"
+#include "troupe/base/median.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/patient_write.hpp"
 #include "troupe/base/printable.hpp"
@@ -119,12 +120,6 @@ std::vector<line_part> parts_of(const step_event& step, const step_times* times,
   parts.push_back({memory_text(step), 8});
   parts.push_back({"ETA " + duration_text(left), 2});
   return parts;
-}
-
-double median(std::deque<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  return *middle;
 }
 
 std::size_t width_of(std::FILE* terminal) {

@@ -19,8 +19,8 @@ struct follower_state : step_supervisor {
   std::deque<remote_begin> begun = {};  // by the leader, and not here
   std::int64_t awaited = 0;             // serial at the last check
   step_pointer running = {};
-  /// Of steps that did not begin here yet: where no rank lives here, the others
-  /// wait for none.
+  /// Outcomes of steps that have not begun here yet: the other processes do not
+  /// wait for a process that hosts no rank.
   std::deque<remote_outcome> outcomes = {};
   std::int64_t last_serial = 0;  // of a step that was wanted
   kept_interest interest = {};

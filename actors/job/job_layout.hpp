@@ -9,7 +9,7 @@
 namespace troupe {
 
 /// Which process of a job hosts which rank. Rank r of replica d is number
-/// d x ranks + r of the job. What is computed does not depend on it.
+/// d x ranks + r of the job. The hosting changes no result.
 struct job_layout {
   std::int32_t process = 0;  // this one
   std::int32_t processes = 1;

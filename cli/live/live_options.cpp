@@ -43,7 +43,7 @@ std::string only_job(const std::string& token) {
   for (const auto& where : own_endpoints())
     if (const auto line = describe_job(where, token)) {
       found.push_back(where);
-      lines.push_back("  " + *line);
+      lines.push_back(*line);
     }
   if (found.empty())
     fail(error_code::invalid_argument,
@@ -52,9 +52,9 @@ std::string only_job(const std::string& token) {
          "--token-file if it has tokens");
   if (found.size() > 1)
     fail(error_code::invalid_argument,
-         "you have {} jobs; give the endpoint of one:\n{}", found.size(),
-         fmt::join(lines, "\n"));
-  spdlog::info("the job at{}", lines.front().substr(1));
+         "you have {} jobs; give the endpoint of one:\n  {}", found.size(),
+         fmt::join(lines, "\n  "));
+  spdlog::info("the job at {}", lines.front());
   return found.front();
 }
 

@@ -72,7 +72,8 @@ class keys {
       ::tcsetattr(STDIN_FILENO, TCSANOW, &before_);
   }
 
-  /// What was typed; q if the input has ended. Doesn't wait.
+  /// Returns the bytes typed so far, or "q" if the input has ended, without
+  /// waiting.
   std::string typed() const {
     pollfd input{STDIN_FILENO, POLLIN, 0};
     if (!reads_ || ::poll(&input, 1, 0) <= 0)
@@ -137,9 +138,10 @@ class display {
  private:
   void draw() {
     winsize size{};
-    const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0
-                       && size.ws_col > 0 && size.ws_row > 0;
-    print_now(screen_.text(known ? size.ws_col : 80, known ? size.ws_row : 24));
+    const bool has_size = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0
+                          && size.ws_col > 0 && size.ws_row > 0;
+    print_now(
+      screen_.text(has_size ? size.ws_col : 80, has_size ? size.ws_row : 24));
   }
 
   const top_view& view_;

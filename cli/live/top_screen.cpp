@@ -8,6 +8,7 @@
 #include <sstream>
 #include <vector>
 
+#include "troupe/base/median.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/monitors/progress.hpp"
 
@@ -21,12 +22,6 @@ void add(std::deque<double>& curve, double value) {
   curve.push_back(value);
   if (curve.size() > most_values)
     curve.pop_front();
-}
-
-double median(std::deque<double> values) {
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::ranges::nth_element(values, middle);
-  return *middle;
 }
 
 std::vector<std::string> lines_of(const std::string& text) {

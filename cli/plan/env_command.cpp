@@ -52,13 +52,14 @@ std::string system_text() {
 
 std::string processor_text() {
   const auto flags = " " + value_in("/proc/cpuinfo", "flags", ':') + " ";
-  std::string known;
+  std::string instructions;
   for (const auto* each : {"avx2", "avx512f", "avx512_bf16", "amx_bf16"})
     if (flags.find(fmt::format(" {} ", each)) != std::string::npos)
-      known += fmt::format(" {}", each);
-  return fmt::format(
-    "{}, {} threads,{}", value_in("/proc/cpuinfo", "model name", ':'),
-    std::thread::hardware_concurrency(), known.empty() ? " no AVX2" : known);
+      instructions += fmt::format(" {}", each);
+  return fmt::format("{}, {} threads,{}",
+                     value_in("/proc/cpuinfo", "model name", ':'),
+                     std::thread::hardware_concurrency(),
+                     instructions.empty() ? " no AVX2" : instructions);
 }
 
 std::string memory_text() {

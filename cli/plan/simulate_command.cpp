@@ -231,7 +231,7 @@ void add_simulate_command(CLI::App& app) {
     *command, "--sizes ENTRIES|FILE", options->source.searching.sizes,
     "bytes of a microbatch on a rank's layers, for the most that each rank "
     "holds: kept (by a forward for its backward), activation, gradient (as "
-    "large, if not given), parameters; kept.2=3e6 is for stage 2. Also a file "
+    "large, by default), parameters; kept.2=3e6 is for stage 2. Also a file "
     "of such entries");
   options->source.searching.add_memory_limit(*command);
   options->source.searching.add_per_stage(*command);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "troupe/base/error.hpp"
+#include "troupe/base/median.hpp"
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/events/log.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
@@ -52,12 +53,6 @@ constexpr std::size_t most_steps = 16;
 struct step_estimate {
   double ms = 0, uncertainty = 0;  // 0: too few steps
 };
-
-double median(std::deque<double> samples) {
-  const auto middle = samples.begin() + std::ssize(samples) / 2;
-  std::ranges::nth_element(samples, middle);
-  return *middle;
-}
 
 step_estimate estimate_of(const std::deque<double>& steps) {
   if (steps.size() < least_steps)

@@ -26,10 +26,10 @@ class cost_samples {
  public:
   /// The ops of a step, by all ranks. Costs outlive a change of the plan.
   void add(const std::vector<ops_event>& step);
-  /// The costs, an entry a line; empty before the first step. Those of ops are
-  /// of a slice, those of messages of a full microbatch.
+  /// One entry per line; empty before the first step. Op costs are for one
+  /// slice, message costs for a full microbatch.
   std::string entries() const;
-  /// Those of the ops and messages of the last step's plan.
+  /// The costs of the ops and messages of the last step's plan.
   op_costs costs() const;
   /// Whether these kinds have been measured of each stage that has run a
   /// forward.

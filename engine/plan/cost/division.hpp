@@ -14,7 +14,7 @@ struct division {
   double slices = 1;  // per microbatch
 };
 
-/// Of a plan whose ranks hold different numbers of stages, their mean.
+/// Uses the mean number of stages per rank where ranks hold different numbers.
 division division_of(const plan& plan);
 division division_of(const schedule_shape& shape);
 

@@ -151,9 +151,9 @@ class drawing_style {
     const auto paint = terminal_paint(
       shade_of(span.kind, is_compute(span.kind) ? chunks_.of(span) : 0,
                chunks_.chunks()));
-    const auto known = std::ranges::find(paints_, paint);
-    const auto number = static_cast<std::uint16_t>(known - paints_.begin());
-    if (known == paints_.end())
+    const auto entry = std::ranges::find(paints_, paint);
+    const auto number = static_cast<std::uint16_t>(entry - paints_.begin());
+    if (entry == paints_.end())
       paints_.push_back(paint);
     return number;
   }

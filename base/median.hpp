@@ -1,0 +1,17 @@
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <iterator>
+
+namespace troupe {
+
+/// The median; of an even number of values the upper one of the two in the
+/// middle. There is at least one value.
+inline double median(std::deque<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+}  // namespace troupe
