@@ -19,29 +19,29 @@ if(TROUPE_PACKAGE STREQUAL wheel)
 endif()
 
 # Made by the program, of the declarations of its flags.
-set(made ${PROJECT_BINARY_DIR}/made)
-file(MAKE_DIRECTORY ${made})
+set(generated ${PROJECT_BINARY_DIR}/package_files)
+file(MAKE_DIRECTORY ${generated})
 set(troupe $<TARGET_FILE:troupe>)
-add_custom_command(OUTPUT ${made}/troupe.1.gz DEPENDS troupe troupe-runtime VERBATIM
+add_custom_command(OUTPUT ${generated}/troupe.1.gz DEPENDS troupe troupe-runtime VERBATIM
   COMMAND sh -c "\"$1\" help --man | gzip -9n > \"$2\"" - ${troupe}
-    ${made}/troupe.1.gz)
-set(files ${made}/troupe.1.gz)
+    ${generated}/troupe.1.gz)
+set(files ${generated}/troupe.1.gz)
 foreach(shell bash zsh fish)
-  add_custom_command(OUTPUT ${made}/troupe.${shell} DEPENDS troupe troupe-runtime
-    COMMAND ${troupe} completion ${shell} > ${made}/troupe.${shell})
-  list(APPEND files ${made}/troupe.${shell})
+  add_custom_command(OUTPUT ${generated}/troupe.${shell} DEPENDS troupe troupe-runtime
+    COMMAND ${troupe} completion ${shell} > ${generated}/troupe.${shell})
+  list(APPEND files ${generated}/troupe.${shell})
 endforeach()
 add_custom_target(troupe_shell_files ALL DEPENDS ${files})
-install(FILES ${made}/troupe.1.gz DESTINATION share/man/man1 COMPONENT system)
-install(FILES ${made}/troupe.bash COMPONENT system
+install(FILES ${generated}/troupe.1.gz DESTINATION share/man/man1 COMPONENT system)
+install(FILES ${generated}/troupe.bash COMPONENT system
   DESTINATION share/bash-completion/completions RENAME troupe)
-install(FILES ${made}/troupe.zsh COMPONENT system
+install(FILES ${generated}/troupe.zsh COMPONENT system
   DESTINATION share/zsh/vendor-completions RENAME _troupe)
-install(FILES ${made}/troupe.fish COMPONENT system
+install(FILES ${generated}/troupe.fish COMPONENT system
   DESTINATION share/fish/vendor_completions.d RENAME troupe.fish)
 
-file(CREATE_LINK ../share/troupe/tokenize/tokenize ${made}/troupe-tokenize SYMBOLIC)
-install(FILES ${made}/troupe-tokenize DESTINATION bin COMPONENT system)
+file(CREATE_LINK ../share/troupe/tokenize/tokenize ${generated}/troupe-tokenize SYMBOLIC)
+install(FILES ${generated}/troupe-tokenize DESTINATION bin COMPONENT system)
 install(PROGRAMS ${source}/packaging/troupe-libtorch DESTINATION bin
   COMPONENT system)
 install(FILES ${source}/packaging/libtorch_wheels.txt DESTINATION share/troupe
@@ -50,15 +50,15 @@ install(FILES ${source}/packaging/libtorch_wheels.txt DESTINATION share/troupe
 # Debian's changelog and copyright, for each package.
 string(TIMESTAMP time "%a, %d %b %Y %H:%M:%S +0000" UTC)
 set(contact "The authors of troupe <noreply@github.com>")
-file(CONFIGURE OUTPUT ${made}/changelog CONTENT
+file(CONFIGURE OUTPUT ${generated}/changelog CONTENT
 "troupe (${PROJECT_VERSION}) unstable; urgency=medium
 
   * CHANGELOG.md in this folder says what is new.
 
  -- ${contact}  ${time}
 ")
-execute_process(COMMAND gzip -9nf ${made}/changelog)
-file(WRITE ${made}/copyright
+execute_process(COMMAND gzip -9nf ${generated}/changelog)
+file(WRITE ${generated}/copyright
 "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: troupe
 Comment: licences/ in this folder has those of the libraries that are linked in.
@@ -74,7 +74,7 @@ foreach(package troupe troupe-dev)
   if(package STREQUAL troupe-dev)
     set(component debian_dev)
   endif()
-  install(FILES ${made}/changelog.gz ${made}/copyright
+  install(FILES ${generated}/changelog.gz ${generated}/copyright
     DESTINATION share/doc/${package} COMPONENT ${component})
 endforeach()
 

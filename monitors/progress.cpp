@@ -16,6 +16,7 @@
 #include "troupe/base/patient_write.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/base/status_line.hpp"
+#include "troupe/base/text_columns.hpp"
 #include "troupe/monitors/monitor_log.hpp"
 #include "troupe/monitors/monitor_of.hpp"
 
@@ -59,12 +60,6 @@ std::string memory_text(const step_event& step) {
   return fmt::format("mem {} MiB", step.resident_bytes / (1024 * 1024));
 }
 
-/// Columns of a text whose characters take one each.
-std::size_t columns_of(std::string_view text) {
-  return static_cast<std::size_t>(
-    std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
-}
-
 std::string bar(std::int64_t done, std::int64_t steps) {
   constexpr std::int64_t width = 20;
   const auto filled = steps > 0 ? done * width / steps : 0;
@@ -94,7 +89,7 @@ std::string fitted(std::vector<line_part> parts, std::size_t columns) {
     const auto least =
       std::ranges::max_element(parts, {}, &line_part::importance);
     if (least->importance == 0)
-      return text.substr(0, columns);
+      return clipped(text, columns);
     parts.erase(least);
     text = joined(parts);
   }

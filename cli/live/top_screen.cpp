@@ -10,6 +10,7 @@
 
 #include "troupe/base/median.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/base/text_columns.hpp"
 #include "troupe/monitors/progress.hpp"
 
 namespace troupe::cli {
@@ -30,17 +31,6 @@ std::vector<std::string> lines_of(const std::string& text) {
   for (std::string line; std::getline(stream, line);)
     lines.push_back(line);
   return lines;
-}
-
-/// The first columns of a text whose characters take one each.
-std::string clipped(const std::string& text, std::size_t columns) {
-  std::size_t end = 0;
-  for (std::size_t column = 0; end < text.size(); ++end) {
-    const bool begins = (text[end] & 0xC0) != 0x80;
-    if (begins && ++column > columns)
-      break;
-  }
-  return text.substr(0, end);
 }
 
 struct key {

@@ -39,7 +39,7 @@ struct generating {
   std::shared_ptr<const plan> generated =
     std::make_shared<const plan>(compile(generation_schedule(
       make_schedule("1f1b", {.ranks = 2, .microbatches = 2}).placement, 2, 4)));
-  admission checks{job_layout{0, 2, 1, 2}, 1,
+  admission checks{make_layout(0, 2, 1, 2), 1,
                    std::make_shared<const job_plans>(std::vector{generated}),
                    0};
   chosen_tokens good{5, 0, {0, 3}, 0, {1, 2, 3}};

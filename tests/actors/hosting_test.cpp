@@ -14,14 +14,6 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-std::vector<std::int32_t> hosts_of(const job_layout& layout) {
-  std::vector<std::int32_t> hosts;
-  for (std::int32_t d = 0; d < layout.data_ranks; ++d)
-    for (std::int32_t r = 0; r < layout.ranks; ++r)
-      hosts.push_back(layout.process_of(d, r));
-  return hosts;
-}
-
 /// What processes say that want to share these ranks.
 std::string refusal_of(const small_case& what, std::int32_t processes) {
   joined_meshes meshes(processes);
@@ -36,9 +28,9 @@ std::string refusal_of(const small_case& what, std::int32_t processes) {
 
 TEST_CASE("ranks that can't be divided leave one more to the first processes") {
   using hosts = std::vector<std::int32_t>;
-  CHECK(hosts_of(make_layout(0, 3, 1, 8)) == hosts{0, 0, 0, 1, 1, 1, 2, 2});
-  CHECK(hosts_of(make_layout(0, 4, 2, 3)) == hosts{0, 0, 1, 1, 2, 3});
-  CHECK(hosts_of(make_layout(0, 2, 2, 2)) == hosts{0, 0, 1, 1});
+  CHECK(make_layout(0, 3, 1, 8).hosting == hosts{0, 0, 0, 1, 1, 1, 2, 2});
+  CHECK(make_layout(0, 4, 2, 3).hosting == hosts{0, 0, 1, 1, 2, 3});
+  CHECK(make_layout(0, 2, 2, 2).hosting == hosts{0, 0, 1, 1});
   CHECK(make_layout(2, 3, 1, 8).ranks_here() == 2);
   CHECK(make_layout(2, 3, 1, 2, {1, 1}).ranks_here() == 0);
 }
@@ -81,12 +73,12 @@ TEST_CASE("replicas, shards and ties do not mind who hosts them") {
 
 TEST_CASE("a hosting that does not fit the job is refused") {
   CHECK_THAT(refusal_of({.ranks = 2}, 3),
-             ContainsSubstring("2 pipeline ranks x 1 replicas are 2 ranks, too "
-                               "few for 3 processes; start at most 2"));
+             ContainsSubstring("are 2 x 1 = 2, too few for 3 processes; start "
+                               "at most 2, or name the process"));
   CHECK_THAT(refusal_of({.ranks = 3, .hosting = {0, 1}}, 2),
-             ContainsSubstring("names a process for 2 ranks, but 3 pipeline "
-                               "ranks x 1 replicas are 3"));
+             ContainsSubstring("(--hosting) is for ranks x replicas = 2, but 3 "
+                               "x 1 are 3"));
   CHECK_THAT(refusal_of({.ranks = 2, .hosting = {0, 2}}, 2),
-             ContainsSubstring("names process 2; the job has processes 0 to "
-                               "1"));
+             ContainsSubstring("(--hosting) names process 2; the job has "
+                               "processes 0 to 1"));
 }

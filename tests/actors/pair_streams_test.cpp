@@ -182,7 +182,7 @@ TEST_CASE("a run takes up an order with pairs, and one without, on a device") {
 TEST_CASE("stages that pairs connect use different streams of their rank") {
   const auto device = std::make_shared<faked_accelerator>();
   const auto of = compile(make_schedule("dualpipe_v", shape_of(in_a_v)));
-  const job_layout layout{.data_ranks = 2, .ranks = 2};
+  const auto layout = make_layout(0, 1, 2, 2);
   const auto compute = [](const run_devices& devices, std::int32_t stage) {
     return &devices.of(1, stage_instance{stage})->compute();
   };

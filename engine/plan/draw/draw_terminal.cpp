@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "troupe/base/text_columns.hpp"
 #include "troupe/engine/plan/draw/chunk_table.hpp"
 #include "troupe/engine/plan/draw/draw.hpp"
 #include "troupe/engine/plan/draw/palette.hpp"
@@ -15,11 +16,6 @@
 namespace troupe {
 
 namespace {
-
-std::size_t columns_of(const std::string& text) {
-  return slot(
-    std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
-}
 
 /// Whether a rank has several stages, so that ops must name theirs.
 bool names_stages(const timeline& timeline) {
