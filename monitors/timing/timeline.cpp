@@ -20,6 +20,7 @@ namespace troupe {
 namespace {
 
 constexpr double ms_of_ns = 1e-6;
+constexpr std::int32_t svg_width = 1280;  // pixels: of common screens
 
 /// A tensor that was not finite.
 struct anomaly {
@@ -256,9 +257,10 @@ struct timeline_state {
     const auto& name = plan_of(last.ops)->schedule_name;
     if (!files.svg.empty())
       write_file_atomically(
-        files.svg, draw_svg(picture_of(
-                     {last}, fmt::format("{}: step {}, measured", name,
-                                         last.ops.front().source.step))));
+        files.svg,
+        draw_svg(picture_of({last}, fmt::format("{}: step {}, measured", name,
+                                                last.ops.front().source.step)),
+                 svg_theme::automatic, svg_width));
     if (!files.trace.empty())
       write_file_atomically(
         files.trace,

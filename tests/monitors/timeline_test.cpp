@@ -32,7 +32,9 @@ nlohmann::json traced(const trainer_options& options, timeline_files files,
   for (int i = 0; i < steps; ++i)
     run.step(source, true);
   run.finish_monitors();
-  CHECK(read_file(files.svg).starts_with("<svg"));
+  const auto svg = read_file(files.svg);
+  CHECK(svg.starts_with("<svg"));
+  CHECK_THAT(svg, Catch::Matchers::ContainsSubstring(" width=\"1280\""));
   return nlohmann::json::parse(read_file(files.trace)).at("traceEvents");
 }
 
