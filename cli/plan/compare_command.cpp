@@ -151,7 +151,8 @@ std::string to_table(const std::vector<compared_schedule>& rows,
 }
 
 void run(compare_options options) {
-  options.job.costs = load_costs(options.costs);
+  options.job.costs =
+    costs_of_rank(load_costs(options.costs), options.job.shape.ranks);
   if (!options.sizes.empty()) {
     const auto sizes = load_sizes(options.sizes);
     if (!sizes.of_stage.empty())
@@ -202,7 +203,9 @@ void add_compare_command(CLI::App& app) {
             whole_number(1, 1 << 20));
   add_value(*command, "--costs ENTRIES|FILE", options->costs,
             "times of ops on all of a rank's layers, and of a message, as "
-            "simulate takes them; divided among stages and slices");
+            "simulate takes them; divided among stages and slices. Those of "
+            "single stages, as `train --costs-out` writes them, are first "
+            "shared equally among the ranks");
   add_value(*command, "--sizes ENTRIES|FILE", options->sizes,
             "bytes of a microbatch on all of a rank's layers, as simulate "
             "takes them; divided likewise");

@@ -140,6 +140,9 @@ class subjects {
     return have(plan_op_kind::input_backward, stage)
            || have(plan_op_kind::weight_backward, stage);
   }
+  bool have_backward(stage_number stage) const {
+    return have(plan_op_kind::backward, stage) || have_half(stage);
+  }
 
  private:
   std::set<std::pair<plan_op_kind, stage_number>> all_;
@@ -238,6 +241,37 @@ op_costs divided(op_costs costs, const division& by) {
   costs.transfer /= by.slices;
   for (auto& [link, time] : costs.of_link)
     time = {time.transfer / by.slices, time.latency / by.slices};
+  return costs;
+}
+
+op_costs costs_of_rank(op_costs costs, std::int32_t ranks) {
+  if (costs.of_stage.empty())
+    return costs;
+  const subjects covered(costs.entries);
+  std::set<plan_op_kind> given;
+  for (std::size_t row = 0; row < costs.of_stage.size(); ++row) {
+    const auto stage = static_cast<std::int32_t>(row);
+    if (!covered.have(plan_op_kind::forward, stage)
+        || !covered.have_backward(stage))
+      fail(error_code::invalid_argument,
+           "costs of single stages are added up, but stage {0} has no f.{0} or "
+           "no b.{0}; give those of all stages, or the costs of a rank's "
+           "layers, as f=1,b=2",
+           stage);
+  }
+  for (const auto& each : costs.entries)
+    if (each.stage)
+      given.insert(each.kind);
+  given.insert({plan_op_kind::backward, plan_op_kind::input_backward,
+                plan_op_kind::weight_backward});
+  for (const auto kind : given) {
+    double sum = 0;
+    for (const auto& row : costs.of_stage)
+      sum += row[slot(kind)];
+    costs.of_kind[slot(kind)] = sum / ranks;
+  }
+  costs.of_stage.clear();
+  std::erase_if(costs.entries, [](const auto& each) { return each.stage; });
   return costs;
 }
 

@@ -90,6 +90,11 @@ op_costs load_costs(const std::string& path_or_text);
 /// slices. Costs of single stages and ops stay.
 op_costs divided(op_costs costs, const division& by);
 
+/// The costs of a rank's layers where costs of single stages, as a run measured
+/// them, are shared equally among `ranks`; other costs stay. Throws `error`
+/// (invalid_argument) unless each stage has those of a forward and a backward.
+op_costs costs_of_rank(op_costs costs, std::int32_t ranks);
+
 /// What makes ops slower than their costs.
 struct disturbance {
   std::vector<double> of_rank{};  // factors of the first ranks; of others 1
