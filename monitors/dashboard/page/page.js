@@ -99,6 +99,9 @@ const last_validation = () => {
   return points?.length ? `validation ${points.at(-1)[1].toPrecision(5)}` : undefined;
 };
 
+const monitors_share = ({facts}, s) => (Number(s.observe_seconds) + Number(s.monitor_seconds))
+  / Math.max(1e-9, Number(s.seconds) * facts.ranks * facts.replicas);
+
 const draw_tiles = () => {
   const {state, summary: s} = shown, tiles = [step_tile(state, s)];
   const percent = value => (100 * Number(value)).toFixed(1);
@@ -109,11 +112,11 @@ const draw_tiles = () => {
       counts || !s.losses.length
         ? tile("Loss", Number.isFinite(loss) ? loss.toPrecision(5) : short(loss), "", last_validation(), !Number.isFinite(loss))
         : tile("Loss", "\u2013", "", "no counted tokens"),
-      tile("Tokens a second", short(s.tokens_per_second), "", "of the last step"),
+      tile("Tokens per second", short(s.tokens_per_second), "", `monitors: ${percent(monitors_share(state, s))} % of the time`),
       tile("Bubble", percent(s.bubble), "%", `plan ${percent(s.plan_bubble)} %`),
       tile("Gradient norm", short(s.grad_norm), "", s.updated ? state.facts.clips ? "before clipping" : undefined : "update skipped", !Number.isFinite(Number(s.grad_norm))),
       tile("Learning rate", short(s.lr), "", Number(s.loss_scale) !== 1 ? `loss scale ${short(s.loss_scale)}` : undefined),
-      tile("Memory", (s.memory_bytes / 2 ** 20).toFixed(0), "MiB", `monitors ${percent((Number(s.observe_seconds) + Number(s.monitor_seconds)) / Math.max(1e-9, Number(s.seconds) * state.facts.ranks * state.facts.replicas))} %`));
+      tile("Memory", (s.memory_bytes / 2 ** 20).toFixed(0), "MiB"));
   }
   by_id("tiles").replaceChildren(...tiles);
 };
