@@ -182,7 +182,7 @@ void add_launch_command(CLI::App* command) {
             "they are killed; also their default for --grace",
             number_above(0, 1e6))
     ->capture_default_str();
-  add_value(*command, "command", settings->command,
+  add_value(*command, "command COMMAND", settings->command,
             "the command of each process, after --: train ...")
     ->required();
   command->footer(example);

@@ -63,7 +63,7 @@ monitor monitor_of_steps(std::string name, See see) {
   return result;
 }
 
-/// Throws `invalid_argument` unless a setting, as "gap: interval", is a number
+/// Throws `invalid_argument` unless a setting, as "gap: every", is a number
 /// of steps.
 inline void require_steps(const char* setting, std::int64_t value) {
   if (value < 1)

@@ -49,7 +49,7 @@ void attach_monitors(trainer& run, const monitoring_options& options,
 /// A monitor that `make_monitor` makes of a text for a run, which must outlive
 /// it; its findings go to the sink. Throws as `make_monitor`.
 ///
-///     run.attach(make_monitor("gap:interval=10", run, sink));
+///     run.attach(make_monitor("gap:every=10", run, sink));
 monitor make_monitor(const std::string& spec, trainer& run, sink_pointer sink);
 
 }  // namespace troupe

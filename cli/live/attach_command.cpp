@@ -29,7 +29,7 @@ spec: `overflow --match 'blocks.*' --every 10` and
 Example:
   troupe attach overflow
   troupe attach unix:/tmp/x.sock overflow --match 'blocks.*.mlp*' --every 10
-  troupe attach unix:/tmp/x.sock gap --interval 10 stability
+  troupe attach unix:/tmp/x.sock gap --every 10 stability
   troupe attach timeline --svg     # in the job's --attach-folder
 
 Without an endpoint it is the only job of yours on this machine.
@@ -162,11 +162,17 @@ void print_attached(live_client& client, bool json) {
 }
 
 std::int64_t id_in(const std::vector<std::string>& words) {
-  const auto id = words.size() == 1 ? parse_number<std::int64_t>(words.front())
-                                    : std::nullopt;
+  if (words.empty())
+    fail(error_code::invalid_argument,
+         "no monitor given; give its id, which --list prints");
+  if (words.size() > 1)
+    fail(error_code::invalid_argument,
+         "one monitor is detached at a time; give one id");
+  const auto id = parse_number<std::int64_t>(words.front());
   if (!id)
     fail(error_code::invalid_argument,
-         "no monitor given; give its id (--list prints all)");
+         "'{}' is not the id of a monitor; --list prints each with its id",
+         printable(words.front()));
   return *id;
 }
 
@@ -182,9 +188,9 @@ void run_detach(const detach_options& options) {
 
 void add_attach_command(CLI::App* command) {
   const auto options = std::make_shared<attach_options>();
-  add_value(*command, "spec [ENDPOINT] SPEC", options->specs,
+  add_value(*command, "spec [ENDPOINT] SPEC...", options->specs,
             "the job's endpoint, unless there is one job; then monitors, such "
-            "as overflow or gap:interval=10")
+            "as overflow or gap:every=10")
     ->required();
   options->job.add_token_to(*command);
   command->add_flag("--keep", options->keep,
@@ -197,14 +203,14 @@ void add_attach_command(CLI::App* command) {
     options->job.take_endpoint(options->specs);
     if (options->specs.empty())
       fail(error_code::invalid_argument,
-           "no monitor given; name one, such as overflow or gap:interval=10");
+           "no monitor given; name one, such as overflow or gap:every=10");
     run_attach(*options);
   });
 }
 
 void add_detach_command(CLI::App* command) {
   const auto options = std::make_shared<detach_options>();
-  add_value(*command, "id [ENDPOINT] ID", options->words,
+  add_value(*command, "id [ENDPOINT] [ID]", options->words,
             "the job's endpoint, unless there is one job; then an id, as "
             "attach printed it");
   options->job.add_token_to(*command);

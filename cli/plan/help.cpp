@@ -73,9 +73,13 @@ class help_formatter final : public CLI::Formatter {
  public:
   std::string make_option(const CLI::Option* option,
                           bool is_positional) const override {
-    return help_entry(
-      make_option_name(option, is_positional) + make_option_opts(option),
-      make_option_desc(option), text_column);
+    return help_entry(is_positional ? argument_text(*option)
+                                    : make_option_name(option, false)
+                                        + make_option_opts(option),
+                      make_option_desc(option), text_column);
+  }
+  std::string make_option_usage(const CLI::Option* option) const override {
+    return argument_text(*option);
   }
   std::string make_subcommand(const CLI::App* command) const override {
     return help_entry(command->get_name(), command->get_description(),
@@ -172,8 +176,9 @@ std::string brief_text(std::string_view text, std::size_t room) {
 
 /// The name of a flag, with its value's name and a short default.
 std::string brief_name(const CLI::Option& option) {
-  auto name = option.get_positional() ? option.get_name(true)
-                                      : option.get_name(false, true);
+  if (option.get_positional())
+    return argument_text(option);
+  auto name = option.get_name(false, true);
   if (option.get_items_expected_max() > 0) {
     const auto type = option.get_type_name();
     const auto value = type.substr(0, type.find_first_of(":{"));
@@ -278,6 +283,16 @@ std::string section_help(const std::string& of, const CLI::App& command,
 void set_help_layout(CLI::App& app) {
   app.formatter(std::make_shared<help_formatter>());
   app.set_help_flag("-h,--help", "this; more by --help=SECTION and --help-all");
+}
+
+std::string argument_text(const CLI::Option& argument) {
+  const auto type = argument.get_type_name();
+  auto name = type.substr(0, type.find(':'));
+  if (name.find('[') != name.npos)
+    return name;
+  if (argument.get_items_expected_max() > 1)
+    name += "...";
+  return argument.get_required() ? name : "[" + name + "]";
 }
 
 std::string section_of(const CLI::Option& option) {

@@ -24,6 +24,11 @@ struct help_section {
 /// `help_columns`.
 void set_help_layout(CLI::App& app);
 
+/// An argument as usage lines show it: "PATH", "[FILE]" if it may be omitted,
+/// "COMMAND..." if there may be several. The name of a value that has brackets
+/// is shown as it is.
+std::string argument_text(const CLI::Option& argument);
+
 /// The name of the section of a flag.
 std::string section_of(const CLI::Option& option);
 

@@ -6,6 +6,7 @@
 
 #include <sstream>
 
+#include "troupe/cli/plan/help.hpp"
 #include "troupe_version.hpp"
 
 namespace troupe::cli {
@@ -41,10 +42,11 @@ std::string manual_text(const std::string& description) {
 }
 
 std::string manual_entry(const CLI::Option& option) {
-  const auto name = option.get_positional() ? option.get_name(true)
-                                            : option.get_name(false, true);
+  const bool is_argument = option.get_positional();
+  const auto name =
+    is_argument ? argument_text(option) : option.get_name(false, true);
   std::string value;
-  if (option.get_items_expected_max() > 0) {
+  if (!is_argument && option.get_items_expected_max() > 0) {
     value = " " + option.get_type_name();
     if (const auto usual = option.get_default_str(); !usual.empty())
       value += " = " + usual;

@@ -13,7 +13,7 @@ namespace troupe {
 
 /// A monitor that a client wants.
 struct wanted_monitor {
-  std::string spec;  // such as `gap:interval=10`
+  std::string spec;  // such as `gap:every=10`
   sink_pointer sink;
   std::function<void(const std::string&)> print;
   access_right right = access_right::watch;  // the client's

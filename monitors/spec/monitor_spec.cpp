@@ -22,14 +22,14 @@
 
 namespace troupe {
 
-TROUPE_FIELDS(gap_options, interval, match, histogram)
+TROUPE_FIELDS(gap_options, every, match, histogram)
 TROUPE_FIELDS(gradient_dump_options, folder, start, end, every, save_first_n,
               match)
 TROUPE_FIELDS(overflow_options, frames, trace, abort_after, underflow_share,
               stop, every, match)
 TROUPE_FIELDS(stability_options, window, rolling, sigmas)
 TROUPE_FIELDS(timeline_files, svg, trace, steps, anomalies)
-TROUPE_FIELDS(throughput_options, interval, peak_flops, straggler)
+TROUPE_FIELDS(throughput_options, every, peak_flops, straggler)
 TROUPE_FIELDS(retro_options, folder, steps, match, tensors, nonfinite, max_abs,
               loss_factor, dumps)
 TROUPE_FIELDS(budget_options, share, longest)
@@ -120,7 +120,7 @@ struct entry {
 };
 
 constexpr std::array entries{
-  entry{"gap", make_gap, "interval=1 match=* histogram=false",
+  entry{"gap", make_gap, "every=1 match=* histogram=false",
         "gradient, activation and parameter statistics"},
   entry{"gradient_dump",
         make_gradient_dump,
@@ -134,7 +134,7 @@ constexpr std::array entries{
         "run, unless a dynamic loss scale handles the overflow"},
   entry{"stability", make_stability, "window=128 rolling=10000 sigmas=6",
         "spikes of the loss and the gradient norm"},
-  entry{"throughput", make_throughput, "interval=1 peak_flops=0 straggler=1.25",
+  entry{"throughput", make_throughput, "every=1 peak_flops=0 straggler=1.25",
         "tokens per second, MFU, memory, stragglers"},
   entry{"timeline",
         make_timeline,

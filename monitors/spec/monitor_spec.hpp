@@ -28,7 +28,7 @@ struct monitor_context {
   std::function<void(const std::string&)> print = {};
 };
 
-/// Makes a monitor of a text such as `gap:interval=10,match=blocks.*`: a name,
+/// Makes a monitor of a text such as `gap:every=10,match=blocks.*`: a name,
 /// then settings as key=value. A part without `=` belongs to the value before
 /// it, so that lists need no other comma: `match=blocks.*,head`, `trace=0,3`.
 /// Throws `invalid_argument` naming the monitor and the setting, with those

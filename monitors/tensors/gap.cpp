@@ -197,7 +197,7 @@ class gap_state {
 }  // namespace
 
 monitor gap_monitor(const gap_options& options, sink_pointer sink) {
-  require_steps("gap: interval", options.interval);
+  require_steps("gap: every", options.every);
   auto result = monitor_of(
     "gap", std::make_shared<gap_state>(options.histogram, std::move(sink)));
   result.wants.warnings = false;
@@ -206,7 +206,7 @@ monitor gap_monitor(const gap_options& options, sink_pointer sink) {
   result.wants.needs =
     options.histogram ? tensor_needs::histogram : tensor_needs::statistics;
   result.wants.names = options.match;
-  result.wants.every = options.interval;
+  result.wants.every = options.every;
   return result;
 }
 

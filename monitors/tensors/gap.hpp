@@ -9,9 +9,9 @@
 namespace troupe {
 
 struct gap_options {
-  std::int64_t interval = 1;  // steps with step % interval == 0
-  std::string match = "*";    // globs over modules and parameters
-  bool histogram = false;     // log2 histograms too
+  std::int64_t every = 1;   // steps with step % every == 0
+  std::string match = "*";  // globs over modules and parameters
+  bool histogram = false;   // log2 histograms too
 };
 
 /// Gradient, activation and parameter statistics (OLMo-core's GAP monitor):

@@ -265,7 +265,7 @@ class throughput_state {
 
 monitor throughput_monitor(const throughput_options& options,
                            sink_pointer sink) {
-  require_steps("throughput: interval", options.interval);
+  require_steps("throughput: every", options.every);
   if (!(options.straggler > 1 && options.peak_flops >= 0)
       || options.parameters < 0)
     throw error(error_code::invalid_argument,
@@ -275,7 +275,7 @@ monitor throughput_monitor(const throughput_options& options,
     "throughput", std::make_shared<throughput_state>(options, std::move(sink)));
   result.wants.ops = result.wants.messages = result.wants.memory = true;
   result.wants.warnings = false;
-  result.wants.every = options.interval;
+  result.wants.every = options.every;
   return result;
 }
 

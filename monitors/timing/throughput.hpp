@@ -9,7 +9,7 @@
 namespace troupe {
 
 struct throughput_options {
-  std::int64_t interval = 1;    // steps
+  std::int64_t every = 1;       // steps
   std::int64_t parameters = 0;  // of the model; 0: no MFU
   /// Floating point operations a second that one rank's device can do at
   /// most; 0: no MFU.

@@ -136,7 +136,7 @@ class Job:
         return self._stream("/events", wants)
 
     def attach(self, spec: str) -> Stream:
-        """What a monitor finds, such as `gap:interval=10`: alerts, metrics, texts."""
+        """What a monitor finds, such as `gap:every=10`: alerts, metrics, texts."""
         return self._stream("/monitors", {"spec": spec})
 
     def keep(self, spec: str) -> Attached:

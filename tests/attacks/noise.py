@@ -34,9 +34,9 @@ def request(method, path, body=None, more=""):
     return head.encode() + b"\r\n" + text
 
 
-SPECS = ["gap:interval=1", "overflow:frames=1000", "stability:window=1000000000",
+SPECS = ["gap:every=1", "overflow:frames=1000", "stability:window=1000000000",
          "retro:steps=300,nonfinite=false", "timeline:svg=/etc/passwd,trace=true",
-         "gradient_dump", "budget:share=1", "throughput:interval=-1", "gap:match=" + "x,*," * 900,
+         "gradient_dump", "budget:share=1", "throughput:every=-1", "gap:match=" + "x,*," * 900,
          "overflow:trace=0,1,2,99999999999999999999", "timeline:trace=true,steps=64"]
 REQUESTS = [request("GET", path) for path in ("/health", "/monitors", "/plan", "/", "/state", "/metrics")]
 REQUESTS += [request("DELETE", "/monitors/1"),

@@ -97,7 +97,7 @@ class Job:
             self.replan(what)
         elif what == "attach":
             self.watchers.append(subprocess.Popen(
-                [self.a.troupe, "attach", self.socket, "gap:interval=3"],
+                [self.a.troupe, "attach", self.socket, "gap:every=3"],
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
         elif what == "stop":
             self.pause(2)

@@ -40,10 +40,10 @@ TEST_CASE("every printed configuration can be read") {
                       && !ContainsSubstring("announce")
                       && !ContainsSubstring("endpoint"));
   const auto several = print(
-    "--monitor gap:interval=2 --monitor overflow --text a b "
+    "--monitor gap:every=2 --monitor overflow --text a b "
     "--sink csv:a.csv --sink terminal");
   CHECK_THAT(several,
-             ContainsSubstring("monitor = ['gap:interval=2', 'overflow']\n"));
+             ContainsSubstring("monitor = ['gap:every=2', 'overflow']\n"));
   CHECK_THAT(several, ContainsSubstring("text = ['a', 'b']\n"));
   print("--monitor gap --text a --sink terminal");
   print("--prompt ''");

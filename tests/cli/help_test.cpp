@@ -5,6 +5,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <sstream>
 
@@ -70,6 +72,22 @@ TEST_CASE("the help of every command fits a screen") {
       CAPTURE(line);
       CHECK(line.size() <= help_columns);
     }
+  }
+}
+
+TEST_CASE("usage lines show arguments by the names of their values") {
+  for (const auto& [command, arguments] :
+       {std::pair{"attach", "[ENDPOINT] SPEC..."},
+        {"detach", "[ENDPOINT] [ID]"},
+        {"verify", "[FILE]"},
+        {"top", "[ENDPOINT]"},
+        {"launch", "COMMAND..."},
+        {"completion", "SHELL"},
+        {"checkpoint inspect", "PATH"}}) {
+    CAPTURE(command);
+    CHECK_THAT(run_troupe(command, "--help").output,
+               ContainsSubstring(fmt::format("Usage: troupe {} [OPTIONS] {}\n",
+                                             command, arguments)));
   }
 }
 

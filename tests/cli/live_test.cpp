@@ -155,6 +155,9 @@ TEST_CASE("attach prints findings until Ctrl-C, then detaches") {
   CHECK(run_troupe("detach", at.where(), id).exit_code == 0);
   CHECK(list() == "");
   CHECK(run_troupe("detach", at.where(), "").exit_code == 2);
+  CHECK_THAT(
+    run_troupe("detach", at.where(), "throughput").output,
+    ContainsSubstring("'throughput' is not the id of a monitor; --list"));
 }
 
 TEST_CASE("a client is warned of globs that match nothing") {
@@ -205,7 +208,7 @@ TEST_CASE("settings on the command line reach the job as a spec") {
   CHECK(refused.exit_code == 2);
   CHECK_THAT(refused.output,
              ContainsSubstring("monitor gap has no setting 'abort_after'; it "
-                               "has interval, match, histogram"));
+                               "has every, match, histogram"));
 }
 
 TEST_CASE("tcp with a token") {

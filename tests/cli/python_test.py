@@ -123,12 +123,12 @@ class LiveJob(Folder):
 
     def test_a_monitor_finds_something(self):
         job = troupe_engine.Job(self.start())
-        with job.attach("gap:interval=1,match=blocks.0.*") as found:
+        with job.attach("gap:every=1,match=blocks.0.*") as found:
             metrics = next(each for each in found if each["type"] == "metrics")
             self.assertTrue(any(name[0].startswith("gap/") for name in
                                 metrics["values"]))
             self.assertEqual([each["spec"] for each in job.monitors()],
-                             ["gap:interval=1,match=blocks.0.*"])
+                             ["gap:every=1,match=blocks.0.*"])
         self.wait_for(lambda: job.monitors() == [])
 
     def test_a_monitor_that_is_kept_stays(self):
@@ -233,7 +233,7 @@ class Files(Folder):
     def train(self):
         self.start("--log-json", "run.jsonl", "--sink", "csv:all.csv", "--sink",
                    "json:sink.jsonl", "--trace", "trace.json", "--monitor",
-                   "gap:interval=2,match=blocks.0.*", "--eval-every", "3", steps=6)
+                   "gap:every=2,match=blocks.0.*", "--eval-every", "3", steps=6)
         self.assertEqual(self.job.wait(60), 0)
 
     def test_metrics_and_timelines_are_arrays(self):

@@ -372,7 +372,7 @@ TEST_CASE("monitors and sinks are made from the command line") {
   const trained_files at;
   const auto csv = at.folder / "metrics.csv";
   const auto run =
-    at.train("--monitor gap:match=blocks.0.*,interval=2 --sink csv:" + csv);
+    at.train("--monitor gap:match=blocks.0.*,every=2 --sink csv:" + csv);
   INFO(run.output);
   CHECK(run.exit_code == 0);
   const auto rows = content(csv);

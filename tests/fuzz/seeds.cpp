@@ -156,7 +156,7 @@ void add_http_requests(seed_list& to) {
   add(5, "DELETE /monitors/1", "Host: job\r\nSec-Fetch-Site: none\r\n");
   for (const auto& [path, body] :
        std::vector<std::pair<std::string, std::string>>{
-         {"/monitors", R"({"spec":"gap:interval=10","keep":true})"},
+         {"/monitors", R"({"spec":"gap:every=10","keep":true})"},
          {"/events", json_text(json_of(subscription{}))},
          {"/replan", R"({"text":"0F0,0B0","source":"a","force":true})"}})
     add(2, "POST " + path, by_token, body);
@@ -305,12 +305,12 @@ void add_surroundings(seed_list& to) {
 
 void add_texts(seed_list& to) {
   for (const char* each :
-       {"gap:interval=10,match=blocks*,histogram=true",
+       {"gap:every=10,match=blocks*,histogram=true",
         "gradient_dump:start=1,end=2,every=3,save_first_n=4",
         "overflow:frames=21,trace=0,3,abort_after=9,underflow_share=0,stop="
         "true",
         "stability:window=128,rolling=10000,sigmas=6",
-        "throughput:interval=1,peak_flops=1e12,straggler=2",
+        "throughput:every=1,peak_flops=1e12,straggler=2",
         "timeline:svg=a,trace=b,steps=32,anomalies=true",
         "retro:folder=a,steps=8,match=*,tensors=true,nonfinite=false,max_abs=2,"
         "loss_factor=3,dumps=4",

@@ -114,10 +114,10 @@ TEST_CASE(
   check(values, "grads/head.weight", 1.75, .5, 3.125);
 }
 
-TEST_CASE("steps that the interval leaves out, and evaluations, are not seen") {
+TEST_CASE("steps that `every` leaves out, and evaluations, are not seen") {
   gap_run output;
   trainer run(model_g(), options_g(2, 2));
-  run.attach(gap_monitor({.interval = 3}, output.sink()));
+  run.attach(gap_monitor({.every = 3}, output.sink()));
   for (int step = 0; step < 7; ++step)
     run.step(source_g(2));
   run.evaluate(source_g(2), 4);
@@ -291,6 +291,6 @@ TEST_CASE("histograms are of all replicas, and of parameters once") {
                                                {"gap/grads/head.weight", 2}});
 }
 
-TEST_CASE("an interval below one is refused") {
-  CHECK_THROWS_AS(gap_monitor({.interval = 0}, callback_sink({})), error);
+TEST_CASE("every of less than one step is refused") {
+  CHECK_THROWS_AS(gap_monitor({.every = 0}, callback_sink({})), error);
 }

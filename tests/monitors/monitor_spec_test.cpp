@@ -35,7 +35,7 @@ void refused(const std::string& spec, const std::string& because) {
 TEST_CASE("a monitor is made of its name and settings") {
   CHECK(monitor_of("gap").wants.every == 1);
   const auto gap =
-    monitor_of("gap:interval=10,match=blocks.*,head,histogram=true");
+    monitor_of("gap:every=10,match=blocks.*,head,histogram=true");
   CHECK(gap.wants.every == 10);
   CHECK(gap.wants.names == "blocks.*,head");
   CHECK(gap.wants.needs == tensor_needs::histogram);
@@ -51,11 +51,11 @@ TEST_CASE("a monitor is made of its name and settings") {
 
 TEST_CASE("a spec that can't be meant says what is wrong and what there is") {
   refused("nope", "known monitors are gap, gradient_dump, overflow");
-  refused("gap:intreval=3", "has interval, match, histogram");
+  refused("gap:evrey=3", "has every, match, histogram");
   refused("gap:10", "write key=value");
-  refused("gap:interval=ten", "interval=ten is not a whole number");
+  refused("gap:every=ten", "every=ten is not a whole number");
   refused("gap:histogram=yes", "true or false");
-  refused("gap:interval=0", "use 1 or more steps");
+  refused("gap:every=0", "use 1 or more steps");
   refused("overflow:trace=1,x", "trace=x is not whole numbers");
   refused("timeline", "svg=FILE");
   refused("timeline:trace=x,steps=0", "steps is 0; use 1 or more");

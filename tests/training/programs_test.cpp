@@ -128,7 +128,7 @@ TEST_CASE("monitors and their outputs are attached by their specs") {
   const auto csv = at / "m.csv", lines = at / "steps.jsonl";
   {
     auto run = small_run();
-    attach_monitors(run, {.monitors = {"gap:interval=2"},
+    attach_monitors(run, {.monitors = {"gap:every=2"},
                           .sinks = {"csv:" + csv},
                           .metrics = lines,
                           .timeline = at / "step.svg"});
