@@ -88,6 +88,8 @@ nlohmann::json request_of(replan_options options) {
 
 std::string to_sentence(const nlohmann::json& answer) {
   const auto name = printable(field<std::string>(answer, "schedule"));
+  if (field<bool>(answer, "same"))
+    return fmt::format("the job already runs the order of {}\n", name);
   const auto& now = field_of(answer, "now");
   const auto& then = field_of(answer, "then");
   const auto times =

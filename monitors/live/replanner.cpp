@@ -328,6 +328,8 @@ struct replanner::state {
     const bool same_shape = order.placement == usual->placement
                             && order.microbatches == usual->microbatches
                             && order.slices == usual->slices;
+    if (same_shape && order.lanes == schedule_of(*usual).lanes)
+      return {.order = order, .same = true};
     if (!figures || !same_shape) {
       replan(order);
       return {.order = order, .taken = true};
@@ -335,11 +337,8 @@ struct replanner::state {
     const auto paper =
       simulate(compile(order, options_like(*usual)), figures->costs).makespan;
     auto result = predicted(order, paper, *usual, *figures);
-    const bool same = order.lanes == schedule_of(*usual).lanes;
     if (force
-        || (!same
-            && result.then * (1 - result.uncertainty)
-                 < share_of_now * result.now))
+        || result.then * (1 - result.uncertainty) < share_of_now * result.now)
       decide(result, usual, force);
     return result;
   }

@@ -46,13 +46,30 @@ memory_bound bound_of(const json& request, const plan& current) {
   return bound;
 }
 
-schedule order_of(const json& request, const plan& current) {
-  if (!request.contains("text"))
-    return make_schedule(field<std::string>(request, "schedule"),
+/// A schedule of the run's own sizes. A refusal advises other sizes, by their
+/// flags, which a live run can't take up.
+schedule order_by_name(const std::string& name, const plan& current) {
+  try {
+    return make_schedule(name,
                          {.ranks = current.ranks(),
                           .stages_per_rank = current.stages() / current.ranks(),
                           .microbatches = current.microbatches,
                           .slices = current.slices});
+  } catch (const error& reason) {
+    const std::string text = reason.what();
+    const auto advice = text.find(": the nearest legal ");
+    if (advice == text.npos)
+      throw;
+    throw error(reason.code(),
+                text.substr(0, advice)
+                  + ", which a live job can't change; start another job, or "
+                    "give a schedule for these sizes");
+  }
+}
+
+schedule order_of(const json& request, const plan& current) {
+  if (!request.contains("text"))
+    return order_by_name(field<std::string>(request, "schedule"), current);
   const auto text = field<std::string>(request, "text");
   const auto source = printable(field<std::string>(request, "source"));
   return is_text_form(text) ? from_text_form(text, source)
@@ -61,10 +78,10 @@ schedule order_of(const json& request, const plan& current) {
 
 /// Answers `troupe replan`: `{"schedule": NAME}`, `{"text": FORM, "source":
 /// NAME}` or `{"search": true}`, with `{"sizes": ENTRIES, "memory_limit":
-/// BYTES}` for a search -> `{"schedule", "taken", "now", "then",
-/// "uncertainty", "predicted", "trial_steps"}`: times of a step in ms, null
-/// before the first step. `current`: the plan that the run executes. Throws
-/// `error`.
+/// BYTES}` for a search -> `{"schedule", "taken", "same", "now",
+/// "then", "uncertainty", "predicted", "trial_steps"}`: times of a step in ms,
+/// null before the first step. `current`: the plan that the run executes.
+/// Throws `error`.
 json replan(const replanner& orders, const plan& current, const json& request) {
   const auto asks = [&](const char* flag) { return has_flag(request, flag); };
   const auto result =
@@ -73,6 +90,7 @@ json replan(const replanner& orders, const plan& current, const json& request) {
   const auto ms = [](double value) { return value > 0 ? json(value) : json(); };
   return {{"schedule", result.order.name},
           {"taken", result.taken},
+          {"same", result.same},
           {"now", ms(result.now)},
           {"then", ms(result.then)},
           {"uncertainty", result.uncertainty},
