@@ -37,6 +37,12 @@ std::string named_checkpoint(const std::string& path,
     stored_checkpoint(path).verify();
     return path;
   }
+  std::error_code trouble;
+  if (!std::filesystem::exists(path, trouble) && !trouble)
+    fail(error_code::io,
+         "{} {}: there is no such folder; give a checkpoint, a run's folder of "
+         "checkpoints, or auto for this run's own",
+         words.resume, printable(path));
   const checkpoint_folder folder(path);
   if (auto last = folder.last_valid(warn_of_skipped))
     return *last;

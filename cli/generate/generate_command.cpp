@@ -6,6 +6,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 
 #include "troupe/actors/trainer.hpp"
@@ -194,6 +195,12 @@ generate_setup make_setup(const generate_options& o) {
   generate_setup setup;
   auto model = o.model;
   model.dtype = o.run.numerics.dtypes.parameters.value_or(at::kFloat);
+  std::error_code trouble;
+  if (!std::filesystem::exists(o.checkpoint, trouble) && !trouble)
+    fail(error_code::io,
+         "--checkpoint {}: there is no such file or folder; give a folder that "
+         "train --checkpoints wrote, a model's folder, or a .safetensors file",
+         printable(o.checkpoint));
   setup.model = open_model(o.checkpoint, model);
   if (model.dtype != at::kFloat && !setup.model.model.folder)
     fail(error_code::invalid_argument,

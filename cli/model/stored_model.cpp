@@ -202,6 +202,12 @@ bool is_tensor_file(const std::string& path) {
 std::string checkpoint_in(const std::string& path) {
   if (is_checkpoint(path))
     return path;
+  std::error_code trouble;
+  if (!std::filesystem::exists(path, trouble) && !trouble)
+    fail(error_code::io,
+         "{}: there is no such folder; give a checkpoint, or a folder that "
+         "train --checkpoints wrote",
+         printable(path));
   const checkpoint_folder folder(path);
   const auto steps = folder.steps();
   if (steps.empty())

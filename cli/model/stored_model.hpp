@@ -11,7 +11,7 @@
 namespace troupe::cli {
 
 /// The checkpoint at a path, or the last one in a folder of checkpoints. Throws
-/// `invalid_checkpoint`.
+/// `invalid_checkpoint`, and `io` if there is no such folder.
 std::string checkpoint_in(const std::string& path);
 
 /// Whether a path denotes a safetensors file: it is a file, or its name ends in

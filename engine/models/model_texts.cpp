@@ -21,11 +21,11 @@ std::map<std::string, std::string> texts_of_folder(
   texts.emplace("lora-rank", std::to_string(lora.rank));
   texts.emplace("lora-alpha", fmt::format("{}", lora.alpha));
   texts.emplace("lora-modules", lora.modules);
-  std::string weights;
+  std::vector<std::string> weights;
   for (const auto& path : folder.files())
     if (path.ends_with(".safetensors"))
-      weights += content_text(path) + "\n";
-  texts.emplace(base_text, std::move(weights));
+      weights.push_back(content_text(path));
+  texts.emplace(base_text, fmt::format("{}", fmt::join(weights, ", ")));
   return texts;
 }
 

@@ -166,6 +166,11 @@ TEST_CASE("adapters resume with the weights that they were trained on") {
   const saved_qwen at;
   const auto flags = " --lora-rank 2 --checkpoints " + (at.folder / "run");
   at.train(flags);
+  const auto about = run_troupe("checkpoint inspect", at.folder / "run").output;
+  const auto weights = about.find("model's base-weights: ");
+  REQUIRE(weights != about.npos);
+  CHECK_THAT(about.substr(weights, about.find('\n', weights) - weights),
+             !ContainsSubstring("\\x0A"));
   const auto other = at.folder / "other";
   CHECK(at.run("train --from-scratch --seed 9 --steps 0 --model "
                + (at.folder / "config") + " --save-model " + other)
