@@ -138,7 +138,11 @@ class meeting {
             here_.get_executor(), std::move(stream));
           spawn(here_.get_executor(), [this, peer] { return admit(peer); });
         },
-        [this](const std::string& reason) { turned_away_ = reason; }});
+        [this](const std::string& reason) {
+          if (turned_away_.empty() && options_.news)  // once, by whomever
+            options_.news("a connection was rejected: " + reason);
+          turned_away_ = reason;
+        }});
   } catch (const error& reason) {
     if (reason.code() != error_code::io)
       throw;

@@ -166,6 +166,20 @@ TEST_CASE("a process that does not come is named") {
   CHECK(job.errors[1] != "");
 }
 
+TEST_CASE("rejected credentials are told at once") {
+  const auto where = free_port();
+  std::vector<job_options> all{options_of(0, 2, where),
+                               options_of(1, 2, where)};
+  all[0].shown.token = "a secret of 32 characters or more";
+  all[1].shown.token = "another one of 32 characters or more";
+  std::string first;
+  all[0].news = [&](const std::string& text) { first = text; };
+  all[0].stopped = [&] { return !first.empty(); };
+  const auto job = join_all(all);
+  CHECK_THAT(first, StartsWith("a connection was rejected: "));
+  CHECK(job.errors[1] != "");
+}
+
 TEST_CASE("a shell of Slurm's that waits alone learns which variable did it") {
   const temporary_folder folder;
   const std::map<std::string, std::string> shell{{"SLURM_PROCID", "0"},
