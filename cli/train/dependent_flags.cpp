@@ -93,10 +93,12 @@ void add_flags_of_output(flag_table& table, const train_options& o) {
      o.checkpoints.resume != "auto" || !o.checkpoints.folder.empty(),
      "without --checkpoints DIR",
      true});
-  table.push_back({{"dashboard-token-file", "dashboard-save", "run-name"},
-                   !o.access.dashboard.empty(),
+  const bool has_page = !o.access.dashboard.empty();
+  table.push_back({{"dashboard-token-file", "dashboard-save"},
+                   has_page,
                    "without --dashboard HOST:PORT",
                    true});
+  table.push_back({{"run-name"}, has_page, "without --dashboard HOST:PORT"});
 }
 
 bool is_set(const CLI::App& command, const std::string& name) {

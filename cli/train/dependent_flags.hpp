@@ -9,7 +9,8 @@
 namespace troupe::cli {
 
 /// Flags that have an effect only together with another flag, or only without
-/// it.
+/// it. One without effect is an error where the run would lack what it asks for
+/// (a file, adapters, a protection), and else a warning.
 struct dependent_flags {
   std::vector<std::string> names;  // without dashes
   bool have_effect = true;         // given the other flags of the run
@@ -20,8 +21,8 @@ struct dependent_flags {
 /// All such flags of `troupe train`.
 std::vector<dependent_flags> dependent_flags_of(const train_options& options);
 
-/// Throws `invalid_argument` for flags of the command line that have no effect
-/// if the user meant another run than this.
+/// Throws `invalid_argument` for flags of the command line without effect that
+/// are refused.
 void require_effects(const CLI::App& command, const train_options& options);
 
 /// Logs a warning for each other flag of the command line without effect.

@@ -165,7 +165,8 @@ std::shared_ptr<mesh> join_job(const CLI::App& command,
   const auto& place = joining.place;
   if (place.process > 0) {
     spdlog::set_level(std::max(options.output.log_level, spdlog::level::warn));
-    spdlog::set_pattern(fmt::format("process {}: %v", place.process));
+    spdlog::set_pattern(
+      fmt::format("troupe: %^%l%$: process {}: %v", place.process));
   }
   joining.stopped = [&] { return signals.exit_code() != 0; };
   signals.defer_signals();  // so that sockets are removed

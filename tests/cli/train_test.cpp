@@ -289,6 +289,7 @@ TEST_CASE("train warns of flags without effect") {
           "--momentum 0.9 has no effect with --optimizer adamw"},
          {"--breadth 2", "--breadth 2 has no effect with --schedule 1f1b"},
          {"--prompt a", "--prompt has no effect without --sample"},
+         {"--run-name a", "--run-name has no effect without --dashboard"},
          {"--temperature 0.5", "--temperature has no effect without --sample"},
          {"--final-lr 0.2", "--final-lr has no effect without --decay cosine"},
          {"--optimizer sgd --dampening 0.5",
