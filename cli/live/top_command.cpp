@@ -29,7 +29,7 @@ namespace troupe::cli {
 namespace {
 
 constexpr auto top_help = R"(
-Shows the last finished step: loss, tokens a second, bubble and memory, and of
+Shows the last finished step: loss, tokens per second, bubble and memory, and of
 each rank how busy it was, its last forward or backward and how long it was idle
 from there to the step's end, its slowest op, what it received and waited for,
 and the memory of its process. In a terminal it is drawn anew in place, with

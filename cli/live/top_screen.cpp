@@ -128,7 +128,8 @@ bool top_screen::scroll(std::string_view typed) {
 }
 
 std::string top_screen::text(std::size_t columns, std::size_t rows) {
-  auto lines = lines_of(plain_text(view_.heading(true)));
+  const auto wide = std::max<std::size_t>(columns, 80);
+  auto lines = lines_of(plain_text(view_.heading(true, wide)));
   const auto more = lines_of(curves());
   if (view_.step())  // above the titles of the table
     lines.insert(lines.end() - 1, more.begin(), more.end());

@@ -14,7 +14,6 @@ namespace troupe::cli {
 namespace {
 
 constexpr int bar_width = 6;
-constexpr std::size_t line_width = 80;
 
 std::int64_t number_in(const nlohmann::json& info, const char* name) {
   return field<std::int64_t>(info, name);
@@ -36,10 +35,10 @@ std::string bar(double share) {
 }
 
 /// Wraps text at spaces into lines of at most `columns` columns.
-std::string wrapped(std::string_view text) {
+std::string wrapped(std::string_view text, std::size_t columns) {
   std::string lines;
-  while (text.size() > line_width) {
-    const auto space = text.rfind(' ', line_width);
+  while (text.size() > columns) {
+    const auto space = text.rfind(' ', columns);
     if (space == std::string_view::npos)
       break;
     lines += std::string(text.substr(0, space)) + "\n";
@@ -113,13 +112,15 @@ std::string top_view::op_name(std::uint32_t op) const {
                                          : fmt::format("op {}", op);
 }
 
-std::string top_view::head() const {
-  return wrapped(fmt::format(
-    "{}: {} ranks, {} stages, {} microbatches, {} messages per "
-    "step; process {}",
-    field<std::string>(info_, "schedule"), number_in(info_, "ranks"),
-    number_in(info_, "stages"), number_in(info_, "microbatches"),
-    number_in(info_, "messages"), number_in(info_, "pid")));
+std::string top_view::head(std::size_t columns) const {
+  return wrapped(
+    fmt::format("{}: {} ranks, {} stages, {} microbatches, {} messages per "
+                "step; process {}",
+                field<std::string>(info_, "schedule"),
+                number_in(info_, "ranks"), number_in(info_, "stages"),
+                number_in(info_, "microbatches"), number_in(info_, "messages"),
+                number_in(info_, "pid")),
+    columns);
 }
 
 /// The last compute op. Later ops are the same in each step.
@@ -168,20 +169,21 @@ std::int64_t top_view::steps() const {
   return number_in(info_, "steps");
 }
 
-std::string top_view::heading(bool bars) const {
-  auto text = head();
+std::string top_view::heading(bool bars, std::size_t columns) const {
+  auto text = head(columns);
   if (!step_)
     return text
            + fmt::format("step {}: waiting for the next one\n",
                          number_in(info_, "step"));
   const auto of_plan = times();
-  text +=
-    wrapped(progress_line(*step_, steps(), of_plan ? &*of_plan : nullptr));
-  text += wrapped(fmt::format(
-    "step time {:.4f} s; monitors took {:.4f} s of the ranks' time; at most {} "
-    "messages in flight",
-    seconds(step_->end - step_->begin), step_->observe_seconds,
-    most_in_flight()));
+  text += wrapped(progress_line(*step_, steps(), of_plan ? &*of_plan : nullptr),
+                  columns);
+  text += wrapped(
+    fmt::format("step time {:.4f} s; monitors took {:.4f} s of the ranks' "
+                "time; at most {} messages in flight",
+                seconds(step_->end - step_->begin), step_->observe_seconds,
+                most_in_flight()),
+    columns);
   text +=
     fmt::format("rep rank  busy {}{:>8} {:>7} {:>8} {:>7} {:>8} {:>8} {:>6}\n",
                 bars ? std::string(bar_width + 1, ' ') : "", "last", "idle ms",

@@ -21,8 +21,9 @@ class top_view {
   bool add(const event& what);
   /// Lines of at most 80 columns, each with a newline; optionally with bars.
   std::string text(bool bars) const { return heading(bars) + rows(bars); }
-  /// The lines above those of the ranks, and these, one for each rank.
-  std::string heading(bool bars) const;
+  /// The lines above those of the ranks, wrapped at so many columns, and these,
+  /// one for each rank.
+  std::string heading(bool bars, std::size_t columns = 80) const;
   std::string rows(bool bars) const;
   /// None before the first step, and those without a plan.
   const std::optional<step_event>& step() const { return step_; }
@@ -33,7 +34,7 @@ class top_view {
   nlohmann::json json() const;
 
  private:
-  std::string head() const;
+  std::string head(std::size_t columns) const;
   std::string row(const ops_event& rank, bool bars) const;
   nlohmann::json rank_json(const ops_event& rank) const;
   std::string op_name(std::uint32_t op) const;

@@ -14,8 +14,8 @@
 
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/plan/checks.hpp"
-#include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
+#include "troupe/cli/plan/terminal.hpp"
 #include "troupe/engine/plan/compile/compile.hpp"
 #include "troupe/engine/plan/compile/shard.hpp"
 #include "troupe/engine/plan/draw/draw.hpp"
@@ -44,7 +44,7 @@ struct plan_options {
 };
 
 terminal_style style_of_output(const plan_options& options) {
-  terminal_style style;
+  terminal_style style{.unicode = shows_unicode()};
   winsize size{};
   if (options.output.empty() && isatty(STDOUT_FILENO) != 0) {
     style.colour = shows_colours();
@@ -105,10 +105,11 @@ std::string table(const plan& plan, const plan_options& options) {
       "{} updates of each stage; forwards read parameters that lag by {} of "
       "them at most\n",
       updates_of(plan), std::ranges::max(staleness_of(plan)));
-  text += options.lower
-            ? lanes_table(plan)
-            : draw_terminal(to_timeline(plan, times), style_of_output(options));
-  return text + channels_table(plan);
+  if (options.lower)
+    return text + lanes_table(plan) + channels_table(plan);
+  const auto picture = to_timeline(plan, times);
+  return text + draw_terminal(picture, style_of_output(options))
+         + terminal_legend(picture) + channels_table(plan);
 }
 
 // Sharded stages reduce their gradients, so they need at least two replicas.

@@ -29,6 +29,7 @@
 #include "troupe/cli/plan/build_facts.hpp"
 #include "troupe/cli/plan/help.hpp"
 #include "troupe/cli/plan/suggestions.hpp"
+#include "troupe/cli/plan/terminal.hpp"
 
 namespace troupe::cli {
 
@@ -236,11 +237,6 @@ int report_errors(const std::function<int()>& work) {
   } catch (...) {
     return complain("error: ", "an exception of unknown type", 1);
   }
-}
-
-bool shows_colours() {
-  const auto* refused = std::getenv("NO_COLOR");
-  return refused == nullptr || *refused == '\0';
 }
 
 namespace {

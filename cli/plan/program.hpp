@@ -41,9 +41,6 @@ void print_now(std::string_view text);
 /// code.
 int complain(const char* kind, const char* what, int code);
 
-/// Whether terminals are shown colours: NO_COLOR is unset or empty.
-bool shows_colours();
-
 /// Sends logs to standard error, without characters that control a terminal:
 /// they may quote what another process sent.
 void open_log();

@@ -12,6 +12,7 @@
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/fail.hpp"
 #include "troupe/cli/plan/checks.hpp"
+#include "troupe/cli/plan/help.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/schedules/builtin.hpp"
 
@@ -123,15 +124,26 @@ std::string sizes_of(const plan& plan) {
     plan.stages(), plan.microbatches, plan.ops.size(), plan.messages.size());
 }
 
+namespace {
+
+/// A line, or two where one would exceed the columns of a screen.
+std::string schedule_entry(std::string_view name, std::string_view summary,
+                           std::string_view accepts) {
+  auto entry = fmt::format("  {:<17} {}", name, summary);
+  const auto sizes = fmt::format(" ({})", accepts);
+  if (entry.size() + sizes.size() > help_columns)
+    entry += '\n' + std::string(19, ' ');
+  return entry + sizes + '\n';
+}
+
+}  // namespace
+
 std::string list_schedules() {
   std::string text =
     "Schedules (P ranks, V stages per rank, M microbatches):\n";
   for (const auto& row : builtin_schedules())
-    text +=
-      fmt::format("  {:<17} {} ({})\n", row.name, row.summary, row.accepts);
-  return text
-         + fmt::format("  {:<17} {} ({})\n", search_name, search_summary,
-                       search_accepts);
+    text += schedule_entry(row.name, row.summary, row.accepts);
+  return text + schedule_entry(search_name, search_summary, search_accepts);
 }
 
 void add_plan_file(CLI::App& command, std::string& path, const char* help) {

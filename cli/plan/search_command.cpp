@@ -15,6 +15,7 @@
 #include "troupe/base/fail.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
+#include "troupe/cli/plan/terminal.hpp"
 #include "troupe/engine/plan/draw/draw.hpp"
 #include "troupe/engine/plan/draw/timeline.hpp"
 #include "troupe/engine/plan/search/search.hpp"
@@ -82,9 +83,11 @@ std::string to_table(const placed_search& found, bool has_sizes) {
 }
 
 std::string draw_lanes(const schedule& lanes, const search_problem& problem,
-                       const terminal_style& style) {
+                       terminal_style style) {
   const auto step = compile(lanes, problem.compiling);
-  return draw_terminal(to_timeline(step, simulate(step, problem.costs)), style);
+  const auto picture = to_timeline(step, simulate(step, problem.costs));
+  style.unicode = shows_unicode();
+  return draw_terminal(picture, style) + terminal_legend(picture);
 }
 
 bool writes_csv(const search_options& options) {

@@ -1,6 +1,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "troupe/schedules/builtin.hpp"
 #include "troupe_program.hpp"
@@ -15,6 +16,9 @@ TEST_CASE("schedules lists what is built in") {
   CHECK(rows.size() == troupe::builtin_schedules().size() + 1);  // search
   for (const auto& row : troupe::builtin_schedules())
     CHECK_THAT(text, ContainsSubstring("  " + std::string{row.name} + " "));
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    CHECK(line.size() <= 80);
 }
 
 TEST_CASE("compare prints the schedules that fit a job") {

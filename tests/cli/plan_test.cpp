@@ -34,6 +34,31 @@ TEST_CASE("plan shows a table") {
              ContainsSubstring("rank 1   1RECV_F0 1F0 1RECV_F1 1B0 "));
 }
 
+TEST_CASE("plan draws in ASCII where the locale has nothing else") {
+  const auto drawn = [](const std::string& locale) {
+    return run_program(locale + " " TROUPE_PROGRAM " plan " + two_ranks).output;
+  };
+  CHECK_THAT(drawn("LC_ALL=C"), ContainsSubstring("rank 1  ...F0-B0===="));
+  CHECK_THAT(drawn("LC_ALL= LC_CTYPE= LANG=C"),
+             ContainsSubstring("rank 1  ...F0-B0===="));
+  CHECK_THAT(drawn("LC_ALL=en_US.utf8"), ContainsSubstring("rank 1  ···F0─"));
+  CHECK_THAT(drawn("LC_ALL= LC_CTYPE= LANG="),
+             ContainsSubstring("rank 1  ···F0─"));
+}
+
+TEST_CASE("plan says what its labels mean, and what a narrow one leaves out") {
+  CHECK_THAT(run_plan("--schedule zb_v --ranks 2 --microbatches 2").output,
+             ContainsSubstring("\n2F0 is F of microbatch 0 on stage 2\nI and W "
+                               "are the halves of a backward: for inputs"));
+  CHECK_THAT(run_plan("--schedule dualpipe --ranks 2 --microbatches 4").output,
+             ContainsSubstring("\nlower case is copy 1 of a stage\n"));
+  const std::string_view narrow = "--ranks 2 --microbatches 16 --width";
+  CHECK_THAT(
+    run_plan(narrow, "40").output,
+    ContainsSubstring("some ops are left out; a width of 61 shows all"));
+  CHECK_THAT(run_plan(narrow, "61").output, !ContainsSubstring("left out"));
+}
+
 TEST_CASE("plan takes slices, and the width of its table") {
   const auto run = run_plan("--schedule seq_1f1b --ranks 2 --microbatches 1",
                             "--slices 2 --width 30");

@@ -65,6 +65,8 @@ TEST_CASE("top keeps its head on a small terminal, and scrolls the ranks") {
                       && ContainsSubstring("rows 1 to "));
   CHECK_THAT(first,
              ContainsSubstring("loss █") && ContainsSubstring("ETA 0:48"));
+  CHECK_THAT(first, !ContainsSubstring(" messages in flight"));
+  CHECK_THAT(screen.text(200, 24), ContainsSubstring(" messages in flight"));
   CHECK(screen.scroll("G"));
   const auto last = screen.text(80, 24);
   CHECK_THAT(last, ContainsSubstring("1f1b: 32 ranks")

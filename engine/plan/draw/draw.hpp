@@ -48,8 +48,13 @@ struct terminal_style {
 /// A row of cells for each rank, no wider than `width`; each cell shows what
 /// the rank mostly does in that time: 2F0, 2f0 for copy 1 of the stage, 2F0.1
 /// for slice 1; F0 if each rank has one stage; F alone where an op has less
-/// than two columns.
+/// than two columns. Where an op has less than one, some are left out, which a
+/// last line says.
 std::string draw_terminal(const timeline& timeline, const terminal_style& = {});
+
+/// What its labels mean: lines for stages, copies, slices and halves of
+/// backwards, if there are any.
+std::string terminal_legend(const timeline& timeline);
 
 /// Chrome and Perfetto trace-event JSON: a process for each replica, in it a
 /// thread for each rank and for each other stream of it with transfers, a

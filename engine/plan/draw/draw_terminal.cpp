@@ -72,6 +72,10 @@ double shortest_op(const timeline& timeline) {
   return shortest;
 }
 
+std::int32_t columns_beside(std::size_t label_width) {
+  return static_cast<std::int32_t>(label_width) + 2;
+}
+
 // Columns per unit of time: as many as fit, but no more than the shortest op
 // needs for its label.
 double columns_per_time(const timeline& timeline, const terminal_style& style,
@@ -80,8 +84,7 @@ double columns_per_time(const timeline& timeline, const terminal_style& style,
   if (!(duration > 0))
     return 0;
   const auto shortest = shortest_op(timeline);
-  const auto room =
-    std::max(style.width - static_cast<std::int32_t>(label_width) - 2, 10);
+  const auto room = std::max(style.width - columns_beside(label_width), 10);
   const auto fit = room / duration;
   const bool slices = std::ranges::any_of(
     timeline.spans, [](const auto& span) { return span.slice != none; });
@@ -175,11 +178,27 @@ class drawing_style {
 
 }  // namespace
 
+namespace {
+
+/// Says that ops are left out, if any are, and which width shows them all.
+std::string left_out_text(const timeline& timeline, double scale,
+                          std::size_t label_width) {
+  const auto shortest = shortest_op(timeline);
+  const auto needed = timeline.duration() / shortest;
+  if (!(scale * shortest < 0.999) || needed > 9000)
+    return {};
+  return fmt::format(
+    "some ops are left out; a width of {} shows all\n",
+    std::lround(std::ceil(needed)) + columns_beside(label_width));
+}
+
+}  // namespace
+
 std::string draw_terminal(const timeline& timeline,
                           const terminal_style& style) {
   const auto labels = row_labels(timeline, style.unicode);
-  const auto scale = columns_per_time(
-    timeline, style, labels.empty() ? 0 : columns_of(labels.front()));
+  const auto label_width = labels.empty() ? 0 : columns_of(labels.front());
+  const auto scale = columns_per_time(timeline, style, label_width);
   const auto width = slot(std::lround(timeline.duration() * scale));
   std::vector<tiles> rows(slot(timeline.ranks), tiles(width));
   drawing_style drawing(timeline, style, scale);
@@ -189,6 +208,24 @@ std::string draw_terminal(const timeline& timeline,
   std::string text;
   for (std::size_t row = 0; row < rows.size(); ++row)
     text += labels[row] + drawing.render(rows[row]) + '\n';
+  return text + left_out_text(timeline, scale, label_width);
+}
+
+std::string terminal_legend(const timeline& timeline) {
+  const auto any = [&](const auto& is_one) {
+    return std::ranges::any_of(timeline.spans, is_one);
+  };
+  std::string text;
+  if (names_stages(timeline))
+    text += "2F0 is F of microbatch 0 on stage 2\n";
+  if (any([](const timeline_span& span) { return span.slice != none; }))
+    text += "F0.1 is F of slice 1 of microbatch 0\n";
+  if (any([](const timeline_span& span) { return span.copy != 0; }))
+    text += "lower case is copy 1 of a stage\n";
+  if (any([](const timeline_span& span) {
+        return span.kind == plan_op_kind::weight_backward;
+      }))
+    text += "I and W are the halves of a backward: for inputs, for weights\n";
   return text;
 }
 
