@@ -16,9 +16,9 @@ namespace troupe {
 
 namespace {
 
-constexpr auto any_shape = "any P, V and M";
-constexpr auto one_stage = "any P and M; V = 1";
-constexpr auto two_stages = "any P and M; V = 2";
+constexpr auto any_shape = "any P, V and m";
+constexpr auto one_stage = "any P and m; V = 1";
+constexpr auto two_stages = "any P and m; V = 2";
 
 // "in 1..8", "even and in 2..8", or "2" if there is no other.
 std::string text_of(const size_rule& rule) {
@@ -136,14 +136,14 @@ std::vector<builtin_schedule> split_backwards_and_others() {
      two},
     {.name = "dualpipe_v",
      .summary = "stages in a V, overlapped pairs of F and B",
-     .accepts = "any P; V = 2; M >= 2 P",
+     .accepts = "any P; V = 2; m >= 2 P",
      .make = dualpipe_v,
      .stages_per_rank = two,
      .ranks = few_ranks,
      .microbatches_for_a_rank = 2},
     {.name = "dualpipe",
      .summary = "two copies of each stage, microbatches from both ends",
-     .accepts = "even P; V = 1; even M >= 2 P",
+     .accepts = "even P; V = 1; even m >= 2 P",
      .make = dualpipe,
      .stages_per_rank = one,
      .ranks = {.least = 2, .most = 1024, .even = true},
@@ -157,7 +157,7 @@ std::vector<builtin_schedule> split_backwards_and_others() {
      .has_slices = true,
      .usual_slices = usual_slices},
     {"hanayo", "stages in waves, two stages per rank and wave",
-     "any P and M; even V", hanayo, even},
+     "any P and m; even V", hanayo, even},
     {"forward_only", "validation and inference", any_shape, forward_only},
   };
 }

@@ -140,7 +140,7 @@ std::string schedule_entry(std::string_view name, std::string_view summary,
 
 std::string list_schedules() {
   std::string text =
-    "Schedules (P ranks, V stages per rank, M microbatches):\n";
+    "Schedules (P ranks, V stages per rank, m microbatches):\n";
   for (const auto& row : builtin_schedules())
     text += schedule_entry(row.name, row.summary, row.accepts);
   return text + schedule_entry(search_name, search_summary, search_accepts);

@@ -51,7 +51,7 @@ struct placed_search {
 constexpr std::string_view search_name = "search";
 constexpr std::string_view search_summary =
   "the shortest found for --costs, --sizes and --memory-limit";
-constexpr std::string_view search_accepts = "any P, V and M";
+constexpr std::string_view search_accepts = "any P, V and m";
 
 /// The problem of a job, without its placement. Throws `error`, with the names
 /// of the flags; warns of costs of stages that the job lacks.

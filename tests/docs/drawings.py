@@ -8,6 +8,7 @@ drawings.py check TROUPE    fails if a drawing is not what the program prints,
                             or if a schedule has no page
 drawings.py update TROUPE   writes the drawings anew
 """
+import json
 import re
 import shlex
 import subprocess
@@ -49,8 +50,8 @@ def check_pictures(troupe, mode):
 
 def main():
     mode, troupe = sys.argv[1:]
-    known = re.findall(r"^  (\w+) +\S.*\(.*\)$", run(troupe, ["plan", "--help-all"]),
-                       re.MULTILINE)
+    known = [row["schedule"]
+             for row in json.loads(run(troupe, ["schedules", "--json"]))]
     failed = [f"{name}.md is missing" for name in known
               if not (PAGES / f"{name}.md").is_file()]
     for page in sorted(PAGES.glob("*.md")):
