@@ -91,7 +91,8 @@ std::int64_t count_of(const plan& in, plan_op_kind kind) {
 /// Whether a plan that was made elsewhere does what the options ask for.
 void require_matching(const plan& own, const trainer_options& options) {
   const auto refuse = [&](const std::string& why) {
-    fail(error_code::invalid_argument, "plan {}: {}", own.schedule_name, why);
+    fail(error_code::invalid_argument, "the plan of {}: {}", own.schedule_name,
+         why);
   };
   const auto copies = own.placement.copies();
   const auto stages = own.stages() * copies * updates_of(own);
@@ -105,8 +106,9 @@ void require_matching(const plan& own, const trainer_options& options) {
     refuse("each stage needs a NORM and an UPDATE to be trained");
   const auto proof = verify(own, {.kind = transport_kind::credited});
   if (!proof.progress)
-    throw error(error_code::deadlock,
-                fmt::format("plan {}: {}", own.schedule_name, proof.text()));
+    throw error(
+      error_code::deadlock,
+      fmt::format("the plan of {}: {}", own.schedule_name, proof.text()));
   const auto reduces = count_of(own, plan_op_kind::reduce);
   if (options.data_parallel == 1 && copies > 1 && reduces != stages)
     refuse(
@@ -120,10 +122,12 @@ void require_matching(const plan& own, const trainer_options& options) {
     refuse("it reduces gradients (REDUCE_GRAD), and data_parallel is 1");
   const bool needs_norm = options.numerics.needs_norm();
   if (needs_norm != own.global_norm)
-    refuse(needs_norm ? "clipping and a dynamic loss scale need the norm of "
-                        "all stages; write `global_norm 1`"
-                      : "its updates wait for the norm of all stages, which "
-                        "this run does not need; write `global_norm 0`");
+    refuse(needs_norm
+             ? "clipping and a dynamic loss scale need the norm of "
+               "all stages; write `global_norm 1` into it, as troupe "
+               "plan --global-norm does"
+             : "its updates wait for the norm of all stages, which "
+               "this run does not need; write `global_norm 0` into it");
 }
 
 /// A recording is of one device, by the process that has it.

@@ -230,6 +230,9 @@ void add_plan_command(CLI::App& app) {
   auto* command = app.add_subcommand("plan", "compile a schedule and show it");
   const auto options = std::make_shared<plan_options>();
   options->source.add_to(*command);
+  add_value(*command, "name NAME|FILE", options->source.schedule,
+            "the schedule, as --schedule takes it")
+    ->excludes("--schedule");
   add_compile_flags(*command, *options);
   add_output_flags(*command, *options);
   command->footer(list_schedules() +

@@ -83,6 +83,8 @@ constexpr peers_names peers_table[] = {
    "--stages-per-rank"},
   {"pipeline-schedule pipeline-parallel-schedule pipeline-schedule-name",
    "--schedule"},
+  {"schedule", "--plan",
+   " FILE, as `troupe plan --schedule NAME -o FILE.plan` writes it"},
   {"data-parallel-size data-parallel-replicate-degree dp dp-size",
    "--data-parallel"},
   {"fsdp zero-stage use-distributed-optimizer data-parallel-shard-degree "

@@ -144,8 +144,10 @@ plan find_plan(const verify_options& options) {
 void run(const verify_options& options) {
   warn(options);
   if (options.path.empty())
-    throw error(error_code::invalid_argument,
-                "verify needs a file: a plan, or a schedule's CSV");
+    throw error(
+      error_code::invalid_argument,
+      "verify needs a file: a plan, as `troupe plan --schedule NAME -o "
+      "FILE.plan` writes it, or a schedule's CSV");
   auto plan = find_plan(options);
   for (auto& channel : plan.channels)
     if (options.credits > 0)

@@ -129,7 +129,7 @@ void add_monitoring_flags(CLI::App& app, monitoring_options& o) {
   app.add_option("--costs-out", o.costs,
                  "write measured costs of ops, for simulate --costs");
   app.add_option("--log-json", o.metrics,
-                 "write metrics, one JSON line per step; a resumed run\n"
+                 "write metrics, one JSON line per step; a resumed run "
                  "appends to the file");
   add_value(app, "--monitor", o.monitors,
             "attach a monitor: NAME or NAME:key=value,...; repeatable:\n"

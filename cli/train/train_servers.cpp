@@ -29,7 +29,8 @@ access_tokens tokens_of(const access_options& options) {
 void require_dashboard(const access_options& options) {
   if (!options.dashboard.empty())
     require_servable(options.dashboard,
-                     read_token(options.dashboard_token_file));
+                     read_token(options.dashboard_token_file),
+                     "a token by --dashboard-token-file FILE");
 }
 
 http_site_pointer make_site(const access_options& options) {

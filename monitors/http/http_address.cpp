@@ -72,18 +72,19 @@ http_address parse_http_address(const std::string& text) {
   if (!at || !at->port)
     fail(error_code::invalid_argument,
          "'{}' is not an address to listen at; write NUMBER:PORT, "
-         "localhost:PORT or PORT, such as 127.0.0.1:9464; port 0 takes a free "
-         "one",
+         "localhost:PORT or PORT, such as 127.0.0.1:9464, with a PORT up to "
+         "65535; 0 takes a free one",
          text);
   return {at->host.to_string(), *at->port, at->host.is_loopback()};
 }
 
-void require_servable(const std::string& address, const std::string& token) {
+void require_servable(const std::string& address, const std::string& token,
+                      std::string_view remedy) {
   if (!parse_http_address(address).is_loopback && token.empty())
     fail(error_code::invalid_argument,
-         "{} can be reached from other machines; give a token, or listen at "
+         "{} can be reached from other machines; give {}, or listen at "
          "127.0.0.1",
-         address);
+         address, remedy);
 }
 
 bool is_plain_host(const std::string& host) {

@@ -18,8 +18,9 @@ struct http_address {
 http_address parse_http_address(const std::string& text);
 
 /// Throws `invalid_argument` for an invalid address, and for one that
-/// other machines reach unless there is a token.
-void require_servable(const std::string& address, const std::string& token);
+/// other machines reach unless there is a token; `remedy` says how to give one.
+void require_servable(const std::string& address, const std::string& token,
+                      std::string_view remedy = "a token");
 
 /// Whether a request's `Host` is a number or `localhost`, with or without a
 /// port.

@@ -81,7 +81,8 @@ void require_folder(const std::string& folder) {
 
 void require_prometheus(const std::string& text) {
   const auto options = prometheus_of(text);
-  require_servable(options.address, options.token);
+  require_servable(options.address, options.token,
+                   "a token by token_file=FILE");
 }
 
 /// Where a sink goes on, and what it is served with.

@@ -144,8 +144,9 @@ TEST_CASE("a plan that contradicts the options is refused") {
   CHECK(refusal_of(options_with(loaded)) == "none");
   CHECK_THAT(
     refusal_of(options_with(loaded, {.microbatches = 2, .data_parallel = 2})),
-    ContainsSubstring("plan own: data_parallel is 2, so each stage needs "
-                      "a REDUCE_GRAD"));
+    ContainsSubstring(
+      "the plan of own: data_parallel is 2, so each stage needs "
+      "a REDUCE_GRAD"));
   CHECK_THAT(
     refusal_of(options_with(loaded, {.microbatches = 2, .clip = 1})),
     ContainsSubstring("need the norm of all stages; write `global_norm 1`"));
@@ -168,7 +169,7 @@ TEST_CASE("a plan without progress is refused with its cycle") {
     "rank 1: 1RECV_F0 1F0 1RECV_F1 1F1 1B0 1SEND_B0 1B1 1SEND_B1 1NORM "
     "1UPDATE\n");
   CHECK_THAT(refusal_of(options_with(stuck)),
-             ContainsSubstring("plan own: deadlock: ")
+             ContainsSubstring("the plan of own: deadlock: ")
                && ContainsSubstring("waits for"));
 }
 

@@ -168,7 +168,8 @@ TEST_CASE("a dashboard that can't be is refused before any work") {
     CHECK_THAT(run.output,
                ContainsSubstring(reason) && !ContainsSubstring("step 1/"));
   };
-  refused("--dry-run --dashboard 0.0.0.0:0", 2, "give a token");
+  refused("--dry-run --dashboard 0.0.0.0:0", 2,
+          "give a token by --dashboard-token-file FILE, or listen at");
   refused("--dry-run --dashboard nonsense", 2, "'nonsense' is not an address");
   refused("--dry-run --dashboard 127.0.0.1:99999", 2, "is not an address");
   refused("--dry-run --dashboard 0.0.0.0:0 --dashboard-token-file /no/such", 1,

@@ -80,6 +80,7 @@ TEST_CASE("usage lines show arguments by the names of their values") {
        {std::pair{"attach", "[ENDPOINT] SPEC..."},
         {"detach", "[ENDPOINT] [ID]"},
         {"verify", "[FILE]"},
+        {"plan", "[NAME|FILE]"},
         {"top", "[ENDPOINT]"},
         {"launch", "COMMAND..."},
         {"completion", "SHELL"},

@@ -62,7 +62,8 @@ TEST_CASE("a plan that is not legal is refused before any work") {
   };
   refused("--schedule gpipe", "--schedule", 2);
   refused("--ranks 3", "omit the flag", 2);
-  refused("--clip 1", "global_norm 1", 2);
+  refused("--clip 1", "`global_norm 1` into it, as troupe plan --global-norm",
+          2);
   at.edit("0F1 ", "");
   refused("", "step.plan", 1);
   at.edit("troupe plan 1", "troupe plan 7");

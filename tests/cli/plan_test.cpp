@@ -34,6 +34,15 @@ TEST_CASE("plan shows a table") {
              ContainsSubstring("rank 1   1RECV_F0 1F0 1RECV_F1 1B0 "));
 }
 
+TEST_CASE("plan takes the schedule's name or file as its argument") {
+  const temporary_folder folder;
+  const auto file = folder / "x.csv";
+  CHECK(run_plan("gpipe --ranks 2 --microbatches 2", "-o " + file).exit_code
+        == 0);
+  CHECK_THAT(run_plan(file).output, ContainsSubstring("2 ranks, 2 stages"));
+  CHECK(run_plan("gpipe --schedule 1f1b").exit_code == 2);
+}
+
 TEST_CASE("plan draws in ASCII where the locale has nothing else") {
   const auto drawn = [](const std::string& locale) {
     return run_program(locale + " " TROUPE_PROGRAM " plan " + two_ranks).output;

@@ -391,7 +391,7 @@ TEST_CASE("a sink that can't be is refused before any work") {
   for (const auto& [sink, code, reason] :
        {std::tuple{"graphite:x", 2, "unknown sink 'graphite'"},
         {"csv:/no/such/folder/x", 1, "can't be created"},
-        {"prometheus:0.0.0.0:0", 2, "give a token"}}) {
+        {"prometheus:0.0.0.0:0", 2, "give a token by token_file=FILE"}}) {
     const auto run = at.train(std::string("--dry-run --sink ") + sink);
     INFO(run.output);
     CHECK(run.exit_code == code);

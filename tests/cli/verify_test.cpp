@@ -21,6 +21,13 @@ auto verify(std::string_view flags, std::string_view more = {}) {
 
 }  // namespace
 
+TEST_CASE("verify says how to make the file that it takes") {
+  CHECK_THAT(
+    run_troupe("verify", "--schedule 1f1b").output,
+    ContainsSubstring("verify has no flag --schedule; use --plan FILE, "
+                      "as `troupe plan --schedule NAME -o FILE.plan`"));
+}
+
 TEST_CASE("verify proves PyTorch's lowered schedules") {
   const auto run =
     verify(case_file("zbv_p2_v2_m2.comms.csv"), "--transport rendezvous");
