@@ -121,14 +121,14 @@ std::vector<builtin_schedule> split_backwards_and_others() {
   constexpr size_rule few_ranks{.most = 1024};
   return {
     {"zb_h1", "split backwards, memory of 1f1b", one_stage, zb_h1, one},
-    {"zb_h2", "split backwards, no idle time between steps, twice the memory",
+    {"zb_h2", "split backwards, no idle between steps, twice the memory",
      one_stage, zb_h2, one},
     {.name = "interleaved_zb",
      .summary = "interleaved with split backwards",
      .accepts = any_shape,
      .make = interleaved_zb,
      .usual_stages_per_rank = usual_chunks},
-    {"zb_v", "stages in a V, no idle time between steps, the memory of 1f1b",
+    {"zb_v", "stages in a V, no idle between steps, the memory of 1f1b",
      two_stages, zb_v, two, few_ranks},
     {"v_half", "stages in a V, half the memory of 1f1b", two_stages, v_half,
      two},

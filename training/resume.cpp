@@ -127,7 +127,7 @@ void require_same_config(const std::string& then, const std::string& now,
                          const std::string& origin, const std::string& model) {
   const auto fields = differing_fields(then, now, origin);
   if (!fields.empty())
-    fail(error_code::invalid_checkpoint,
+    fail(error_code::invalid_argument,
          "{}: was saved with a config.json that differs from that of {} in {}",
          origin, model, printable(fmt::format("{}", fmt::join(fields, ", "))));
 }
@@ -138,7 +138,7 @@ void require_same_model(const stored_checkpoint& from, const manifest& own,
   const auto require = [&](const std::string& what, const std::string& then,
                            const std::string& now) {
     if (then != now)
-      fail(error_code::invalid_checkpoint,
+      fail(error_code::invalid_argument,
            "{}: was saved with {}{} {}, and this run has {}", from.folder(),
            words.prefix, what, printable(then), now);
   };
@@ -151,7 +151,7 @@ void require_same_model(const stored_checkpoint& from, const manifest& own,
       require_same_config(then->second, now, from.folder(),
                           words.prefix + "model");
     else if (name == base_text && then->second != now)
-      fail(error_code::invalid_checkpoint,
+      fail(error_code::invalid_argument,
            "{}: its adapters were trained on other files of weights than those "
            "of {}; give the folder that they were trained on",
            from.folder(), printable(words.model));
@@ -160,7 +160,7 @@ void require_same_model(const stored_checkpoint& from, const manifest& own,
   if (const auto rank = texts.find("lora-rank");
       rank != texts.end() && !own.model.empty()
       && !own.model.contains(rank->first))
-    fail(error_code::invalid_checkpoint,
+    fail(error_code::invalid_argument,
          "{}: was saved with {}lora-rank {}; give it again", from.folder(),
          words.prefix, printable(rank->second));
   const auto& settings = from.about().settings;

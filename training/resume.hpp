@@ -52,8 +52,8 @@ std::unique_ptr<folder_lock> lock_checkpoints(const std::string& folder,
 
 /// Opens the checkpoint that the options mean, if any, and gives it to
 /// `restore`; logs what the run does differently than the one that saved it.
-/// All processes of a job call it. Throws `invalid_argument`,
-/// `invalid_checkpoint` (another model or optimizer, too) and `io`.
+/// All processes of a job call it. Throws `invalid_argument` (for
+/// another model or optimizer, too), `invalid_checkpoint` and `io`.
 resumed_run resume(
   const resume_options& options, const saved_run& run,
   const learning_rates& rates,

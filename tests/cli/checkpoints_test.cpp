@@ -149,7 +149,7 @@ TEST_CASE("a folder of checkpoints is not mixed with another run's") {
     "--ranks 1 --microbatches 1 --steps 2 "
     "--layers 2 --resume "
     + (here.at / "c"));
-  CHECK(other.exit_code == 1);
+  CHECK(other.exit_code == 2);
   CHECK_THAT(other.output,
              ContainsSubstring("saved with --layers 4, and this"));
   CHECK(here.train("--keep 3").exit_code == 2);
@@ -235,7 +235,7 @@ TEST_CASE("a checkpoint of another model, optimizer or text is noticed") {
   const auto refused = [&](const std::string& others, const std::string& why) {
     const auto run = here.train(flags + "--resume auto " + others);
     INFO(run.output);
-    CHECK(run.exit_code == 1);
+    CHECK(run.exit_code == 2);
     CHECK_THAT(run.output, ContainsSubstring(why));
   };
   refused("--heads 4", "was saved with --heads 2, and this run has 4");
