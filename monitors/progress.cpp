@@ -169,7 +169,7 @@ void progress_printer::print(const step_event& step, const step_times* times) {
   clear_status_line();
   if (!print_all(options_.out,
                  progress_line(step, options_.steps, times) + "\n"))
-    fail(error_code::io, "the progress can't be written: {}",
+    fail(error_code::io, "standard output can't be written: {}",
          write_problem(errno));
 }
 
@@ -194,7 +194,7 @@ void progress_printer::redraw(const step_event& step, const step_times* times) {
                     static_cast<double>(left) * median(seconds_)),
            columns - 1);
   if (!show_status_line(options_.out, text))
-    fail(error_code::io, "the progress can't be written: {}",
+    fail(error_code::io, "standard output can't be written: {}",
          write_problem(errno));
 }
 

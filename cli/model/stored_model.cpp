@@ -1,6 +1,7 @@
 #include "troupe/cli/model/stored_model.hpp"
 
 #include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -264,6 +265,15 @@ std::map<std::string, std::string> model_metadata(
   return metadata;
 }
 
+void warn_of_positions(const model_folder& folder, std::int64_t length) {
+  const auto& rotary = folder.options().rotary;
+  if (rotary.length > 0 && length > rotary.length && !rotary.steady_length())
+    spdlog::warn(
+      "--seq {}: the model in {} is made for {} positions "
+      "(max_position_embeddings); it may predict poorly beyond them",
+      length, printable(folder.path()), rotary.length);
+}
+
 namespace {
 
 void require_no_contradiction(const std::string& path,
@@ -290,6 +300,7 @@ stored_model open_folder(const std::string& path,
     fail(error_code::invalid_argument, "--seq {}: {} has {} positions",
          request.length, printable(path), o.length);
   result.data.length = request.length > 0 ? request.length : longest;
+  warn_of_positions(folder, result.data.length);
   result.data.vocabulary = o.vocabulary;
   result.model = folder.build(request.dtype, result.data.seed,
                               {.length = result.data.length});

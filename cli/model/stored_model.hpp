@@ -44,6 +44,9 @@ struct model_request {
   at::ScalarType dtype = at::kFloat;  // of the parameters of a model folder
 };
 
+/// Warns of sequences that are longer than those of the model's training.
+void warn_of_positions(const model_folder& folder, std::int64_t length);
+
 /// The model whose parameters are stored at a path, and these parameters. Its
 /// settings follow from the tensors, else from the checkpoint, else from the
 /// flags. Throws `invalid_argument` for a missing or contradicting flag, and

@@ -24,6 +24,7 @@
 #include <sstream>
 
 #include "troupe/base/fail.hpp"
+#include "troupe/base/patient_write.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/base/status_line.hpp"
 #include "troupe/cli/plan/build_facts.hpp"
@@ -209,7 +210,7 @@ void print_now(std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
     fail(error_code::io, "standard output can't be written: {}",
-         errno != 0 ? std::strerror(errno) : "some of the output was lost");
+         errno != 0 ? write_problem(errno) : "some of the output was lost");
 }
 
 int complain(const char* kind, const char* what, int code) {

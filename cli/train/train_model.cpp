@@ -3,6 +3,7 @@
 
 #include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/cli/model/stored_model.hpp"
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/models/model_folder.hpp"
 
@@ -37,6 +38,7 @@ void fit_folder(const CLI::App& command, train_options& options) {
     fail(error_code::invalid_argument,
          "--seq {}: the model in {} has {} positions", data.length,
          printable(folder.path()), longest);
+  warn_of_positions(folder, data.length);
 }
 
 }  // namespace

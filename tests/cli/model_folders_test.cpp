@@ -299,8 +299,11 @@ TEST_CASE("errors about a model folder say what to do") {
              "tokenizer (scripts/tokenize)");
 }
 
-TEST_CASE("flags that a model folder contradicts are refused") {
+TEST_CASE("flags that a model folder contradicts are refused or warned of") {
   const saved_qwen at;
+  CHECK_THAT(
+    at.run("generate --prompt 97 --seq 65 --checkpoint " + at.model()).output,
+    ContainsSubstring("is made for 64 positions"));
   const auto model = " --model " + at.model();
   at.refused("train --vocabulary 300" + model, "has 256; omit the flag");
   for (const auto* size : {"--heads 3", "--d-model 16", "--tie-embeddings"})
