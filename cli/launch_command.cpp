@@ -139,10 +139,12 @@ std::string failure_text(const launch_outcome& outcome) {
   if (outcome.others_failed.empty())
     return fmt::format("process {} was the first to fail: {}",
                        outcome.first_to_fail, outcome.how);
+  const bool is_one = outcome.others_failed.size() == 1;
   return fmt::format(
-    "process {} was the first to end: {}; {} failed, too: their messages name "
-    "the cause",
-    outcome.first_to_fail, outcome.how, fmt::join(outcome.others_failed, ", "));
+    "process {} was the first to end: {}; process{} {} failed as well, and {} "
+    "messages name the cause",
+    outcome.first_to_fail, outcome.how, is_one ? "" : "es",
+    fmt::join(outcome.others_failed, ", "), is_one ? "its" : "their");
 }
 
 void launch(const CLI::App& app, const launch_settings& settings) {

@@ -37,7 +37,7 @@ void check(const builtin_schedule& row, const char* what, std::int32_t value,
   std::string flag = what;
   std::ranges::replace(flag, ' ', '-');
   fail(error_code::invalid_argument,
-       "{}: {} must be {}{}, but is {}: the nearest legal {} (--{})", row.name,
+       "{}: {} must be {}{}, not {}: the nearest legal {} (--{})", row.name,
        what, text_of(rule), reason, value,
        fits ? fmt::format("value is {}", nearest)
             : fmt::format("values are {} and {}", nearest - 1, nearest + 1),

@@ -165,7 +165,7 @@ void require_updates(const schedule& lanes, std::string_view whole) {
 void check_size(std::string_view what, std::int32_t value, std::int32_t most) {
   if (const auto nearest = std::clamp(value, 1, most); value != nearest)
     fail(error_code::invalid_argument,
-         "{} must be in 1..{}, but is {}: the nearest legal value is {}", what,
+         "{} must be in 1..{}, not {}: the nearest legal value is {}", what,
          most, value, nearest);
 }
 

@@ -7,6 +7,7 @@
 
 #include "troupe/base/closest_names.hpp"
 #include "troupe/base/parse_number.hpp"
+#include "troupe/cli/plan/suggestions.hpp"
 
 namespace troupe::cli {
 
@@ -39,19 +40,18 @@ CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
 CLI::Validator number(double least, double most) {
   const bool open = std::isinf(most);
   return validator<double>(
-    open ? fmt::format("number of at least {:g}", least)
-         : fmt::format("number in {:g}..{:g}", least, most),
-    open ? fmt::format("{:g}..", least)
-         : fmt::format("{:g}..{:g}", least, most),
+    open ? fmt::format("number of at least {}", least)
+         : fmt::format("number in {}..{}", least, most),
+    open ? fmt::format("{}..", least) : fmt::format("{}..{}", least, most),
     [=](double value) {
       return std::isfinite(value) && value >= least && value <= most;
     });
 }
 
 CLI::Validator number_above(double limit, double most) {
-  const auto end = std::isinf(most) ? "" : fmt::format(", up to {:g}", most);
-  return validator<double>(fmt::format("number above {:g}{}", limit, end),
-                           fmt::format("{:g}..", limit), [=](double value) {
+  const auto end = std::isinf(most) ? "" : fmt::format(", up to {}", most);
+  return validator<double>(fmt::format("number above {}{}", limit, end),
+                           fmt::format("{}..", limit), [=](double value) {
                              return std::isfinite(value) && value > limit
                                     && value <= most;
                            });
@@ -60,10 +60,11 @@ CLI::Validator number_above(double limit, double most) {
 CLI::Validator one_of(const std::vector<std::string>& words) {
   const auto set = fmt::format("{{{}}}", fmt::join(words, ","));
   const auto check = [=](const std::string& text) {
-    return std::ranges::count(words, text) > 0
-             ? std::string{}
-             : fmt::format("{} not in {}{}", text, set,
-                           did_you_mean(text, words));
+    if (std::ranges::count(words, text) > 0)
+      return std::string{};
+    const auto use = advice_on_peers_word(text, words);
+    return fmt::format("{} not in {}{}", text, set,
+                       use.empty() ? did_you_mean(text, words) : use);
   };
   return CLI::Validator{check, set};
 }

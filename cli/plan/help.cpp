@@ -295,6 +295,14 @@ std::string argument_text(const CLI::Option& argument) {
   return argument.get_required() ? name : "[" + name + "]";
 }
 
+std::string missing_text(const CLI::App& command) {
+  for (const auto* option : command.get_options())
+    if (option->get_required() && option->count() == 0)
+      return option->get_positional() ? argument_text(*option)
+                                      : option->get_name();
+  return "an argument";
+}
+
 std::string section_of(const CLI::Option& option) {
   auto name = option.get_group();
   name.resize(std::min(name.find_first_of(": "), name.size()));
@@ -338,7 +346,8 @@ std::optional<std::string> requested_help(
     return {};
   const auto* command = &app;
   std::string parents;
-  for (auto each = arguments.begin(); each != flag; ++each) {
+  auto each = arguments.begin();
+  for (; each != flag; ++each) {
     const auto named = command->get_subcommands(
       [&](const CLI::App* one) { return one->get_name() == *each; });
     if (named.empty())
@@ -351,7 +360,29 @@ std::optional<std::string> requested_help(
   if (flag->starts_with(of_section))
     return section_help(full_name(parents, *command), *command,
                         flag->substr(of_section.size()));
+  const auto section = each != flag ? each : std::next(flag);
+  if (section != end
+      && std::ranges::count(sections_of(*command), *section,
+                            &help_section::name)
+           > 0)
+    return section_help(full_name(parents, *command), *command, *section);
   return short_help(parents, *command);
+}
+
+std::vector<std::string> without_words(std::vector<std::string> arguments) {
+  if (arguments == std::vector<std::string>{"version"})
+    return {"--version"};
+  if (arguments == std::vector<std::string>{"help"})
+    return {"--help"};
+  const bool is_help = arguments.size() > 1 && arguments.front() == "help";
+  if (!is_help || arguments[1].starts_with("-"))
+    return arguments;
+  arguments.erase(arguments.begin());
+  const bool has_flag = std::ranges::any_of(
+    arguments, [](const auto& each) { return each.starts_with("-"); });
+  if (!has_flag)
+    arguments.emplace_back("--help");
+  return arguments;
 }
 
 }  // namespace troupe::cli

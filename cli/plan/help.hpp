@@ -29,6 +29,9 @@ void set_help_layout(CLI::App& app);
 /// is shown as it is.
 std::string argument_text(const CLI::Option& argument);
 
+/// The first required flag or argument of a command that was not given.
+std::string missing_text(const CLI::App& command);
+
 /// The name of the section of a flag.
 std::string section_of(const CLI::Option& option);
 
@@ -37,9 +40,14 @@ std::string section_of(const CLI::Option& option);
 std::vector<help_section> sections_of(const CLI::App& command);
 
 /// The help that the arguments ask for: --help (or -h), which is short,
-/// --help=SECTION and --help-all; none if they contain no such flag before
+/// --help=SECTION (or --help SECTION) and --help-all; none if they contain no
+/// such flag before
 /// `--`. Throws `invalid_argument` for an unknown section.
 std::optional<std::string> requested_help(
   const CLI::App& app, const std::vector<std::string>& arguments);
+
+/// Spells `help train` as `train --help`, `help` as `--help` and `version` as
+/// `--version`; other arguments stay, as do flags of `help` itself.
+std::vector<std::string> without_words(std::vector<std::string> arguments);
 
 }  // namespace troupe::cli

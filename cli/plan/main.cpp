@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include "troupe/cli/plan/build_facts.hpp"
 #include "troupe/cli/plan/checks.hpp"
+#include "troupe/cli/plan/help.hpp"
 #include "troupe/cli/plan/program.hpp"
 
 namespace {

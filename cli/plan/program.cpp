@@ -58,24 +58,34 @@ argument_list names_of_commands(const CLI::App& app) {
   return names;
 }
 
-void require_known_command(const argument_list& arguments,
-                           const CLI::App& app) {
-  if (arguments.empty() || arguments.front().starts_with('-'))
-    return;
-  const auto commands = names_of_commands(app);
-  if (std::ranges::find(commands, arguments.front()) == commands.end())
-    fail(error_code::invalid_argument,
-         "unknown command '{}'{} The commands are {}",
-         printable(arguments.front()), suggestion(arguments.front(), commands),
-         fmt::join(commands, ", "));
-}
-
 argument_list flags_of(const CLI::App& command) {
   argument_list flags;
   for (const auto* option : command.get_options())
     for (const auto& name : option->get_lnames())
       flags.push_back("--" + name);
   return flags;
+}
+
+/// Of the program itself.
+void require_known_flag(const std::string& flag, const CLI::App& app) {
+  const auto name = flag.substr(0, flag.find('='));
+  if (!name.starts_with("--help") && !app.get_option_no_throw(name))
+    fail(error_code::invalid_argument, "no flag {}{} See troupe --help",
+         printable(name), suggestion(name, flags_of(app)));
+}
+
+void require_known_command(const argument_list& arguments,
+                           const CLI::App& app) {
+  if (arguments.empty())
+    return;
+  if (arguments.front().starts_with('-'))
+    return require_known_flag(arguments.front(), app);
+  const auto commands = names_of_commands(app);
+  if (std::ranges::find(commands, arguments.front()) == commands.end())
+    fail(error_code::invalid_argument,
+         "unknown command '{}'{} The commands are {}",
+         printable(arguments.front()), suggestion(arguments.front(), commands),
+         fmt::join(commands, ", "));
 }
 
 /// Refuses a flag without its value: CLI11 would take the next argument as its
@@ -161,6 +171,8 @@ bool lacks_dashes(const argument_list& arguments) {
   std::string text = reason.what();
   if (text == "A subcommand is required")
     text = "a command is missing";
+  else if (dynamic_cast<const CLI::RequiredError*>(&reason) != nullptr)
+    text = missing_text(*chosen_command(app).command) + " is missing";
   if (lacks)
     text += fmt::format("; {}", dashes);
   const auto command = chosen_command(app).full_name;
@@ -355,22 +367,6 @@ void require_room_for_runtime() {
          "too many open files (ulimit -n is {}): this command may need {} "
          "more; raise the limit",
          files, least_files);
-}
-
-argument_list without_words(argument_list arguments) {
-  if (arguments == argument_list{"version"})
-    return {"--version"};
-  if (arguments == argument_list{"help"})
-    return {"--help"};
-  const bool is_help = arguments.size() > 1 && arguments.front() == "help";
-  if (!is_help || arguments[1].starts_with("-"))
-    return arguments;
-  arguments.erase(arguments.begin());
-  const bool has_flag = std::ranges::any_of(
-    arguments, [](const auto& each) { return each.starts_with("-"); });
-  if (!has_flag)
-    arguments.emplace_back("--help");
-  return arguments;
 }
 
 void become_runtime(argument_list arguments) {

@@ -25,10 +25,6 @@ using argument_expander = std::function<argument_list(argument_list)>;
 int run_command(CLI::App& app, argument_list arguments,
                 const argument_expander& expand = {});
 
-/// Spells `help train` as `train --help`, `help` as `--help` and `version` as
-/// `--version`; other arguments stay, as do flags of `help` itself.
-argument_list without_words(argument_list arguments);
-
 /// Runs a program's work. Reports an exception on standard error, and returns
 /// its exit code.
 int report_errors(const std::function<int()>& work);

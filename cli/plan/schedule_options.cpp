@@ -310,8 +310,9 @@ schedule named_schedule(const std::string& requested,
   } catch (const error& reason) {
     if (reason.code() != error_code::unknown_schedule)
       throw;
-    fail(reason.code(), "{}; '{}' searches for one", reason.what(),
-         search_name);
+    const std::string_view text = reason.what();
+    fail(reason.code(), "{}{} '{}' searches for one", text,
+         text.ends_with('?') ? "" : ";", search_name);
   }
 }
 

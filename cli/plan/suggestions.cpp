@@ -95,9 +95,16 @@ constexpr peers_names peers_table[] = {
    "checkpoint-activations activation-checkpoint",
    "--recompute"},
   {"cpu-offloading enable-activation-offloading", "--offload-activations"},
+  {"tensor-model-parallel-size tensor-parallel-size tensor-parallel-degree tp "
+   "tp-size",
+   "--ranks",
+   ", as there is no tensor parallelism; --shard divides parameters"},
+  {"context-parallel-size context-parallel-degree cp cp-size", "--slices",
+   " with --schedule seq_1f1b, as there is no context parallelism"},
   {"use-cpu no-cuda", "--device", " cpu"},
   {"master-addr master-address rdzv-endpoint", "--rendezvous"},
   {"nproc nproc-per-node num-processes num-gpus", "--processes"},
+  {"quiet silent q", "--log-level", " error"},
   // files
   {"data-path train-data-path train-file dataset dataset-name dataset-path "
    "data input train-data",
@@ -154,6 +161,20 @@ std::string advice_on_peers_flag(std::string_view name,
     if (contains_word(row.theirs, word) && std::ranges::count(flags, flag) > 0)
       return fmt::format("use {}{}", row.flag, row.advice);
   }
+  return {};
+}
+
+std::string advice_on_peers_word(std::string_view word,
+                                 const std::vector<std::string>& words) {
+  constexpr std::pair<std::string_view, std::string_view> names[] = {
+    {"bfloat16", "bf16"},
+    {"float16", "fp16"},
+    {"half", "fp16"},
+    {"float32", "fp32"},
+    {"float", "fp32"}};
+  for (const auto& [theirs, ours] : names)
+    if (theirs == word && std::ranges::count(words, ours) > 0)
+      return fmt::format("; use {}", ours);
   return {};
 }
 

@@ -17,6 +17,11 @@ std::string suggestion(std::string_view word,
 std::string advice_on_peers_flag(std::string_view name,
                                  const std::vector<std::string>& flags);
 
+/// "; use bf16" for another name of one of the words, such as bfloat16; else
+/// empty.
+std::string advice_on_peers_word(std::string_view word,
+                                 const std::vector<std::string>& words);
+
 /// How the refusal of an unknown flag, with its dashes, goes on: the
 /// counterpart of a flag of theirs, similar flags, or ".".
 std::string suggested_flag(std::string_view name,

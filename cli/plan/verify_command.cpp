@@ -168,7 +168,7 @@ void run(const verify_options& options) {
     spdlog::warn("--svg {}: there is no deadlock to draw", options.svg);
   if (!options.json)
     write_output(
-      "", fmt::format("{} ({}): {}: {}\n", options.path, setting, found.text(),
+      "", fmt::format("{} ({}): {}; {}\n", options.path, setting, found.text(),
                       sizes_of(plan))
             + (options.least_credits ? credits_table(plan, options) : ""));
 }
@@ -184,7 +184,8 @@ void add_verify_command(CLI::App& app) {
   add_value(*command, "--transport MODEL", options->transport,
             "buffered: sends never wait; credited: sends wait for a credit of "
             "their channel; rendezvous: sends wait for the receiver",
-            one_of({"buffered", "credited", "rendezvous"}));
+            one_of({"buffered", "credited", "rendezvous"}))
+    ->capture_default_str();
   command->add_flag(
     "--shared-fifo", options->shared_fifo,
     "transfers between two ranks share one FIFO, in both directions");

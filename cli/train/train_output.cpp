@@ -197,11 +197,12 @@ void print_plan_summary(const train_options& options,
                stage.rank, stage.layers.first, stage.layers.last - 1,
                stage.parameters);
   fmt::print(
-    "schedule {}: {} ranks x {} replicas, {} microbatches of {} x {} tokens; "
-    "{} messages per step\n",
-    printable(run.schedule.name), training.ranks(), run.data_parallel,
-    training.microbatches, options.data.batches.rows,
-    options.data.batches.length, training.messages.size());
+    "schedule {}: {} x {}, {} of {} x {} tokens; {} messages per step\n",
+    printable(run.schedule.name), counted(training.ranks(), "rank"),
+    counted(run.data_parallel, "replica"),
+    counted(training.microbatches, "microbatch", "es"),
+    options.data.batches.rows, options.data.batches.length,
+    training.messages.size());
   fmt::print(
     "on paper (backward = 2 forwards): bubble {:.1f} %, activations "
     "in flight by rank: {}\n",

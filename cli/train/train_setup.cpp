@@ -123,11 +123,6 @@ void warn_of_shared_length(const train_options& o, const built_model& model) {
       *steady);
 }
 
-/// A count with its noun, such as "1 block" or "2 blocks".
-std::string counted(std::int64_t count, const char* what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
-
 std::int64_t blocks_of(const built_model& model) {
   return model.blocks.last - model.blocks.first;
 }
@@ -191,6 +186,10 @@ void set_order(execution_options& execution, const order_options& o,
 }
 
 }  // namespace
+
+std::string counted(std::int64_t count, const char* what, const char* more) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : more);
+}
 
 std::string sizes_file(const partition_options& o) {
   return !o.plan.empty() ? o.plan : names_file(o.schedule) ? o.schedule : "";

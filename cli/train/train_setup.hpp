@@ -39,6 +39,10 @@ struct train_setup {
   std::map<std::string, std::string> model_texts;
 };
 
+/// A count with its noun: "1 block", "2 blocks"; "es" as in "2 microbatches".
+std::string counted(std::int64_t count, const char* what,
+                    const char* more = "s");
+
 /// The file that determines the sizes of the pipeline, a plan or a schedule;
 /// empty if flags do.
 std::string sizes_file(const partition_options& options);

@@ -202,7 +202,7 @@ http_answer http_caller::call(std::string_view method, const std::string& path,
         });
   if (!wait([&] { return opened->is_answered(); }, deadline(patience_))) {
     opened->close();
-    fail(error_code::transport, "{}: the job did not answer within {:g} s",
+    fail(error_code::transport, "{}: the job did not answer within {:.3g} s",
          to_text(target_.address), patience_);
   }
   auto answer = opened->answer();

@@ -80,7 +80,7 @@ TEST_CASE("plan takes slices, and the width of its table") {
       .output
     == sliced);
   CHECK_THAT(run_plan(two_ranks, "--slices 2").output,
-             ContainsSubstring("1f1b: slices must be 1, but is 2: the nearest "
+             ContainsSubstring("1f1b: slices must be 1, not 2: the nearest "
                                "legal value is 1 (--slices)"));
 }
 

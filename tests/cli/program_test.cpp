@@ -71,6 +71,8 @@ TEST_CASE("help and version are words, too") {
   same("help plan", "plan --help");
   same("help train", "train --help");
   same("help train --help=data", "train --help=data");
+  same("help train data", "train --help=data");
+  same("train --help data", "train --help=data");
   same("help checkpoint inspect", "checkpoint inspect --help");
   same("version", "--version");
   CHECK(run_troupe("help trian", "").exit_code == 2);
@@ -85,9 +87,21 @@ TEST_CASE("all errors begin with troupe: error:, and wrong usage names help") {
         {"train --json", "requires --dry-run; see troupe train --help"},
         {"train --decay cosin", "cosine? See troupe train --help"},
         {"train --bogus", "no flag --bogus. See troupe train --help"},
-        {"checkpoint inspect", "see troupe checkpoint inspect --help"},
         {"launch train --ranks 2", "--processes 2 -- train ..."},
-        {"--bogus", "see troupe --help"}}) {
+        {"checkpoint inspect",
+         "PATH is missing; see troupe checkpoint inspect "
+         "--help"},
+        {"generate --prompt a",
+         "--checkpoint is missing; see troupe generate --help"},
+        {"--versoin", "did you mean --version? See troupe --help"},
+        {"plan --schedule 1fb1",
+         "did you mean 1f1b? 'search' searches for one"},
+        {"train --tensor-model-parallel-size 2",
+         "use --ranks, as there is no tensor parallelism; --shard divides "
+         "parameters. See troupe train --help"},
+        {"train --dtype bfloat16", "; use bf16; see troupe train --help"},
+        {"train --quiet", "use --log-level error. See troupe train --help"},
+        {"--bogus", "no flag --bogus. See troupe --help"}}) {
     CAPTURE(arguments);
     const auto run = run_troupe(arguments, "");
     CAPTURE(run.output);

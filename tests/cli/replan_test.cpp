@@ -44,7 +44,7 @@ TEST_CASE("a live job takes up a schedule by name and by file") {
   const auto refused = run_troupe("replan", socket, "--schedule zb_v");
   CHECK(refused.exit_code == 2);
   CHECK_THAT(refused.output,
-             ContainsSubstring("stages per rank must be 2, but is 1, "
+             ContainsSubstring("stages per rank must be 2, not 1, "
                                "which a live job can't change"));
   CHECK(run_troupe("replan", socket, "").exit_code == 2);
   CHECK(run_troupe("replan", socket, "--search --memory-limit 5").exit_code

@@ -212,7 +212,7 @@ TEST_CASE("the lab says exactly what is wrong") {
            "transport, "
            "shared_fifo, credits");
   CHECK(refusal({{"name", "gpipe"}, {"stages_per_rank", 2}})
-        == "gpipe: stages per rank must be 1, but is 2: the nearest legal "
+        == "gpipe: stages per rank must be 1, not 2: the nearest legal "
            "value is 1 (--stages-per-rank)");
   CHECK_THAT(refusal({{"name", "2f2b"}}),
              ContainsSubstring("unknown schedule '2f2b': known schedules are"));

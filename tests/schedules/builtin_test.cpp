@@ -189,15 +189,15 @@ TEST_CASE("an unknown schedule is answered with the known ones") {
 TEST_CASE("an illegal shape is answered with the rule and a legal value") {
   CHECK_THROWS_MATCHES(
     make_schedule("1f1b", {.stages_per_rank = 2}), error,
-    Message("1f1b: stages per rank must be 1, but is 2: the nearest legal "
+    Message("1f1b: stages per rank must be 1, not 2: the nearest legal "
             "value is 1 (--stages-per-rank)"));
   CHECK_THROWS_MATCHES(
     make_schedule("gpipe", {.ranks = 0}), error,
-    Message("gpipe: ranks must be in 1..65536, but is 0: the nearest "
+    Message("gpipe: ranks must be in 1..65536, not 0: the nearest "
             "legal value is 1 (--ranks)"));
   CHECK_THROWS_MATCHES(
     make_schedule("interleaved_1f1b", {.ranks = 4, .microbatches = -3}), error,
-    Message("interleaved_1f1b: microbatches must be in 1..1048576, but is "
+    Message("interleaved_1f1b: microbatches must be in 1..1048576, not "
             "-3: the nearest legal value is 1 (--microbatches)"));
   CHECK_THROWS_MATCHES(
     make_schedule("depth_first", {.microbatches = 4, .breadth = 5}), error,
@@ -205,35 +205,35 @@ TEST_CASE("an illegal shape is answered with the rule and a legal value") {
             "is 5: the nearest legal value is 4"));
   CHECK_THROWS_MATCHES(
     make_schedule("zb_v", {.ranks = 4, .microbatches = 8}), error,
-    Message("zb_v: stages per rank must be 2, but is 1: the nearest legal "
+    Message("zb_v: stages per rank must be 2, not 1: the nearest legal "
             "value is 2 (--stages-per-rank)"));
   CHECK_THROWS_MATCHES(
     make_schedule("hanayo", {.ranks = 3, .stages_per_rank = 3}), error,
-    Message("hanayo: stages per rank must be even and in 2..1398100, but is 3: "
+    Message("hanayo: stages per rank must be even and in 2..1398100, not 3: "
             "the nearest legal values are 2 and 4 (--stages-per-rank)"));
   CHECK_THROWS_MATCHES(
     make_schedule("dualpipe", {.ranks = 3, .microbatches = 8}), error,
-    Message("dualpipe: ranks must be even and in 2..1024, but is 3: the "
+    Message("dualpipe: ranks must be even and in 2..1024, not 3: the "
             "nearest legal values are 2 and 4 (--ranks)"));
   CHECK_THROWS_MATCHES(
     make_schedule("dualpipe", {.ranks = 4, .microbatches = 6}), error,
     Message("dualpipe: microbatches must be even and in 8..1048576 (at least "
-            "2 P), but is 6: the nearest legal value is 8 (--microbatches)"));
+            "2 P), not 6: the nearest legal value is 8 (--microbatches)"));
   CHECK_THROWS_MATCHES(
     make_schedule("seq_1f1b", {.microbatches = 4, .slices = 0}), error,
-    Message("seq_1f1b: slices must be in 1..32767, but is 0: the nearest "
+    Message("seq_1f1b: slices must be in 1..32767, not 0: the nearest "
             "legal value is 1 (--slices)"));
   CHECK_THROWS_MATCHES(make_schedule("gpipe", {.microbatches = 4, .slices = 2}),
                        error,
-                       Message("gpipe: slices must be 1, but is 2: the nearest "
+                       Message("gpipe: slices must be 1, not 2: the nearest "
                                "legal value is 1 (--slices)"));
   CHECK_THROWS_MATCHES(
     make_schedule("zb_v", {.ranks = 1025, .stages_per_rank = 2}), error,
-    Message("zb_v: ranks must be in 1..1024, but is 1025: the nearest legal "
+    Message("zb_v: ranks must be in 1..1024, not 1025: the nearest legal "
             "value is 1024 (--ranks)"));
   CHECK_THROWS_MATCHES(
     make_schedule("seq_1f1b", {.ranks = 65536, .slices = 65}), error,
-    Message("seq_1f1b: slices must be in 1..64, but is 65: the nearest legal "
+    Message("seq_1f1b: slices must be in 1..64, not 65: the nearest legal "
             "value is 64 (--slices)"));
 }
 

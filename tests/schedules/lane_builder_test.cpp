@@ -154,25 +154,25 @@ TEST_CASE("sizes out of range are refused") {
   refused(in_one([](lane_builder& rank) { rank.split_backwards(-1); }),
           "rank 0: split_backwards with a lag of -1; give 0 or more");
   refused([] { return even_groups(2, 0); },
-          "groups must be in 1..268435456, but is 0: the nearest legal value "
+          "groups must be in 1..268435456, not 0: the nearest legal value "
           "is 1");
   refused([] { return groups_of(2, 0); },
-          "microbatches of a group must be in 1..268435456, but is 0: the "
+          "microbatches of a group must be in 1..268435456, not 0: the "
           "nearest legal value is 1");
   refused(of_shape({.microbatches = -3}),
-          "microbatches must be in 1..268435456, but is -3: the nearest legal "
+          "microbatches must be in 1..268435456, not -3: the nearest legal "
           "value is 1");
   refused(of_shape({.slices = 32768}),
-          "slices must be in 1..32767, but is 32768: the nearest legal value "
+          "slices must be in 1..32767, not 32768: the nearest legal value "
           "is 32767");
   refused(of_shape({.ranks = 0}),
-          "ranks must be in 1..268435456, but is 0: the nearest legal value "
+          "ranks must be in 1..268435456, not 0: the nearest legal value "
           "is 1");
   refused(of_shape({.ranks = 65536, .stages_per_rank = 65536}),
-          "stages per rank must be in 1..4096, but is 65536: the nearest legal "
+          "stages per rank must be in 1..4096, not 65536: the nearest legal "
           "value is 4096");
   refused(on({.ranks = 1}),
-          "copies of the stages must be in 1..2, but is 0: the nearest legal "
+          "copies of the stages must be in 1..2, not 0: the nearest legal "
           "value is 1");
   refused(on({.ranks = 2, .rank_by_stage = {{0, 2}}}),
           "a placement on 2 ranks, counted from 0, has no rank 2");

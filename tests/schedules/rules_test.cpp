@@ -75,7 +75,7 @@ TEST_CASE("rules on a placement that is none are refused") {
       "a placement on 2 ranks, counted from 0, has no rank 2"));
   CHECK_THROWS_MATCHES(
     build_by_rules({.ranks = 65536, .stages_per_rank = 65536}, {}), error,
-    Catch::Matchers::Message("stages per rank must be in 1..4096, but is "
+    Catch::Matchers::Message("stages per rank must be in 1..4096, not "
                              "65536: the nearest legal value is 4096"));
 }
 

@@ -185,7 +185,7 @@ std::string left_out_text(const timeline& timeline, double scale,
                           std::size_t label_width) {
   const auto shortest = shortest_op(timeline);
   const auto needed = timeline.duration() / shortest;
-  if (!(scale * shortest < 0.999) || needed > 9000)
+  if (!(shortest > 0) || scale * shortest > 0.999 || needed > 9000)
     return {};
   return fmt::format(
     "some ops are left out; a width of {} shows all\n",
