@@ -18,7 +18,7 @@ namespace troupe {
 /// The monitors that clients attached to a job. Answers requests of
 /// docs/endpoint.md; one thread at a time. There are at most 64, of which the
 /// last 16 are for clients that may control the job. What monitors cause to be
-/// logged is limited: 32 lines, and one more in each 10 s. All that answers
+/// logged is limited: 32 lines, and one more every 10 s. All that answers
 /// throws in place of an answer, see `response_to_error`.
 class attached_monitors {
  public:
