@@ -12,7 +12,7 @@ void require_right(access_right own, access_right needed,
     throw missing_right(
       error_code::invalid_argument,
       fmt::format(
-        "this client may watch the job and not control it, which it needs {}; "
+        "this client may watch the job but not control it, which is needed {}; "
         "connect with the token of the job's --endpoint-control-token-file, "
         "whose file a client names with --token-file",
         purpose));

@@ -90,7 +90,8 @@ std::optional<http_response> refused_sender(const http_headers& request,
         http::field::authorization})
     if (request.count(field) > 1)
       return refusal_response(
-        400, fmt::format("send one {}", std::string_view(to_string(field))));
+        400,
+        fmt::format("send exactly one {}", std::string_view(to_string(field))));
   const std::string host = request[http::field::host];
   if (entrance.place != http_place::tls && entrance.page_token.empty()
       && request.count(http::field::host) > 0
@@ -111,12 +112,12 @@ http_response refused_beyond_page(const http_entrance& entrance,
     "only the page and metrics are served here; ask at the job's endpoint";
   if (entrance.place == http_place::network)
     return refusal_response(
-      403, fmt::format("this address is not encrypted, and other machines "
-                       "reach it, so that {}",
+      403, fmt::format("connections to this address are not encrypted, and "
+                       "other machines can reach it, so {}",
                        only));
   if (tokens.empty())
     return refusal_response(
-      403, fmt::format("any user of this machine may come here, so that {}, or "
+      403, fmt::format("any user of this machine can connect here, so {}, or "
                        "start the job with --endpoint-token-file or "
                        "--endpoint-control-token-file",
                        only));

@@ -161,13 +161,13 @@ std::vector<std::pair<std::string, std::string>> parse_query(
     const auto value = decoded(part.substr(std::min(part.size(), equals + 1)));
     if (!name || !value || name->empty() || equals == part.size())
       throw refused_request(400,
-                            fmt::format("'{}' in the query is no NAME=VALUE",
+                            fmt::format("'{}' in the query is not NAME=VALUE",
                                         printable(std::string(part))));
     if (std::ranges::count(all, *name,
                            &std::pair<std::string, std::string>::first)
         > 0)
       throw refused_request(
-        400, fmt::format("'{}' comes twice in the query", printable(*name)));
+        400, fmt::format("'{}' occurs twice in the query", printable(*name)));
     all.emplace_back(*name, *value);
   }
   return all;

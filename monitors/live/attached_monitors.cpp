@@ -43,7 +43,7 @@ std::string spec_in(const json& body) {
   auto spec = field<std::string>(body, "spec");
   if (std::ranges::any_of(spec, [](unsigned char c) { return c < ' '; }))
     fail(error_code::invalid_argument,
-         "a spec is one line without control characters, and not '{}'",
+         "a spec must be one line without control characters, but is '{}'",
          printable(spec));
   if (spec.size() > longest_spec)
     fail(error_code::invalid_argument, "a spec has at most {} bytes",

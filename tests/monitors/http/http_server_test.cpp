@@ -351,5 +351,5 @@ TEST_CASE("headers that decide who is answered may not come twice") {
     for (const auto* server : {&open, &closed})
       CHECK_THAT(
         ask(server->address(), fmt::format("GET / HTTP/1.1\r\n{}\r\n", twice)),
-        StartsWith("HTTP/1.1 400") && ContainsSubstring("send one "));
+        StartsWith("HTTP/1.1 400") && ContainsSubstring("send exactly one "));
 }

@@ -136,7 +136,7 @@ TEST_CASE("events are subscribed to by a query, too") {
                && ContainsSubstring("'subscription' has no field 'evry'"));
   CHECK_THAT(ask("every=x"), ContainsSubstring("'every' is not a whole"));
   CHECK_THAT(ask("ops=1"), ContainsSubstring("'ops' is not true or false"));
-  CHECK_THAT(ask("names"), ContainsSubstring("is no NAME=VALUE"));
+  CHECK_THAT(ask("names"), ContainsSubstring("is not NAME=VALUE"));
 }
 
 TEST_CASE("a client without a request in time is sent away") {

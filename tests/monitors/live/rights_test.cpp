@@ -62,7 +62,7 @@ void check_denied(live_client& client, const std::string& method,
   INFO(method << " " << path << " " << body);
   CHECK_THROWS_MATCHES(
     client.request(method, path, body), error,
-    says("may watch the job and not control it") && says("--token-file"));
+    says("may watch the job but not control it") && says("--token-file"));
 }
 
 event failed_run() {
