@@ -230,7 +230,7 @@ void add_plan_command(CLI::App& app) {
   auto* command = app.add_subcommand("plan", "compile a schedule and show it");
   const auto options = std::make_shared<plan_options>();
   options->source.add_to(*command);
-  add_value(*command, "name NAME|FILE", options->source.schedule,
+  add_value(*command, "SCHEDULE NAME|FILE", options->source.schedule,
             "the schedule, as --schedule takes it")
     ->excludes("--schedule");
   add_compile_flags(*command, *options);

@@ -328,7 +328,8 @@ struct replanner::state {
     const bool same_shape = order.placement == usual->placement
                             && order.microbatches == usual->microbatches
                             && order.slices == usual->slices;
-    if (same_shape && order.lanes == schedule_of(*usual).lanes)
+    if (same_shape && order.lanes == schedule_of(*usual).lanes
+        && (!force || order.name == usual->schedule_name))
       return {.order = order, .same = true};
     if (!figures || !same_shape) {
       replan(order);

@@ -65,8 +65,8 @@ class replanner {
   /// last 16 steps. Throws `error`: as `search`; invalid_argument before the
   /// first step, interrupted once the run is over.
   outcome search(const memory_bound& bound = {}) const;
-  /// An order that was chosen otherwise, unless it is the run's own; with
-  /// `force`, and before the first
+  /// An order that was chosen otherwise, unless it is the run's own (with
+  /// `force`, by name, too); with `force`, and before the first
   /// step has been measured, whatever it costs: a trial only tells its time.
   /// Throws as `trainer::replan`.
   outcome take(const schedule& order, bool force = false) const;

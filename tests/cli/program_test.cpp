@@ -153,7 +153,8 @@ TEST_CASE("a misspelt command or flag is reported with a suggestion") {
   check("train", "--text x 100 --stpes",
         "train has no flag --stpes; did you mean --steps?");
   check("plan", "--rank=3", "plan has no flag --rank; did you mean --ranks?");
-  check("plan", "--schedule 1f1b 3", "plan does not accept '3' there");
+  check("plan", "1f1b 3", "plan does not accept '3' there");
+  check("plan", "--schedule 1f1b 3", "--schedule excludes SCHEDULE");
   check("trian", "", "unknown command 'trian'; did you mean train?");
   check("nonsense", "", "unknown command 'nonsense'. The commands are plan,");
 }

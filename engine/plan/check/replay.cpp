@@ -231,7 +231,7 @@ verdict verify(const plan& plan, const transport_model& model) {
 
 std::string verdict::text() const {
   if (progress)
-    return "every op completes";
+    return "makes progress, as every op completes";
   std::string sentences;
   for (const auto& each : cycle)
     sentences += (sentences.empty() ? "" : "; ") + each.text;

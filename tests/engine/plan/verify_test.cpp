@@ -17,7 +17,7 @@ using namespace troupe;
 
 namespace {
 
-const std::string progress = "every op completes";
+const std::string progress = "makes progress, as every op completes";
 
 constexpr transport_model buffered{transport_kind::buffered};
 constexpr transport_model buffered_shared{transport_kind::buffered, true};
