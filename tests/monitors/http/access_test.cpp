@@ -22,7 +22,7 @@ TEST_CASE("control includes watching, and not the other way round") {
   CHECK_FALSE(includes(watch, control));
   require_right(control, control, "to replan it");
   CHECK_THROWS_MATCHES(require_right(watch, control, "to replan it"), error,
-                       says("needs to replan it; connect with the token of "
+                       says("needed to replan it; connect with the token of "
                             "the job's --endpoint-control-token-file"));
 }
 
