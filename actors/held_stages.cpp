@@ -88,29 +88,32 @@ module_stage_options held_stages::options_of(std::int32_t data_rank,
 
 void held_stages::make_stages(const model& layers, const plan& training) {
   const auto& places = setup_.places();
+  const auto instances = places.instances();
   distinct_parameters distinct;
   for (std::int32_t d = 0; d < setup_.options.data_parallel; ++d) {
-    replica modules;
-    std::vector<stage> stages;
-    for (const auto& each : places.instances()) {
-      if (!setup_.layout.is_here(d, places.rank_of(each))) {
-        modules.emplace_back();
-        stages.emplace_back();
-        continue;
+    auto& modules = replicas_.emplace_back(instances.size());
+    stages_.emplace_back(instances.size());
+    for (const auto& each : instances)
+      if (setup_.layout.is_here(d, places.rank_of(each))) {
+        add_stage(d, each, layers, training);
+        distinct.add(module_of(d, each)->parameters_by_name());
       }
-      modules.push_back(
-        std::make_shared<layer_sequence>(layers, setup_.ranges, each.stage));
-      const auto& module = modules.back();
-      distinct.add(module->parameters_by_name());
-      module->convert(setup_.options.numerics.dtypes);
-      for (const auto& [name, value] : module->buffers_by_name())
-        buffers_.push_back(value);
-      stages.push_back(make_stage(d, each, module, training.update.every > 0));
-    }
     require_own_names(state_dict_of(modules, places.stages()));
-    replicas_.push_back(std::move(modules));
-    stages_.push_back(std::move(stages));
   }
+}
+
+void held_stages::add_stage(std::int32_t data_rank, stage_instance which,
+                            const model& layers, const plan& training) {
+  const auto replica = static_cast<std::size_t>(data_rank);
+  const auto index = setup_.places().index_of(which);
+  const auto module =
+    std::make_shared<layer_sequence>(layers, setup_.ranges, which.stage);
+  module->convert(setup_.options.numerics.dtypes);
+  for (const auto& [name, value] : module->buffers_by_name())
+    buffers_.push_back(value);
+  stages_[replica][index] =
+    make_stage(data_rank, which, module, training.update.every > 0);
+  replicas_[replica][index] = module;
 }
 
 /// All that a stage begins with is computed on its compute stream, if it has a

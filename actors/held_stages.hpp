@@ -56,6 +56,16 @@ class held_stages {
   void restore(const stored_checkpoint& from);
   tensor_list infer(const tensor_list& inputs) const;
 
+  // Stages move to other processes, while no step runs; all processes of a job
+  // make both calls, and give the setup the next layout in between.
+
+  /// Sends the states of the stages here that `next` has in other processes.
+  void send_leaving(const job_layout& next) const;
+  /// Drops those stages, and makes those that were elsewhere `before`, with the
+  /// states that were sent.
+  void take_up(const job_layout& before, const model& layers,
+               const plan& training);
+
   /// Remembers the versions of the modules' buffers, which forwards may change.
   void note_buffers();
   bool buffers_changed() const;
@@ -81,6 +91,8 @@ class held_stages {
   };
 
   void make_stages(const model& layers, const plan& training);
+  void add_stage(std::int32_t data_rank, stage_instance which,
+                 const model& layers, const plan& training);
   stage make_stage(std::int32_t data_rank, stage_instance which,
                    const std::shared_ptr<layer_sequence>& module,
                    bool keeps_versions) const;
@@ -104,6 +116,11 @@ class held_stages {
                      std::int32_t data_rank) const;
   void gather_shards(stage_instance which, std::int32_t first) const;
   void take_shards();
+  // Moves; held_stages_moves.cpp.
+  void send(std::int32_t data_rank, stage_instance which,
+            std::int32_t process) const;
+  void receive(std::int32_t data_rank, stage_instance which,
+               std::int32_t process);
   optimizer_state optimizer_state_of(stage_instance which) const;
 
   const trainer_setup& setup_;

@@ -1,51 +1,11 @@
 // Shards of parameters between two steps.
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
-
-#include <cstring>
 
 #include "troupe/actors/held_stages.hpp"
-#include "troupe/base/error.hpp"
+#include "troupe/actors/stored_state.hpp"
 #include "troupe/engine/stage/parameters/sharded_parameters.hpp"
-#include "troupe/engine/transport/wire.hpp"
 
 namespace troupe {
-
-namespace {
-
-using piece_names = std::vector<std::pair<std::size_t, std::string>>;
-
-at::Tensor bytes_of(const std::string& text) {
-  auto bytes = at::empty({static_cast<std::int64_t>(text.size())}, at::kByte);
-  std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
-  return bytes;
-}
-
-/// The tensors of a state behind their names: for each the number of the piece
-/// and the tensor's own name.
-tensor_list packed(const optimizer_state& state) {
-  piece_names names;
-  tensor_list tensors(1);
-  for (std::size_t i = 0; i < state.size(); ++i)
-    for (const auto& [name, tensor] : state[i].tensors) {
-      names.emplace_back(i, name);
-      tensors.push_back(tensor);
-    }
-  tensors[0] = bytes_of(to_wire(names));
-  return tensors;
-}
-
-optimizer_state unpacked(const tensor_list& tensors, std::size_t pieces) {
-  const auto& names = tensors.at(0);
-  optimizer_state state(pieces);
-  std::size_t next = 1;
-  for (auto& [piece, name] : from_wire<piece_names>(
-         {static_cast<const char*>(names.const_data_ptr()), names.nbytes()}))
-    state.at(piece).tensors.emplace_back(std::move(name), tensors.at(next++));
-  return state;
-}
-
-}  // namespace
 
 /// The tensors of a member of a stage's group, for the processes of the group's
 /// other members. All processes of a job make the call.

@@ -177,17 +177,18 @@ void run_plans::replan(const schedule& order) {
   next_ = std::move(next);
 }
 
-void run_plans::take_up(std::int64_t step) {
+bool run_plans::take_up(std::int64_t step) {
   auto* const job = setup_.job();
-  if (job && !std::exchange(announced_, false))
-    return;
+  const bool announced = std::exchange(announced_, false);
+  if (job && !announced)
+    return false;
   std::unique_lock lock(mutex_);
   auto taken = std::exchange(next_, nullptr);
   lock.unlock();
   if (job)
     taken = share_plan(*job, std::move(taken));
-  if (!taken)
-    return;  // a wish that came in between has been fulfilled with the last
+  if (!taken)  // a wish that came in between has been fulfilled with the last
+    return announced;
   if (job) {
     of_job_->add(*taken);
     job->gather({frame_type::mail, {}, {}});
@@ -196,6 +197,7 @@ void run_plans::take_up(std::int64_t step) {
   training_ = std::move(taken);
   if (setup_.layout.process == 0)
     log()->info("step {} switches to {}", step, training_->schedule_name);
+  return announced;
 }
 
 }  // namespace troupe

@@ -54,11 +54,12 @@ class run_plans {
   /// See trainer.hpp; in a job the leading process alone. The switch is
   /// announced to all afterwards.
   void replan(const schedule& order);
-  /// All processes know of a switch (`step_report::replans`).
+  /// All processes know of a change (`step_report::changes`).
   void note_announced(bool announced) { announced_ |= announced; }
   /// Switches before training step `step`; in a job all processes make the call
-  /// at the same one.
-  void take_up(std::int64_t step);
+  /// at the same one. Returns whether they know of a change, of this or another
+  /// kind.
+  bool take_up(std::int64_t step);
 
  private:
   const trainer_setup& setup_;

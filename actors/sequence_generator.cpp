@@ -75,7 +75,7 @@ bool sequence_generator::step(const step_settings& settings,
   const auto report = actors_.run(
     own, plans_.generation(microbatches, work.positions()), prompts_of(work));
   actors_.publish(report.summary);
-  plans_.note_announced(report.replans);
+  plans_.note_announced(report.changes);
   share_chosen(work, microbatches);
   next_batch_ = work.next_batch();
   try {

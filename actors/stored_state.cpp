@@ -1,9 +1,13 @@
 #include "troupe/actors/stored_state.hpp"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+
+#include <cstring>
 
 #include "troupe/base/fail.hpp"
 #include "troupe/engine/stage/update/optimizer_rule.hpp"
+#include "troupe/engine/transport/wire.hpp"
 
 namespace troupe {
 
@@ -20,7 +24,37 @@ const std::string& stored_name(const std::string& name,
   return alias == aliases.end() ? name : alias->second;
 }
 
+using piece_names = std::vector<std::pair<std::size_t, std::string>>;
+
+at::Tensor bytes_of(const std::string& text) {
+  auto bytes = at::empty({static_cast<std::int64_t>(text.size())}, at::kByte);
+  std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
+  return bytes;
+}
+
 }  // namespace
+
+tensor_list packed(const optimizer_state& state) {
+  piece_names names;
+  tensor_list tensors(1);
+  for (std::size_t i = 0; i < state.size(); ++i)
+    for (const auto& [name, tensor] : state[i].tensors) {
+      names.emplace_back(i, name);
+      tensors.push_back(tensor);
+    }
+  tensors[0] = bytes_of(to_wire(names));
+  return tensors;
+}
+
+optimizer_state unpacked(const tensor_list& tensors, std::size_t pieces) {
+  const auto& names = tensors.at(0);
+  optimizer_state state(pieces);
+  std::size_t next = 1;
+  for (auto& [piece, name] : from_wire<piece_names>(
+         {static_cast<const char*>(names.const_data_ptr()), names.nbytes()}))
+    state.at(piece).tensors.emplace_back(std::move(name), tensors.at(next++));
+  return state;
+}
 
 parameter_list host_copies(const parameter_list& model_state,
                            const optimizer_state& state) {

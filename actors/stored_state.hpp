@@ -10,6 +10,12 @@ namespace troupe {
 // A model's parameters and buffers (`model_state`), and optimizers' state,
 // under the names that checkpoints use.
 
+/// The tensors of a state behind their names: for each the number of the piece
+/// and the tensor's own name.
+tensor_list packed(const optimizer_state& state);
+/// What `packed` returned, of so many pieces.
+optimizer_state unpacked(const tensor_list& tensors, std::size_t pieces);
+
 /// Copies in host memory.
 parameter_list host_copies(const parameter_list& model_state,
                            const optimizer_state& state);

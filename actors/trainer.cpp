@@ -1,9 +1,12 @@
 #include "troupe/actors/trainer.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "troupe/actors/job/hosting.hpp"
 #include "troupe/actors/trainer_checks.hpp"
 #include "troupe/actors/trainer_state.hpp"
 #include "troupe/base/deadline.hpp"
@@ -42,7 +45,7 @@ step_report trainer::step(const source_pointer& source, bool skip_update) {
          "schedule {} updates within a step, and its forwards read what the "
          "updates make: they can't be skipped",
          plan().schedule_name);
-  state.plans.take_up(state.step + 1);
+  state.take_up_changes();
   state.stages.note_buffers();
   auto settings = state.next_settings();
   settings.skip_update = skip_update;
@@ -281,7 +284,40 @@ void trainer::set_position(std::int64_t microbatches) {
 void trainer::replan(const schedule& order) {
   impl_->plans.replan(order);
   if (impl_->setup.job())
-    impl_->actors.announce_plan();
+    impl_->actors.announce_change();
+}
+
+void trainer::rehost(std::vector<std::int32_t> hosting) {
+  auto& state = *impl_;
+  const auto* const job = state.setup.job();
+  if (!job || !job->place().leads())
+    fail(error_code::invalid_argument,
+         "ranks move between the processes of a job, and its leading process "
+         "says where; this one {}",
+         job ? fmt::format("is process {}", job->place().process)
+             : "is a run of one process");
+  auto next = state.setup.layout_with(std::move(hosting));
+  state.require_movable(next);
+  {
+    const std::scoped_lock lock(state.hosting_mutex);
+    state.next_hosting = std::move(next.hosting);
+  }
+  state.actors.announce_change();
+}
+
+void trainer::move(std::int32_t rank, std::int32_t process) {
+  rehost(moved(hosting(), rank, process));
+}
+
+void trainer::drain(std::int32_t process) {
+  const auto* const job = impl_->setup.job();
+  rehost(drained(hosting(), process, job ? job->place().processes : 1));
+}
+
+std::vector<std::int32_t> trainer::hosting() const {
+  const std::scoped_lock lock(impl_->hosting_mutex);
+  const auto& next = impl_->next_hosting;
+  return next.empty() ? impl_->setup.layout.hosting : next;
 }
 
 const plan& trainer::plan() const {

@@ -214,6 +214,20 @@ class trainer {
   /// cuda_graphs; otherwise as the trainer's making does.
   void replan(const schedule& order);
 
+  /// Lets other processes host the ranks from the next step on, in a job of
+  /// several: as options.hosting names them. Parameters and the optimizer's
+  /// state move there; no bit changes. Processes learn of it as of `replan`.
+  /// Any thread of the leading process. Throws `invalid_argument` for a hosting
+  /// that is not one of this job, and in other processes.
+  void rehost(std::vector<std::int32_t> hosting);
+  /// `rehost` with one rank, by its number in `hosting`, in another process.
+  void move(std::int32_t rank, std::int32_t process);
+  /// `rehost` with no rank in this process: the others that host fewest get
+  /// them. It stays in the job.
+  void drain(std::int32_t process);
+  /// The process that hosts each rank from the next step on; any thread.
+  std::vector<std::int32_t> hosting() const;
+
   /// The one of the last step, or of the next one before the first
   /// (engine/plan/plan.hpp).
   const troupe::plan& plan() const;

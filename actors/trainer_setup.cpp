@@ -7,23 +7,13 @@
 
 namespace troupe {
 
-namespace {
-
-job_layout layout_of(const trainer_options& options) {
-  const auto place = options.job ? options.job->place() : job_place{};
-  return make_layout(place.process, place.processes, options.data_parallel,
-                     options.schedule.placement.ranks, options.hosting);
-}
-
-}  // namespace
-
 trainer_setup::trainer_setup(const model& layers, trainer_options wanted)
   : options(std::move(wanted)), groups(options.numerics.parameters) {
   if (options.plan)
     options.schedule = schedule_of(*options.plan);
   require_legal(options);
   require_legal(layers);
-  layout = layout_of(options);
+  layout = layout_with(options.hosting);
   ranges = split_for(layers, options);
   ties = ties_of(layers);
   aliases = aliases_of(ties);
@@ -35,6 +25,12 @@ trainer_setup::trainer_setup(const model& layers, trainer_options wanted)
                 "tied gradients of several processes go from device to device; "
                 "keep device_links on, or use the CPU");
   graph = graph_of(layers, ranges);
+}
+
+job_layout trainer_setup::layout_with(std::vector<std::int32_t> hosting) const {
+  const auto place = options.job ? options.job->place() : job_place{};
+  return make_layout(place.process, place.processes, options.data_parallel,
+                     options.schedule.placement.ranks, std::move(hosting));
 }
 
 }  // namespace troupe

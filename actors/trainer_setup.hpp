@@ -9,10 +9,14 @@
 
 namespace troupe {
 
-/// What the parts of a trainer share, and what does not change while it lives.
+/// What the parts of a trainer share. Only the hosting changes while it lives.
 struct trainer_setup {
   /// Throws `invalid_argument` for options, or a model, that can't be trained.
   trainer_setup(const model& layers, trainer_options wanted);
+
+  /// The layout of this job with another hosting. Throws `invalid_argument` as
+  /// `make_layout` does.
+  job_layout layout_with(std::vector<std::int32_t> hosting) const;
 
   const placement& places() const { return options.schedule.placement; }
   /// Shards of a stage's parameters; 1: they are whole.

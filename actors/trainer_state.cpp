@@ -1,11 +1,16 @@
 #include "troupe/actors/trainer_state.hpp"
 
 #include <algorithm>
+#include <utility>
 
+#include "troupe/actors/job/hosting.hpp"
+#include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/libtorch_settings.hpp"
+#include "troupe/engine/events/log.hpp"
 #include "troupe/engine/plan/values.hpp"
 #include "troupe/engine/stage/update/gradient_mean.hpp"
 #include "troupe/engine/stage/update/parameter_groups.hpp"
+#include "troupe/engine/transport/wire.hpp"
 
 namespace troupe {
 
@@ -20,13 +25,14 @@ bool computes_losses(const model& layers, layer_range stage) {
 
 /// Null: tensors between processes go by way of the host, or there are none.
 std::shared_ptr<device_links> links_of(const trainer_setup& setup,
+                                       const job_layout& layout,
                                        const plan& training,
                                        const run_devices& devices) {
   const auto& options = setup.options;
-  if (!setup.job() || devices.empty() || !options.device_links)
+  if (!setup.job() || options.devices.empty() || !options.device_links)
     return nullptr;
   return std::make_shared<device_links>(
-    setup.layout, setup.places(), edges_between_ranks(training),
+    layout, setup.places(), edges_between_ranks(training),
     holding_stages(setup.ties, setup.ranges), setup.shards(), devices,
     gradient_mean(options.data_parallel, options.numerics.division),
     options.execution.limits.stall);
@@ -39,7 +45,7 @@ pipeline_options running(const trainer_setup& setup, const model& layers,
   pipeline_options of_run;
   of_run.places = setup.places();
   of_run.job = options.job;
-  of_run.hosting = options.hosting;
+  of_run.hosting = setup.layout.hosting;
   of_run.plans = plans.of_job();
   of_run.stages = stages.stages();
   of_run.ties = holding_stages(setup.ties, setup.ranges);
@@ -59,11 +65,12 @@ pipeline_options running(const trainer_setup& setup, const model& layers,
 
 }  // namespace
 
-trainer::impl::impl(const model& layers, trainer_options options)
-  : setup(layers, std::move(options)),
+trainer::impl::impl(const model& all_layers, trainer_options options)
+  : layers(all_layers),
+    setup(layers, std::move(options)),
     plans(setup),
     stages(setup, layers, *plans.training()),
-    links(links_of(setup, *plans.training(), stages.devices())),
+    links(links_of(setup, setup.layout, *plans.training(), stages.devices())),
     actors(running(setup, layers, plans, stages, links)),
     generator(setup, plans, stages, actors),
     scale(setup.options.numerics.loss_scale) {
@@ -94,6 +101,47 @@ step_settings trainer::impl::next_settings() const {
   return settings;
 }
 
+void trainer::impl::require_movable(const job_layout& next) const {
+  if (const auto wanted = links_of(setup, next, *plans.training(), {}))
+    wanted->require_one_member_each();
+}
+
+void trainer::impl::take_up_changes() {
+  auto* const job = setup.job();
+  if (!plans.take_up(step + 1) || !job)
+    return;
+  std::unique_lock lock(hosting_mutex);
+  const auto wanted = to_wire(std::exchange(next_hosting, {}));
+  lock.unlock();
+  const auto hosting = from_wire<std::vector<std::int32_t>>(
+    job->share({frame_type::mail, wanted, {}}).head);
+  if (!hosting.empty() && hosting != setup.layout.hosting)
+    rehost(hosting);
+}
+
+/// The stages that stay keep their modules; all actors and links are new.
+void trainer::impl::rehost(std::vector<std::int32_t> hosting) {
+  const auto began = now_ns();
+  auto next = setup.layout_with(std::move(hosting));
+  const auto moved = moves_between(setup.layout, next);
+  stages.send_leaving(next);
+  const auto before = setup.layout;
+  {
+    const std::scoped_lock lock(hosting_mutex);
+    setup.layout = std::move(next);
+  }
+  const auto training = plans.training();
+  stages.take_up(before, layers, *training);
+  links = links_of(setup, setup.layout, *training, stages.devices());
+  actors.rehost(running(setup, layers, plans, stages, links));
+  stages.publish_to(actors.tensor_outlet());
+  if (links)
+    links->connect(*setup.job());
+  if (setup.layout.process == 0)
+    log()->info("step {}: {} in {:.3g} s", step + 1, moved,
+                static_cast<double>(now_ns() - began) * 1e-9);
+}
+
 /// Recorded steps are launched from this thread.
 step_report trainer::impl::run(const step_settings& settings,
                                const source_pointer& source) {
@@ -105,7 +153,7 @@ step_report trainer::impl::run(const step_settings& settings,
 }
 
 void trainer::impl::note(const step_report& report) {
-  plans.note_announced(report.replans);
+  plans.note_announced(report.changes);
   saves |= report.saves;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,16 @@ struct trainer::impl {
   step_settings next_settings() const;
   step_report run(const step_settings& settings, const source_pointer& source);
   void note(const step_report& report);
+  /// Takes up what the leading process has announced, before the next training
+  /// step.
+  void take_up_changes();
+  void rehost(std::vector<std::int32_t> hosting);
+  /// Throws `invalid_argument` for a layout that links between devices can't
+  /// have; any thread.
+  void require_movable(const job_layout& next) const;
 
-  const trainer_setup setup;
+  const model layers;
+  trainer_setup setup;
   run_plans plans;
   held_stages stages;
   std::shared_ptr<device_links> links;
@@ -37,6 +46,10 @@ struct trainer::impl {
   std::int64_t step = 0;
   std::int64_t position = 0;
   bool saves = false;  // all processes are asked to save
+  /// Guards the hosting, which the thread that runs steps changes, and the next
+  /// one.
+  std::mutex hosting_mutex;
+  std::vector<std::int32_t> next_hosting;  // empty: no other one
 };
 
 }  // namespace troupe

@@ -17,6 +17,9 @@ void add_detach_command(CLI::App* command);
 void add_events_command(CLI::App* command);
 void add_top_command(CLI::App* command);
 void add_replan_command(CLI::App* command);
+void add_ranks_command(CLI::App* command);
+void add_move_command(CLI::App* command);
+void add_drain_command(CLI::App* command);
 /// Throws `process_end` with the exit code of the first process that
 /// fails.
 void add_launch_command(CLI::App* command);

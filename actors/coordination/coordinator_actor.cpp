@@ -170,15 +170,10 @@ namespace {
 
 struct coordinator_state : step_supervisor {
   coordinator_core core;
-  std::int64_t last_serial = 0;
-  bool saves = false;
-  std::int64_t saved = 0;  // serial of the step after which all saved last
 
   void begin(const run_step& request) {
-    if (!failed.empty()) {
-      asked.deliver(core.abandon(failed, interrupted));
-      return;
-    }
+    if (!failed.empty())
+      return answer(core.abandon(failed, interrupted));
     core.begin(request.step);
     last_serial = request.step->serial;
     if (book->links)
@@ -237,14 +232,14 @@ struct coordinator_state : step_supervisor {
 
   /// Answers whoever runs the step, and tells the other processes.
   void answer(step_outcome outcome) {
-    outcome.replans = watch.new_plan->exchange(false);
+    outcome.changes = watch.new_change->exchange(false);
     outcome.saves = std::exchange(saves, false);
     if (outcome.saves)
       saved = last_serial;
     if (book->links)
       book->links->tell(to_frame(
         remote_outcome{last_serial, outcome.event, outcome.failure, outcome.end,
-                       outcome.replans, outcome.saves, outcome.interrupted}));
+                       outcome.changes, outcome.saves, outcome.interrupted}));
     asked.deliver(std::move(outcome));
   }
 
@@ -332,13 +327,13 @@ struct coordinator_state : step_supervisor {
 
 behavior_for<coordinator_handle> coordinator_actor(
   caf::event_based_actor* self, const coordinator_setup& setup,
-  const supervision& watch, const address_book_pointer& book,
-  const handler_hook& hook) {
+  const supervision& watch, const run_record& so_far,
+  const address_book_pointer& book, const handler_hook& hook) {
   return behavior_of_supervisor<coordinator_handle, stage_powers, rank_done,
                                 op_failure, peer_lost, stop_run, finish_run,
                                 save_run, interrupt_run, watchdog_tick>(
-    std::make_shared<coordinator_state>(
-      coordinator_state{{self, watch, book, hook}, coordinator_core{setup}}));
+    std::make_shared<coordinator_state>(coordinator_state{
+      {self, watch, so_far, book, hook}, coordinator_core{setup}}));
 }
 
 }  // namespace troupe

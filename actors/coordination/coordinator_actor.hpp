@@ -72,17 +72,18 @@ struct supervision {
   std::shared_ptr<event_board> events;
   std::shared_ptr<load_board> loads;
   time_limits limits;
-  /// The leading process has a plan that the others don't know yet.
-  std::shared_ptr<std::atomic<bool>> new_plan;
+  /// The leading process has a plan, or a hosting, that the others don't know
+  /// yet.
+  std::shared_ptr<std::atomic<bool>> new_change;
 };
 
 /// Begins and ends steps, supervises all others, and answers each `run_step`
 /// with one `step_outcome`. After a failure or an interrupt every further
-/// step has that outcome.
+/// step has that outcome. `so_far`: of the coordinator whose place it takes.
 behavior_for<coordinator_handle> coordinator_actor(
   caf::event_based_actor* self, const coordinator_setup& setup,
-  const supervision& watch, const address_book_pointer& book,
-  const handler_hook& hook);
+  const supervision& watch, const run_record& so_far,
+  const address_book_pointer& book, const handler_hook& hook);
 
 /// The coordinator of a process that doesn't lead its job: begins the steps
 /// that process 0 begins, hands on what its ranks report, and answers each
@@ -90,6 +91,7 @@ behavior_for<coordinator_handle> coordinator_actor(
 /// another step than process 0 does is an error that names the difference.
 behavior_for<follower_handle> follower_actor(caf::event_based_actor* self,
                                              const supervision& watch,
+                                             const run_record& so_far,
                                              const address_book_pointer& book,
                                              const handler_hook& hook);
 

@@ -22,7 +22,6 @@ struct follower_state : step_supervisor {
   /// Outcomes of steps that have not begun here yet: the other processes do not
   /// wait for a process that hosts no rank.
   std::deque<remote_outcome> outcomes = {};
-  std::int64_t last_serial = 0;  // of a step that was wanted
   kept_interest interest = {};
   std::vector<rank_done> reports = {};
 
@@ -123,7 +122,7 @@ struct follower_state : step_supervisor {
       outcome.end = std::move(message.end);
       if (outcome.end)
         ends.reset();  // told
-      outcome.replans = message.replans;
+      outcome.changes = message.changes;
       outcome.saves = message.saves;
       answer(std::move(outcome));
     } else if (message.serial > last_serial || wanted) {
@@ -187,6 +186,7 @@ struct follower_state : step_supervisor {
 
 behavior_for<follower_handle> follower_actor(caf::event_based_actor* self,
                                              const supervision& watch,
+                                             const run_record& so_far,
                                              const address_book_pointer& book,
                                              const handler_hook& hook) {
   return behavior_of_supervisor<follower_handle, remote_begin, stage_powers,
@@ -194,7 +194,7 @@ behavior_for<follower_handle> follower_actor(caf::event_based_actor* self,
                                 peer_lost, op_failure, stop_run, interrupt_run,
                                 finish_run, save_run, watchdog_tick>(
     std::make_shared<follower_state>(
-      follower_state{{self, watch, book, hook}}));
+      follower_state{{self, watch, so_far, book, hook}}));
 }
 
 }  // namespace troupe

@@ -25,10 +25,12 @@ inline constexpr std::chrono::milliseconds patience_with_ended_links{2000};
 /// Shared by the coordinators of the leading process and of the others: one
 /// request at a time, a watchdog for a step that doesn't move, and an end of
 /// the run that lasts. Lives in its actor; one handler at a time.
-struct step_supervisor {
+struct step_supervisor : run_record {
   step_supervisor(caf::event_based_actor* actor, const supervision& watches,
-                  address_book_pointer everybody, handler_hook before)
-    : self(actor),
+                  const run_record& so_far, address_book_pointer everybody,
+                  handler_hook before)
+    : run_record(so_far),
+      self(actor),
       watch(watches),
       book(std::move(everybody)),
       hook(std::move(before)) {}
@@ -39,14 +41,8 @@ struct step_supervisor {
   handler_hook hook;
   caf::typed_response_promise<step_outcome> asked = {};
   event_source place = {};  // the step that was asked for last
-  std::string failed = {};  // why the run can't go on
-  bool interrupted = false;
   bool will_check = false;
   std::vector<progress_board::entry> last_progress = {};  // checked
-  /// The run ends after the step that runs; empty again once its outcome has
-  /// told.
-  std::optional<run_end> ends = {};
-  double within = 0;  // as in finish_run, of `ends`
 
   /// Lets the ranks that live here begin, and checks their progress from now
   /// on.
@@ -154,14 +150,16 @@ behavior_for<Handle> behavior_of_supervisor(std::shared_ptr<State> state) {
     handle([&] { state->on(message); });
   };
   return behavior_by<Handle, Messages...>(
-    on, [state, handle](const run_step& request) {
+    on,
+    [state, handle](const run_step& request) {
       state->asked =
         state->self->template make_response_promise<step_outcome>();
       state->place.step = request.step->settings.step;
       state->place.phase = request.step->settings.phase;
       handle([&] { state->begin(request); });
       return state->asked;
-    });
+    },
+    [state](const hand_over&) { return static_cast<run_record>(*state); });
 }
 
 }  // namespace troupe

@@ -48,6 +48,9 @@ class device_links {
   /// are made and have moved something, or the run has ended. Throws
   /// `invalid_argument` where a process holds several members of a group.
   void connect(mesh& job);
+  /// A communicator has one rank in each process. Throws `invalid_argument` for
+  /// a layout that would need more.
+  void require_one_member_each() const;
 
   /// Sends tensors behind what made them at `ready`; `header` tells from where
   /// to where.
@@ -117,7 +120,6 @@ class device_links {
   };
 
   static std::string in_words(const key& group);
-  void require_one_member_here() const;
   key gather_key(std::int32_t stage, std::int32_t data_rank,
                  std::int8_t copy) const;
   bool shards_are_groups() const {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "troupe/base/fail.hpp"
 #include "troupe/engine/transport/wire.hpp"
@@ -11,17 +12,18 @@
 // How the links between devices are made.
 namespace troupe {
 
-/// A communicator has one rank in each process.
-void device_links::require_one_member_here() const {
+void device_links::require_one_member_each() const {
   for (const auto& each : all_groups()) {
     const auto group = members_of(each);
-    const auto here = std::ranges::count_if(
-      group, [this](const member& one) { return is_here(one); });
-    if (here > 1 && here < std::ssize(group))
-      fail(error_code::invalid_argument,
-           "this process holds {} of {} {}, which devices can't reduce "
-           "together; start more processes, or one",
-           here, group.size(), in_words(each));
+    std::map<std::int32_t, std::size_t> hosted;
+    for (const auto& one : group)
+      ++hosted[process_of(one)];
+    for (const auto& [process, members] : hosted)
+      if (members > 1 && members < group.size())
+        fail(error_code::invalid_argument,
+             "process {} hosts {} of {} {}, which devices can't reduce "
+             "together; let each process host one of them, or one process all",
+             process, members, group.size(), in_words(each));
   }
 }
 
@@ -120,12 +122,12 @@ communicator_options device_links::options_of(const key& link_key,
 }
 
 void device_links::connect(mesh& job) {
-  require_one_member_here();
+  require_one_member_each();
   const auto all = all_links();
   std::vector<std::string> ids;
   if (layout_.process == 0)
     for (std::size_t i = 0; i < all.size(); ++i) {
-      const auto id = devices_.of(0, 0)->hardware()->make_communicator_id();
+      const auto id = devices_.any()->make_communicator_id();
       ids.emplace_back(reinterpret_cast<const char*>(id.data()), id.size());
     }
   ids = from_wire<std::vector<std::string>>(

@@ -14,10 +14,12 @@ std::size_t at(std::int32_t index) {
 
 run_devices::run_devices(
   const std::vector<std::shared_ptr<accelerator>>& accelerators,
-  const overlap_options& overlap, const job_layout& layout, const plan& first)
+  const overlap_options& overlap, const job_layout& layout, const plan& first,
+  const run_devices& before)
   : stages_(first.placement) {
   if (accelerators.empty())
     return;
+  any_ = accelerators.front();
   const auto instances = stages_.instances();
   const auto streams = overlap.pairs
                          ? compute_streams(first)
@@ -27,9 +29,10 @@ run_devices::run_devices(
     auto& of_ranks = of_ranks_.emplace_back();
     auto& of_stages = of_stages_.emplace_back(instances.size());
     for (std::int32_t r = 0; r < layout.ranks; ++r) {
-      of_ranks.push_back(layout.is_here(d, r) ? std::make_shared<rank_device>(
-                           accelerators[next++ % accelerators.size()], overlap)
-                                              : nullptr);
+      of_ranks.push_back(layout.is_here(d, r) ? before.of(d, r) : nullptr);
+      if (layout.is_here(d, r) && !of_ranks.back())
+        of_ranks.back() = std::make_shared<rank_device>(
+          accelerators[next++ % accelerators.size()], overlap);
       for (const auto& each : stages_.instances_of(r))
         if (const auto index = stages_.index_of(each); of_ranks.back())
           of_stages[index] =

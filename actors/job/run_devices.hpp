@@ -16,13 +16,17 @@ class run_devices {
   using pointer = std::shared_ptr<rank_device>;
 
   run_devices() = default;
-  /// Ranks take the accelerators in turns. The first plan's pairs tell which
+  /// Ranks take the accelerators in turns, but for those that are here in
+  /// `before`, which stay where they are. The first plan's pairs tell which
   /// compute stream of its rank a stage uses (`compute_streams`).
   run_devices(const std::vector<std::shared_ptr<accelerator>>& accelerators,
               const overlap_options& overlap, const job_layout& layout,
-              const plan& first);
+              const plan& first, const run_devices& before = {});
 
   bool empty() const { return of_ranks_.empty(); }
+  /// An accelerator of this process, also where no rank lives in it; null if it
+  /// has none.
+  const std::shared_ptr<accelerator>& any() const { return any_; }
   /// Null: the CPU, or another process.
   pointer of(std::int32_t data_rank, std::int32_t rank) const;
   /// The rank's, with the stage's compute stream.
@@ -33,6 +37,7 @@ class run_devices {
   }
 
  private:
+  std::shared_ptr<accelerator> any_;
   placement stages_;
   std::vector<std::vector<pointer>> of_ranks_;
   std::vector<std::vector<pointer>> of_stages_;  // by data rank and instance

@@ -1,7 +1,6 @@
 #include "troupe/actors/monitoring/event_hub.hpp"
 
-#include <limits>
-#include <map>
+#include <utility>
 
 #include "troupe/actors/system/handles.hpp"
 #include "troupe/engine/device/thrown.hpp"
@@ -12,17 +11,8 @@ namespace troupe {
 namespace {
 
 struct hub_state {
-  struct entry {
-    std::shared_ptr<monitor_thread> what;
-    std::int64_t since;  // the epoch from which on it sees steps
-    /// The epoch from which on it sees none.
-    std::int64_t until = std::numeric_limits<std::int64_t>::max();
-    bool leaves = false;
-    bool gone = false;  // failed; kept for whoever detaches it
-  };
-
   std::shared_ptr<event_board> board;
-  std::map<std::int64_t, entry> monitors = {};
+  std::map<std::int64_t, hub_monitor> monitors;
   shard_joiner joiner = {};
 
   std::int64_t tell_board() const {
@@ -35,7 +25,7 @@ struct hub_state {
 
   void attach(const attach_monitor& request) {
     auto& added =
-      monitors.emplace(request.id, entry{request.what, 0}).first->second;
+      monitors.emplace(request.id, hub_monitor{request.what}).first->second;
     added.since = tell_board();
   }
 
@@ -96,14 +86,19 @@ struct hub_state {
 }  // namespace
 
 behavior_for<event_hub_handle> event_hub_actor(
-  caf::event_based_actor*, std::shared_ptr<event_board> board) {
-  auto state = std::make_shared<hub_state>(hub_state{std::move(board)});
+  caf::event_based_actor*, std::shared_ptr<event_board> board,
+  hub_monitors so_far) {
+  auto state = std::make_shared<hub_state>(
+    hub_state{std::move(board), std::move(so_far.by_id)});
   return {
     [state](const attach_monitor& request) {
       state->attach(request);
       return true;
     },
     [state](const detach_monitor& request) { return state->detach(request); },
+    [state](const hand_over_monitors&) {
+      return hub_monitors{std::exchange(state->monitors, {})};
+    },
     [state](const publish_event& message) {
       state->publish(state->whole(message.what));
     }};

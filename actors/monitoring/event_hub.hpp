@@ -1,5 +1,7 @@
 #pragma once
 
+#include <limits>
+#include <map>
 #include <memory>
 
 #include "troupe/actors/monitoring/event_board.hpp"
@@ -24,15 +26,34 @@ struct detached_monitor {
   std::shared_ptr<monitor_thread> what;
 };
 
+/// A monitor of a hub.
+struct hub_monitor {
+  std::shared_ptr<monitor_thread> what;
+  std::int64_t since = 0;  // the epoch from which on it sees steps
+  /// The epoch from which on it sees none.
+  std::int64_t until = std::numeric_limits<std::int64_t>::max();
+  bool leaves = false;
+  bool gone = false;  // failed; kept for whoever detaches it
+};
+/// Asked to hand its monitors over, a hub answers with them, by id, for the hub
+/// that takes its place.
+struct hub_monitors {
+  std::map<std::int64_t, hub_monitor> by_id{};
+};
+struct hand_over_monitors {};
+
 using event_hub_handle =
   caf::typed_actor<caf::result<void>(publish_event),
                    caf::result<bool>(attach_monitor),
-                   caf::result<detached_monitor>(detach_monitor)>;
+                   caf::result<detached_monitor>(detach_monitor),
+                   caf::result<hub_monitors>(hand_over_monitors)>;
 
 /// Hands events to the monitors that asked for them. It waits for nobody, and
 /// no step waits for it. Monitors that fail are unsubscribed and reported.
+/// `so_far`: of the hub whose place it takes.
 behavior_for<event_hub_handle> event_hub_actor(
-  caf::event_based_actor* self, std::shared_ptr<event_board> board);
+  caf::event_based_actor* self, std::shared_ptr<event_board> board,
+  hub_monitors so_far);
 
 }  // namespace troupe
 
@@ -40,4 +61,6 @@ CAF_BEGIN_TYPE_ID_BLOCK(troupe_monitors, caf::id_block::troupe::end)
 TROUPE_ADD_MESSAGE(troupe_monitors, attach_monitor)
 TROUPE_ADD_MESSAGE(troupe_monitors, detach_monitor)
 TROUPE_ADD_MESSAGE(troupe_monitors, detached_monitor)
+TROUPE_ADD_MESSAGE(troupe_monitors, hand_over_monitors)
+TROUPE_ADD_MESSAGE(troupe_monitors, hub_monitors)
 CAF_END_TYPE_ID_BLOCK(troupe_monitors)

@@ -124,6 +124,7 @@ struct actor_spawner {
   const pipeline_options& options;
   const supervision& watch;
   std::uint64_t run_id;
+  const handed_over& so_far;
   address_book_pointer book;
   strand_list& strands;
 
@@ -258,11 +259,12 @@ struct actor_spawner {
 
   void spawn_coordinator() {
     if (book->links && !book->links->leads()) {
-      book->follower = spawn<follower_handle>(follower_actor, watch);
+      book->follower =
+        spawn<follower_handle>(follower_actor, watch, so_far.run);
       book->coordinator = book->follower;
     } else {
-      book->coordinator =
-        spawn<coordinator_handle>(coordinator_actor, coordination(), watch);
+      book->coordinator = spawn<coordinator_handle>(
+        coordinator_actor, coordination(), watch, so_far.run);
     }
   }
 
@@ -276,8 +278,8 @@ struct actor_spawner {
     book->transfers = options.links;
     book->hub = spawn_typed<event_hub_handle>(
       [this](auto&& make) { return system.spawn(std::move(make)); },
-      [events = watch.events](auto* self) {
-        return event_hub_actor(self, events);
+      [events = watch.events, monitors = so_far.monitors](auto* self) {
+        return event_hub_actor(self, events, monitors);
       });
     spawn_coordinator();
     spawn_reducers();
@@ -312,12 +314,13 @@ struct local_actors::state {
 };
 
 local_actors::local_actors(const pipeline_options& options,
-                           const supervision& watch, std::uint64_t run_id)
+                           const supervision& watch, std::uint64_t run_id,
+                           const handed_over& so_far)
   : state_(state::make(options)), watch_(watch) {
   const logger_scope restored;
   try {
-    actor_spawner{state_->system, options,      watch,
-                  run_id,         state_->book, state_->strands}
+    actor_spawner{state_->system, options,      watch,          run_id,
+                  so_far,         state_->book, state_->strands}
       .spawn_all();
   } catch (...) {
     end();

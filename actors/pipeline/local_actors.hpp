@@ -10,13 +10,20 @@
 
 namespace troupe {
 
+/// What actors know that outlives them.
+struct handed_over {
+  run_record run{};
+  hub_monitors monitors{};
+};
+
 /// The actors of a run that live in this process, and what they run on.
 class local_actors {
  public:
-  /// Spawns them, and fills the book with them. Throws `device` if the process
-  /// may not have the threads, and `invalid_argument` before `main`.
+  /// Spawns them, and fills the book with them. `so_far`: of those whose place
+  /// they take. Throws `device` if the process may not have the threads, and
+  /// `invalid_argument` before `main`.
   local_actors(const pipeline_options& options, const supervision& watch,
-               std::uint64_t run_id);
+               std::uint64_t run_id, const handed_over& so_far = {});
   ~local_actors();
   local_actors(const local_actors&) = delete;
   local_actors& operator=(const local_actors&) = delete;

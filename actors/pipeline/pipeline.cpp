@@ -18,15 +18,20 @@ job_layout pipeline_options::layout() const {
 
 namespace {
 
-/// Boards on which ranks of other processes are marked as such.
+/// Ranks of other processes are marked as such.
+void mark_ranks(progress_board& board, const job_layout& layout) {
+  using state = progress_board::state;
+  for (std::int32_t d = 0; d < layout.data_ranks; ++d)
+    for (std::int32_t r = 0; r < layout.ranks; ++r)
+      board.set(d, r,
+                {0, layout.is_here(d, r) ? state::idle : state::elsewhere});
+}
+
 supervision make_supervision(const pipeline_options& options) {
   const auto layout = options.layout();
   auto board =
     std::make_shared<progress_board>(layout.data_ranks, layout.ranks);
-  for (std::int32_t d = 0; d < layout.data_ranks; ++d)
-    for (std::int32_t r = 0; r < layout.ranks; ++r)
-      if (!layout.is_here(d, r))
-        board->set(d, r, {0, progress_board::state::elsewhere});
+  mark_ranks(*board, layout);
   return {std::move(board), std::make_shared<event_board>(),
           std::make_shared<load_board>(layout.data_ranks),
           options.execution.limits, std::make_shared<std::atomic<bool>>(false)};
@@ -56,7 +61,7 @@ std::uint64_t run_id(const pipeline_options& options) {
 step_report to_report(step_outcome outcome, const plan_pointer& plan) {
   step_report report{.summary = std::move(outcome.event),
                      .ops = {},
-                     .replans = outcome.replans,
+                     .changes = outcome.changes,
                      .saves = outcome.saves};
   for (auto& rank : outcome.ranks) {
     report.reduced.insert(report.reduced.end(), rank.reduced.begin(),
@@ -74,10 +79,12 @@ pipeline::pipeline(pipeline_options options)
     watch_(make_supervision(options_)),
     plans_(static_cast<std::int32_t>(options_.stages.size()),
            options_.job != nullptr),
-    actors_(options_, watch_, run_id(options_)) {
+    actors_(
+      std::make_unique<local_actors>(options_, watch_, run_id(options_))) {
+  control_->coordinator = book().coordinator;
   if (options_.job) {
     report_waits();
-    options_.job->start(dispatch_to(actors_.book()));
+    options_.job->start(dispatch_to(actors_->book()));
   }
   exit_watch::cover();
   exits_.emplace([this] { return end_at_exit(); });
@@ -106,7 +113,11 @@ bool pipeline::close() {
   for (const auto& [id, thread] : monitors_)
     if (const auto monitor = thread.lock())
       monitor->leave();
-  return actors_.end();
+  {
+    const std::unique_lock lock(control_->mutex);
+    control_->coordinator = coordinator_handle{};
+  }
+  return actors_->end();
 }
 
 /// Ends the run while the process exits; see exit_watch.hpp.
@@ -192,11 +203,11 @@ step_report pipeline::run_part(const step_settings& settings, plan_pointer plan,
     / (static_cast<double>(traits.microbatches_of_update) * traits.slices);
   const auto ran = step->plan;
   begin_step(ran);
-  actors_.note(step);
+  actors_->note(step);
   step_outcome outcome;
   try {
     outcome =
-      actors_.ask<step_outcome>(book().coordinator, run_step{std::move(step)});
+      actors_->ask<step_outcome>(book().coordinator, run_step{std::move(step)});
   } catch (...) {
     leave_step();
     throw;
@@ -208,11 +219,40 @@ step_report pipeline::run_part(const step_settings& settings, plan_pointer plan,
   return to_report(std::move(outcome), ran);
 }
 
-void pipeline::announce_plan() {
-  watch_.new_plan->store(true);
+void pipeline::announce_change() {
+  watch_.new_change->store(true);
+}
+
+/// What this process has sent on behalf of its actors has arrived where it goes
+/// when the leader has gathered, and what the leader has sent when it shares.
+handed_over pipeline::leave_actors() {
+  auto& job = *options_.job;
+  actors_->ask<run_record>(book().coordinator, hand_over{});
+  job.gather({frame_type::mail, {}, {}});
+  job.share({frame_type::mail, {}, {}});
+  return {actors_->ask<run_record>(book().coordinator, hand_over{}),
+          actors_->ask<hub_monitors>(book().hub, hand_over_monitors{})};
+}
+
+void pipeline::rehost(pipeline_options options) {
+  const std::unique_lock lock(control_->mutex);
+  const auto so_far = leave_actors();
+  options_ = std::move(options);
+  mark_ranks(*watch_.progress, options_.layout());
+  auto fresh =
+    std::make_unique<local_actors>(options_, watch_, run_id(options_), so_far);
+  auto& job = *options_.job;
+  report_waits();
+  job.redirect(dispatch_to(fresh->book()));
+  control_->coordinator = fresh->book()->coordinator;
+  std::swap(actors_, fresh);
+  fresh.reset();
+  job.gather({frame_type::mail, {}, {}});
+  job.share({frame_type::mail, {}, {}});
 }
 
 void pipeline::publish(event what) {
+  const std::shared_lock lock(control_->mutex);
   caf::anon_send(book().hub,
                  publish_event{std::make_shared<const event>(std::move(what))});
 }
@@ -222,18 +262,17 @@ event_board& pipeline::board() {
 }
 
 observer::publisher pipeline::tensor_outlet() const {
-  return [book = actors_.book()](tensors_event observed) {
+  return [book = actors_->book()](tensors_event observed) {
     book->publish(std::move(observed));
   };
 }
 
 void pipeline::finish(run_end why, double within) {
-  caf::anon_send(book().coordinator,
-                 finish_run{.end = std::move(why), .within = within});
+  control_->tell(finish_run{.end = std::move(why), .within = within});
 }
 
 void pipeline::request_save() {
-  caf::anon_send(book().coordinator, save_run{});
+  control_->tell(save_run{});
 }
 
 bool pipeline::abandon_step() {
@@ -263,7 +302,7 @@ void pipeline::require_not_ended() {
 }
 
 void pipeline::interrupt(std::string reason) {
-  caf::anon_send(book().coordinator, interrupt_run{std::move(reason)});
+  control_->tell(interrupt_run{std::move(reason)});
 }
 
 }  // namespace troupe

@@ -7,7 +7,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <string>
+#include <utility>
 
 #include "troupe/actors/monitoring/monitor_thread.hpp"
 #include "troupe/actors/pipeline/local_actors.hpp"
@@ -21,6 +23,18 @@
 namespace troupe {
 
 class recording;
+
+/// Where any thread's requests to a run go, also while its actors are replaced.
+struct run_control {
+  std::shared_mutex mutex;  // exclusive: actors are replaced
+  coordinator_handle coordinator;
+
+  template <class Message>
+  void tell(Message what) {
+    const std::shared_lock lock(mutex);
+    caf::anon_send(coordinator, std::move(what));
+  }
+};
 
 /// The actors of one run that live in this process, on a pool of threads of
 /// their own. Where a job has several processes, all of them run the same
@@ -47,8 +61,12 @@ class pipeline {
                        source_pointer source = {},
                        std::shared_ptr<recording> recorded = {});
   /// Tells all processes, with the outcome of a step, that there is a new plan
-  /// (`step_report::replans`); any thread, of the leading process.
-  void announce_plan();
+  /// or hosting (`step_report::changes`); any thread, of the leading process.
+  void announce_change();
+  /// Replaces the actors by those of another hosting of the ranks, between two
+  /// steps. Monitors stay attached, and what the run was asked for stays asked.
+  /// All processes of a job make the call; it returns when all have new actors.
+  void rehost(pipeline_options options);
   /// The settings of a step, with what monitors want of it now.
   step_settings with_wishes(step_settings settings) const;
 
@@ -96,7 +114,8 @@ class pipeline {
   void interrupt(std::string reason);
 
  private:
-  const address_book& book() const { return *actors_.book(); }
+  const address_book& book() const { return *actors_->book(); }
+  handed_over leave_actors();
   void report_waits();
   void begin_step(plan_pointer plan);
   void end_step(const step_outcome& outcome);
@@ -115,7 +134,8 @@ class pipeline {
   pipeline_options options_;
   supervision watch_;
   prepared_plans plans_;
-  local_actors actors_;
+  std::shared_ptr<run_control> control_ = std::make_shared<run_control>();
+  std::unique_ptr<local_actors> actors_;
   std::int64_t serial_ = 0;
   std::shared_ptr<step_gate> gate_;  // of a step that runs, or has failed
   std::atomic<bool> failed_ = false;

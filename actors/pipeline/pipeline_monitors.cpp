@@ -49,15 +49,16 @@ std::optional<std::int64_t> pipeline::take_last_monitor() {
 
 std::int64_t pipeline::attach(monitor watcher) {
   const auto id = ++next_monitor_;
-  auto stop = [coordinator = book().coordinator,
-               within = watch_.limits.finish](run_end why) {
-    caf::anon_send(coordinator,
-                   finish_run{.end = std::move(why), .within = within});
+  auto stop = [control = control_, within = watch_.limits.finish](run_end why) {
+    control->tell(finish_run{.end = std::move(why), .within = within});
   };
   auto spent = [board = watch_.events](std::int64_t ns) { board->spent(ns); };
   const auto thread = std::make_shared<monitor_thread>(
     std::move(watcher), std::move(stop), std::move(spent));
-  actors_.ask<bool>(book().hub, attach_monitor{id, thread});
+  {
+    const std::shared_lock actors(control_->mutex);
+    actors_->ask<bool>(book().hub, attach_monitor{id, thread});
+  }
   const std::scoped_lock lock(mutex_);
   monitors_.emplace(id, thread);
   return id;
@@ -71,8 +72,9 @@ void pipeline::detach(std::int64_t id) {
 /// Lets a monitor see the step that runs, and finish.
 void pipeline::let_finish(std::int64_t id) {
   const auto ask_hub = [&](bool after_step) {
+    const std::shared_lock actors(control_->mutex);
     return actors_
-      .ask<detached_monitor>(book().hub, detach_monitor{id, after_step})
+      ->ask<detached_monitor>(book().hub, detach_monitor{id, after_step})
       .what;
   };
   ask_hub(true);

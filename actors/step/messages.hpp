@@ -273,6 +273,20 @@ struct finish_run {
   double within = 0;  // seconds for that step; 0: no limit
 };
 TROUPE_FIELDS(finish_run, end, within)
+/// What a coordinator knows between two steps. Asked to hand it over, it
+/// answers with that, for the coordinator that takes its place.
+struct run_record {
+  std::string failed = {};  // why the run can't go on
+  bool interrupted = false;
+  /// The run ends after the step that runs; empty again once its outcome has
+  /// told.
+  std::optional<run_end> ends = {};
+  double within = 0;             // as in finish_run, of `ends`
+  std::int64_t last_serial = 0;  // of the step that was asked for last
+  bool saves = false;
+  std::int64_t saved = 0;  // serial of the step after which all saved last
+};
+struct hand_over {};
 /// Asks for a checkpoint after the step of this serial. Requests of a job's
 /// processes for one step, or an earlier one, are one request.
 struct save_run {
@@ -315,11 +329,11 @@ struct remote_outcome {
   step_event event;
   std::string failure;
   std::optional<run_end> end = {};
-  bool replans = false;
+  bool changes = false;
   bool saves = false;
   bool interrupted = false;
 };
-TROUPE_FIELDS(remote_outcome, serial, event, failure, end, replans, saves,
+TROUPE_FIELDS(remote_outcome, serial, event, failure, end, changes, saves,
               interrupted)
 
 // ---- pipeline -> coordinator, which answers with the outcome
@@ -334,7 +348,7 @@ struct step_outcome {
   bool interrupted = false;
   /// The step is done, and the run ends with it.
   std::optional<run_end> end = {};
-  bool replans = false, saves = false;  // as in step_report
+  bool changes = false, saves = false;  // as in step_report
 };
 struct watchdog_tick {};
 

@@ -15,9 +15,9 @@ struct step_report {
   std::vector<ops_event> ops;  // by data rank, then rank; in executed order
   /// For steps of gradients alone: when those of replicas are averaged.
   std::vector<std::shared_ptr<const device_event>> reduced = {};
-  /// The leading process has announced another plan, in time for all processes
-  /// to take it up before the next training step.
-  bool replans = false;
+  /// The leading process has announced another plan or hosting, in time for all
+  /// processes to take it up before the next training step.
+  bool changes = false;
   /// All processes are to save a checkpoint now.
   bool saves = false;
 };

@@ -23,7 +23,8 @@ using reducer_handle = takes<collective_request, collective_part>;
 using coordinator_handle =
   takes<stage_powers, rank_done, op_failure, peer_lost, stop_run, finish_run,
         save_run, interrupt_run,
-        watchdog_tick>::extend<caf::result<step_outcome>(run_step)>;
+        watchdog_tick>::extend<caf::result<step_outcome>(run_step),
+                               caf::result<run_record>(hand_over)>;
 /// Follows the leading process's coordinator.
 using follower_handle =
   coordinator_handle::extend<caf::result<void>(remote_begin),

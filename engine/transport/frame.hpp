@@ -10,7 +10,7 @@
 
 namespace troupe {
 
-inline constexpr std::uint16_t frame_version = 4;
+inline constexpr std::uint16_t frame_version = 5;
 
 /// The purpose of a frame between processes of a job.
 enum class frame_type : std::uint16_t {
@@ -23,6 +23,7 @@ enum class frame_type : std::uint16_t {
   heartbeat,
   goodbye,  // nothing follows: an orderly end
   note,     // a text between these threads, which do not wait for it
+  state,    // of a rank that moves to another process
 };
 
 /// A message: bytes in a format given by its type, and tensors.

@@ -30,6 +30,7 @@ line line_of(frame_type type) {
     case frame_type::tensors:
     case frame_type::part:
     case frame_type::tokens:
+    case frame_type::state:
       return line::outgoing;
     case frame_type::credit:
       return line::incoming;
@@ -53,10 +54,18 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
 
   struct peer {
     std::map<line, connection_pointer> lines;
-    std::deque<frame> mail, notes;
+    std::deque<frame> mail, notes, states;
     std::optional<std::string> lost;  // why
     line_silence silence;
     bool is_silent = false;
+
+    /// Where frames of a type wait for whoever takes them; null: they don't.
+    std::deque<frame>* queue_of(frame_type type) {
+      return type == frame_type::mail    ? &mail
+             : type == frame_type::note  ? &notes
+             : type == frame_type::state ? &states
+                                         : nullptr;
+    }
   };
 
   peer& at(std::int32_t process) {
@@ -87,11 +96,7 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
 
   /// Called on the loop's thread.
   void deliver(std::int32_t sender, frame message) {
-    auto& from = at(sender);
-    auto* queue = message.type == frame_type::mail   ? &from.mail
-                  : message.type == frame_type::note ? &from.notes
-                                                     : nullptr;
-    if (queue) {
+    if (auto* const queue = at(sender).queue_of(message.type)) {
       const std::scoped_lock lock(mutex);
       queue->push_back(std::move(message));
       changed.notify_all();
@@ -100,14 +105,14 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
     }
   }
 
-  /// Waits, with the lock, until a process has sent mail or is lost, and
-  /// reports long waits without the lock.
-  void wait_for_mail(const peer& from, std::int32_t sender,
-                     std::unique_lock<std::mutex>& lock) {
+  /// Waits, with the lock, until a process has sent what this queue holds or is
+  /// lost, and reports long waits without the lock.
+  void wait_for(const std::deque<frame>& queue, std::int32_t sender,
+                std::unique_lock<std::mutex>& lock) {
     const auto begin = clock::now();
     auto wait = long_wait;
     while (!changed.wait_until(
-      lock, begin + wait, [&] { return !from.mail.empty() || from.lost; })) {
+      lock, begin + wait, [&] { return !queue.empty() || at(sender).lost; })) {
       const auto report = report_wait;
       lock.unlock();
       if (report)
@@ -282,6 +287,15 @@ void mesh::start(mesh_events events) {
   }
 }
 
+void mesh::redirect(mesh_events events) {
+  impl_->loop.run([&] {
+    impl_->events = std::move(events);
+    for (std::int32_t p = 0; p < place().processes; ++p)
+      if (const auto reason = lost(p); reason && impl_->events.lost)
+        impl_->events.lost(p, *reason);
+  });
+}
+
 void mesh::report_waits(
   std::chrono::milliseconds longer_than,
   std::function<void(std::int32_t sender, double seconds)> report) {
@@ -315,23 +329,26 @@ void mesh::broadcast(const frame& message) {
     send(p, message);
 }
 
-frame mesh::receive(std::int32_t sender) {
+frame mesh::receive(std::int32_t sender, frame_type type) {
   if (!impl_->started)
     fail(error_code::invalid_argument,
          "process {} waits for process {}, but its mesh has not been started; "
          "call mesh::start first",
          place().process, sender);
   auto& from = impl_->at(sender);
+  auto* const queue = from.queue_of(type);
+  if (!queue)
+    fail(error_code::internal, "no thread can wait for frames of type {}",
+         static_cast<int>(type));
   std::unique_lock lock(impl_->mutex);
-  impl_->wait_for_mail(from, sender, lock);
+  impl_->wait_for(*queue, sender, lock);
   // Lets the lost process end first, so that launchers report its own reason.
   constexpr std::chrono::milliseconds courtesy{300};
-  if (!impl_->changed.wait_for(lock, courtesy,
-                               [&] { return !from.mail.empty(); }))
+  if (!impl_->changed.wait_for(lock, courtesy, [&] { return !queue->empty(); }))
     fail(error_code::transport, "process {} has left: {}", sender,
          from.lost.value_or("its program has ended"));
-  auto first = std::move(from.mail.front());
-  from.mail.pop_front();
+  auto first = std::move(queue->front());
+  queue->pop_front();
   return first;
 }
 

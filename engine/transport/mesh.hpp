@@ -17,8 +17,8 @@ namespace troupe {
 enum class line : std::uint8_t { control, outgoing, incoming };
 
 /// The connection on which frames of a type are sent: those of stages and
-/// reducers on `outgoing`, credits for these on `incoming`. Only process 0 has
-/// a control line to each other process.
+/// reducers and the states of ranks on `outgoing`, credits for these on
+/// `incoming`. Only process 0 has a control line to each other process.
 line line_of(frame_type type);
 
 /// A random id, never 0.
@@ -83,16 +83,20 @@ class mesh {
   /// Call once. Before that nothing arrives: whatever would wait for a message
   /// throws `invalid_argument`.
   void start(mesh_events events);
+  /// Replaces the events of a mesh that has started, between two of them; those
+  /// of processes that are lost already are called at once.
+  void redirect(mesh_events events);
   /// No events are called afterwards; returns once none is running.
   void stop();
 
-  /// Sends on the line of the frame's type. The receiver gets mail by
-  /// `receive`, notes by `poll`, and all else by `mesh_events::arrived`.
+  /// Sends on the line of the frame's type. The receiver gets mail and states
+  /// by `receive`, notes by `poll`, and all else by `mesh_events::arrived`.
   void send(std::int32_t receiver, frame message);
   /// Sends to all others if this is the leader, else to the leader.
   void broadcast(const frame& message);
-  /// Waits for a process's next mail. Throws `transport` if it is lost.
-  frame receive(std::int32_t sender);
+  /// Waits for a process's next mail, or state. Throws `transport` if it is
+  /// lost.
+  frame receive(std::int32_t sender, frame_type type = frame_type::mail);
   /// Returns a process's next note, or none if none has arrived. Never waits.
   std::optional<frame> poll(std::int32_t sender);
 

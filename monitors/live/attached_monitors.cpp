@@ -96,6 +96,21 @@ http_response attached_monitors::list() const {
   return json_response(all);
 }
 
+http_response attached_monitors::ranks() const {
+  if (!operations_->ranks)
+    throw refused_request(404, "the hosting of ranks is not known here");
+  return json_response(operations_->ranks());
+}
+
+http_response attached_monitors::rehost(const http_request& request) const {
+  require_right(request.right, access_right::control, "to move its ranks");
+  const auto body = body_of(request, {"rank", "process", "drain", "hosting"});
+  if (!operations_->rehost)
+    throw error(error_code::invalid_argument,
+                "this job does not support moving ranks");
+  return json_response(operations_->rehost(body));
+}
+
 std::function<http_response()> attached_monitors::detach(
   const http_request& request) {
   require_right(request.right, access_right::control, "to detach monitors");

@@ -35,6 +35,9 @@ class attached_monitors {
   http_response health() const;
   http_response plan() const;
   http_response list() const;
+  http_response ranks() const;
+  /// Lets other processes host ranks from the next step on.
+  http_response rehost(const http_request& request) const;
   /// Returns a function that makes the answer. Any thread may call it, and it
   /// may wait, as the monitor may be slow to end.
   std::function<http_response()> detach(const http_request& request);

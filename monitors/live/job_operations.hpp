@@ -33,6 +33,11 @@ struct job_operations {
   std::function<nlohmann::json()> info;
   /// The plan's text form; may be empty.
   std::function<std::string()> plan = {};
+  /// The process that hosts each rank; may be empty.
+  std::function<nlohmann::json()> ranks = {};
+  /// Another hosting of the ranks: a request's fields to its answer's; may be
+  /// empty.
+  std::function<nlohmann::json(const nlohmann::json&)> rehost = {};
   /// Another order of the job's ops: a request's fields to its answer's; may be
   /// empty. By several threads at once.
   std::function<nlohmann::json(const nlohmann::json&)> replan = {};

@@ -132,6 +132,10 @@ class job_server::impl : public std::enable_shared_from_this<impl> {
     return {
       {"GET", "/health", page, state(&attached_monitors::health)},
       {"GET", "/plan", watch, state(&attached_monitors::plan)},
+      {"GET", "/ranks", watch, state(&attached_monitors::ranks)},
+      {"POST", "/ranks", control, queued([this](const auto& exchange) {
+         exchange->answer(attached_->rehost(exchange->request()));
+       })},
       {"GET", "/monitors", watch, state(&attached_monitors::list)},
       {"POST", "/monitors", watch,
        queued([this](const auto& exchange) { attached_->attach(exchange); })},

@@ -9,6 +9,7 @@
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/plan/cost/entries.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
+#include "troupe/engine/transport/mesh.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/monitors/live/replanner.hpp"
 #include "troupe/schedules/builtin.hpp"
@@ -98,6 +99,38 @@ json replan(const replanner& orders, const plan& current, const json& request) {
           {"trial_steps", result.trial_steps}};
 }
 
+/// Answers `troupe ranks`: `{"processes", "replicas", "ranks", "hosting"}`, the
+/// last with the process of each rank, of the first replica's, then of the
+/// second's.
+json ranks(const trainer& run) {
+  const auto& options = run.options();
+  return {{"processes", options.job ? options.job->place().processes : 1},
+          {"replicas", options.data_parallel},
+          {"ranks", run.shared_plan()->ranks()},
+          {"hosting", run.hosting()}};
+}
+
+/// Answers `troupe move` and `troupe drain`: `{"rank": R, "process": P}`,
+/// `{"drain": P}` or `{"hosting": [P, ...]}` -> as `ranks`, from the next step
+/// on. Throws `error`.
+json rehost(trainer& run, const json& request) {
+  const auto asks = [&](const char* name) { return request.contains(name); };
+  const auto wants = int{asks("drain")} + int{asks("hosting")}
+                     + int{asks("rank") || asks("process")};
+  if (wants != 1)
+    throw error(error_code::invalid_argument,
+                "a request to move ranks has a rank and its new process, a "
+                "process to drain, or a hosting");
+  if (asks("drain"))
+    run.drain(field<std::int32_t>(request, "drain"));
+  else if (asks("hosting"))
+    run.rehost(field<std::vector<std::int32_t>>(request, "hosting"));
+  else
+    run.move(field<std::int32_t>(request, "rank"),
+             field<std::int32_t>(request, "process"));
+  return ranks(run);
+}
+
 monitor make_for_client(const monitor_context& context,
                         const wanted_monitor& wanted) {
   auto of_client = context;
@@ -147,6 +180,8 @@ job_operations operations_of(trainer& run, std::int64_t steps,
     operations.replan = [&run, orders](const json& what) {
       return replan(*orders, *run.shared_plan(), what);
     };
+  operations.ranks = [&run] { return ranks(run); };
+  operations.rehost = [&run](const json& what) { return rehost(run, what); };
   operations.plan = [&run] { return to_text(*run.shared_plan()); };
   operations.info = [&run, seen, steps]() -> json {
     const auto plan = run.shared_plan();

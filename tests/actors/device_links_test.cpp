@@ -206,7 +206,7 @@ TEST_CASE("several replicas of a process are refused on devices") {
     const trainer training(model_for(what), options);
   });
   for (const auto& error : errors)
-    CHECK_THAT(error, ContainsSubstring("holds 2 of 4 replicas"));
+    CHECK_THAT(error, ContainsSubstring("hosts 2 of 4 replicas"));
 }
 
 TEST_CASE("a failure lets no device wait for another") {

@@ -30,7 +30,8 @@ std::chrono::duration<double> fastest_of_ten(const std::string& command) {
 TEST_CASE("every command that prints a report prints it as JSON too") {
   for (const auto* command :
        {"plan", "verify", "simulate", "schedules", "compare", "train", "attach",
-        "detach", "events", "top", "replan", "certificates", "search"}) {
+        "detach", "events", "top", "replan", "ranks", "move", "drain",
+        "certificates", "search"}) {
     CAPTURE(command);
     CHECK_THAT(run_troupe(command, "--help-all").output,
                ContainsSubstring("--json "));

@@ -79,7 +79,9 @@ TEST_CASE("a token for watching is no shell, and changes no file") {
   const auto replan = "--force --schedule '" + order + "'";
   CHECK(at.watch("top", "--once").exit_code == 0);
   check_refused(at.watch("replan", replan), "may watch the job");
+  check_refused(at.watch("move", "0 0"), "may watch the job");
   check_refused(at.watch("attach", "timeline --svg"), "may watch the job");
+  CHECK(at.watch("ranks", "").exit_code == 0);
   check_refused(at.watch("attach", "stability --keep"), "may watch the job");
   check_refused(at.watch("attach", "budget"), "may watch the job");
   // Nor may a client with control choose a file or its content.

@@ -59,6 +59,10 @@ class sharded_parameters final : public module_parameters {
   /// in which tensors as large as a parameter that may be cut have one
   /// dimension.
   void load_state(const optimizer_state& whole) override;
+  /// `own`: the state of the shard, as `state` returns it.
+  void load_own_state(const optimizer_state& own) {
+    module_parameters::load_state(own);
+  }
   /// The pieces of the shard, for `publish`. The first member also has the
   /// parameters that all members hold completely.
   std::vector<parameter_part> parts() const;

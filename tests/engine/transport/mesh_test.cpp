@@ -163,9 +163,48 @@ TEST_CASE("a long wait for a message is reported") {
   leaving.join();
 }
 
+TEST_CASE("a mesh hands on what comes next to other handlers") {
+  io_loop loop_a, loop_b;
+  auto ends = socket_pair();
+  mesh a(loop_a, {0, 2, 7});
+  a.add(1, line::control, connection::make(loop_a, std::move(ends.a)));
+  auto b = std::make_unique<mesh>(loop_b, job_place{1, 2, 7});
+  b->add(0, line::control, connection::make(loop_b, std::move(ends.b)));
+  std::vector<std::string> first, second;  // on the loop's thread
+  const auto into = [](std::vector<std::string>& seen) {
+    mesh_events all;
+    all.arrived = [&](std::int32_t, const frame& what) {
+      seen.push_back(what.head);
+    };
+    all.lost = [&](std::int32_t, const std::string&) {
+      seen.push_back("lost");
+    };
+    return all;
+  };
+  a.start(into(first));
+  b->start({});
+  b->send(0, {frame_type::control, "one", {}});
+  b->send(0, {frame_type::mail, "then", {}});
+  CHECK(a.receive(1).head == "then");
+  a.redirect(into(second));
+  b->send(0, {frame_type::control, "two", {}});
+  b->send(0, {frame_type::mail, "then", {}});
+  CHECK(a.receive(1).head == "then");
+  std::thread leaving([&] { b.reset(); });
+  CHECK_THROWS_WITH(a.receive(1), Catch::Matchers::ContainsSubstring("left"));
+  std::vector<std::string> third;
+  a.redirect(into(third));  // it is lost already
+  a.stop();
+  leaving.join();
+  CHECK(first == std::vector<std::string>{"one"});
+  CHECK(second == std::vector<std::string>{"two", "lost"});
+  CHECK(third == std::vector<std::string>{"lost"});
+}
+
 TEST_CASE("mail, notes and all else arrive apart, on the lines of their type") {
   CHECK(line_of(frame_type::tensors) == line::outgoing);
   CHECK(line_of(frame_type::part) == line::outgoing);
+  CHECK(line_of(frame_type::state) == line::outgoing);
   CHECK(line_of(frame_type::credit) == line::incoming);
   CHECK(line_of(frame_type::mail) == line::control);
   io_loop loop_a, loop_b;
