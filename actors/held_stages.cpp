@@ -109,8 +109,7 @@ void held_stages::add_stage(std::int32_t data_rank, stage_instance which,
   const auto module =
     std::make_shared<layer_sequence>(layers, setup_.ranges, which.stage);
   module->convert(setup_.options.numerics.dtypes);
-  for (const auto& [name, value] : module->buffers_by_name())
-    buffers_.push_back(value);
+  note_buffers_of(*module);
   stages_[replica][index] =
     make_stage(data_rank, which, module, training.update.every > 0);
   replicas_[replica][index] = module;
@@ -320,6 +319,11 @@ tensor_list held_stages::infer(const tensor_list& inputs) const {
         std::move(computed.sent[next++]);
   }
   return share(setup_.job(), std::move(outputs), process_of(stages - 1));
+}
+
+void held_stages::note_buffers_of(const layer_sequence& module) {
+  for (const auto& [name, value] : module.buffers_by_name())
+    buffers_.push_back(value);
 }
 
 void held_stages::note_buffers() {

@@ -8,6 +8,7 @@
 
 #include "troupe/actors/job/job_parameters.hpp"
 #include "troupe/actors/job/run_devices.hpp"
+#include "troupe/actors/job/state_copies.hpp"
 #include "troupe/actors/trainer_setup.hpp"
 #include "troupe/engine/events/observer.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
@@ -57,14 +58,24 @@ class held_stages {
   tensor_list infer(const tensor_list& inputs) const;
 
   // Stages move to other processes, while no step runs; all processes of a job
-  // make both calls, and give the setup the next layout in between.
+  // make these calls, and give the setup the next layout after the first.
 
   /// Sends the states of the stages here that `next` has in other processes.
   void send_leaving(const job_layout& next) const;
-  /// Drops those stages, and makes those that were elsewhere `before`, with the
-  /// states that were sent.
+  /// Drops those stages, and makes those that were elsewhere `before`, as a run
+  /// begins with them.
   void take_up(const job_layout& before, const model& layers,
                const plan& training);
+  /// Loads the states that were sent into the stages that were elsewhere.
+  void receive_arrived(const job_layout& before);
+
+  // States in host memory, for a job that heals; all processes of a job make
+  // both calls.
+
+  /// Copies of the states of all stages here, after a run's progress.
+  std::vector<frame> copies(const run_progress& progress) const;
+  /// Sends states to the stages' hosts, and loads and keeps those that come.
+  void recover(const recovery& from, state_copies& own);
 
   /// Remembers the versions of the modules' buffers, which forwards may change.
   void note_buffers();
@@ -93,6 +104,8 @@ class held_stages {
   void make_stages(const model& layers, const plan& training);
   void add_stage(std::int32_t data_rank, stage_instance which,
                  const model& layers, const plan& training);
+  void drop_stage(std::int32_t data_rank, stage_instance which);
+  void note_buffers_of(const layer_sequence& module);
   stage make_stage(std::int32_t data_rank, stage_instance which,
                    const std::shared_ptr<layer_sequence>& module,
                    bool keeps_versions) const;
@@ -117,10 +130,10 @@ class held_stages {
   void gather_shards(stage_instance which, std::int32_t first) const;
   void take_shards();
   // Moves; held_stages_moves.cpp.
-  void send(std::int32_t data_rank, stage_instance which,
-            std::int32_t process) const;
-  void receive(std::int32_t data_rank, stage_instance which,
-               std::int32_t process);
+  frame state_of(std::int32_t data_rank, stage_instance which,
+                 const run_progress& progress, bool copies) const;
+  void load_state(std::int32_t data_rank, stage_instance which,
+                  const frame& from, std::int32_t process);
   optimizer_state optimizer_state_of(stage_instance which) const;
 
   const trainer_setup& setup_;

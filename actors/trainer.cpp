@@ -45,6 +45,7 @@ step_report trainer::step(const source_pointer& source, bool skip_update) {
          "schedule {} updates within a step, and its forwards read what the "
          "updates make: they can't be skipped",
          plan().schedule_name);
+  state.copy_states();
   state.take_up_changes();
   state.stages.note_buffers();
   auto settings = state.next_settings();
@@ -235,6 +236,17 @@ void trainer::check_replicas() const {
   impl_->stages.check_replicas();
 }
 
+bool trainer::heal() {
+  if (!impl_->is_healable())
+    return false;
+  impl_->rejoin();
+  return true;
+}
+
+bool trainer::recovered() const {
+  return impl_->recovered;
+}
+
 std::string trainer::loses_last_step(double longest) const {
   auto& actors = impl_->actors;
   const auto& stages = impl_->stages;
@@ -248,12 +260,7 @@ std::string trainer::loses_last_step(double longest) const {
 }
 
 run_progress trainer::progress() const {
-  const auto& scale = impl_->scale.progress();
-  return {.step = impl_->step,
-          .microbatches = impl_->position,
-          .loss_scale = scale.value,
-          .good_steps = scale.good_steps,
-          .skipped = scale.skipped};
+  return impl_->progress();
 }
 
 std::map<std::int32_t, parameter_list> trainer::snapshot() const {
@@ -262,11 +269,7 @@ std::map<std::int32_t, parameter_list> trainer::snapshot() const {
 
 void trainer::restore(const stored_checkpoint& from) {
   impl_->stages.restore(from);
-  const auto& progress = from.about().progress;
-  impl_->step = progress.step;
-  impl_->position = progress.microbatches;
-  impl_->scale.restore(
-    {progress.loss_scale, progress.good_steps, progress.skipped});
+  impl_->set_progress(from.about().progress);
 }
 
 std::int64_t trainer::position() const {

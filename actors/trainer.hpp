@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -32,6 +33,17 @@ struct run_progress;
 
 using plan_pointer = std::shared_ptr<const plan>;
 using source_pointer = std::shared_ptr<const microbatch_source>;
+
+/// A job that goes on when one of its processes is lost, and started again: its
+/// ranks go back to copies of their states in the other processes' memory, and
+/// the trained parameters have the bits of a run without losses.
+struct healing_options {
+  /// Meets the processes of the job again, as at its start; null: the job ends
+  /// with a lost process. Throws what `join_job` throws.
+  std::function<std::shared_ptr<mesh>()> rejoin{};
+  /// Steps between two copies: at most so many are repeated after a loss.
+  std::int64_t copy_every = 1;
+};
 
 struct trainer_options {
   troupe::schedule schedule{};
@@ -74,6 +86,7 @@ struct trainer_options {
   offload_options offload{};
   troupe::numerics numerics{};
   execution_options execution{};
+  healing_options healing{};
 };
 
 class step_range;
@@ -178,6 +191,18 @@ class trainer {
   /// Throws `mismatch` naming the first parameter in which replicas, or copies
   /// of a stage, differ.
   void check_replicas() const;
+
+  /// After a call that has thrown: whether the job goes on, as another process
+  /// was lost, and has been started again (healing_options). The run is then at
+  /// the newest step of which all states are left (`progress`), which may be
+  /// before the last one. All processes of a job make the call; one that was
+  /// started again is there when its trainer has been made. False: the failure
+  /// is for good. Throws `op_failed` if a state is lost, and what `rejoin`
+  /// throws.
+  bool heal();
+  /// Whether the run goes on from copies of states, since its trainer was made
+  /// or has healed: then nothing is to be loaded. The same in all processes.
+  bool recovered() const;
 
   // For checkpoints, between two steps, or after one that was interrupted if
   // `loses_last_step` returns no reason.

@@ -40,7 +40,8 @@ std::shared_ptr<device_links> links_of(const trainer_setup& setup,
 
 pipeline_options running(const trainer_setup& setup, const model& layers,
                          const run_plans& plans, const held_stages& stages,
-                         std::shared_ptr<device_links> links) {
+                         std::shared_ptr<device_links> links,
+                         std::shared_ptr<state_copies> kept) {
   const auto& options = setup.options;
   pipeline_options of_run;
   of_run.places = setup.places();
@@ -60,6 +61,7 @@ pipeline_options running(const trainer_setup& setup, const model& layers,
   of_run.arithmetic = options.numerics;
   of_run.sharding = options.sharding;
   of_run.execution = options.execution;
+  of_run.kept = std::move(kept);
   return of_run;
 }
 
@@ -71,23 +73,52 @@ trainer::impl::impl(const model& all_layers, trainer_options options)
     plans(setup),
     stages(setup, layers, *plans.training()),
     links(links_of(setup, setup.layout, *plans.training(), stages.devices())),
-    actors(running(setup, layers, plans, stages, links)),
+    actors(running(setup, layers, plans, stages, links, kept)),
     generator(setup, plans, stages, actors),
     scale(setup.options.numerics.loss_scale) {
-  // From here on processes exchange mail.
   stages.publish_to(actors.tensor_outlet());
-  auto* const job = setup.job();
-  if (links)
-    links->connect(*job);
-  require_same_split(job, setup.ranges);
-  require_matching(job, stages.parameters_here(), setup.groups);
+  if (!meets())
+    rejoin();
   if (setup.options.cuda_graphs)
     graphs = std::make_unique<graph_steps>(
       graph_steps_setup{&actors, plans.training(), stages.devices(),
                         stages.stages(), setup.options.execution.loading,
                         item_counter_of(layers, setup.options.numerics)});
+}
+
+void trainer::impl::meet() {
+  auto* const job = setup.job();
+  if (links)
+    links->connect(*job);
+  require_same_split(job, setup.ranges);
+  require_matching(job, stages.parameters_here(), setup.groups);
   names = names_of_all(job, stages.names());
   parameter_count = count_parameters(job, stages.parameters_here());
+  last_copied.reset();
+  const auto from = find_recovery();
+  recovered = from.has_value();
+  if (!from)
+    return;
+  stages.recover(*from, *kept);
+  set_progress(from->progress);
+  kept->forget_after(step);
+  if (setup.layout.process == 0)
+    log()->info("going on after step {}, from copies in memory", step);
+}
+
+run_progress trainer::impl::progress() const {
+  const auto& now = scale.progress();
+  return {.step = step,
+          .microbatches = position,
+          .loss_scale = now.value,
+          .good_steps = now.good_steps,
+          .skipped = now.skipped};
+}
+
+void trainer::impl::set_progress(const run_progress& now) {
+  step = now.step;
+  position = now.microbatches;
+  scale.restore({now.loss_scale, now.good_steps, now.skipped});
 }
 
 step_settings trainer::impl::next_settings() const {
@@ -119,12 +150,14 @@ void trainer::impl::take_up_changes() {
     rehost(hosting);
 }
 
+pipeline_options trainer::impl::relinked() {
+  links = links_of(setup, setup.layout, *plans.training(), stages.devices());
+  return running(setup, layers, plans, stages, links, kept);
+}
+
 /// The stages that stay keep their modules; all actors and links are new.
-void trainer::impl::rehost(std::vector<std::int32_t> hosting) {
-  const auto began = now_ns();
+void trainer::impl::take_hosting(std::vector<std::int32_t> hosting) {
   auto next = setup.layout_with(std::move(hosting));
-  const auto moved = moves_between(setup.layout, next);
-  stages.send_leaving(next);
   const auto before = setup.layout;
   {
     const std::scoped_lock lock(hosting_mutex);
@@ -132,11 +165,21 @@ void trainer::impl::rehost(std::vector<std::int32_t> hosting) {
   }
   const auto training = plans.training();
   stages.take_up(before, layers, *training);
-  links = links_of(setup, setup.layout, *training, stages.devices());
-  actors.rehost(running(setup, layers, plans, stages, links));
+  actors.rehost(relinked());
   stages.publish_to(actors.tensor_outlet());
   if (links)
     links->connect(*setup.job());
+}
+
+void trainer::impl::rehost(std::vector<std::int32_t> hosting) {
+  const auto began = now_ns();
+  auto next = setup.layout_with(std::move(hosting));
+  const auto moved = moves_between(setup.layout, next);
+  const auto before = setup.layout;
+  stages.send_leaving(next);
+  take_hosting(std::move(next.hosting));
+  stages.receive_arrived(before);
+  ++rehosted;
   if (setup.layout.process == 0)
     log()->info("step {}: {} in {:.3g} s", step + 1, moved,
                 static_cast<double>(now_ns() - began) * 1e-9);

@@ -1,12 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "troupe/actors/held_stages.hpp"
+#include "troupe/actors/job/state_copies.hpp"
 #include "troupe/actors/pipeline/pipeline.hpp"
 #include "troupe/actors/recording/graph_steps.hpp"
 #include "troupe/actors/run_plans.hpp"
@@ -28,6 +31,32 @@ struct trainer::impl {
   /// step.
   void take_up_changes();
   void rehost(std::vector<std::int32_t> hosting);
+  /// The options of the actors of the hosting now, with new links.
+  pipeline_options relinked();
+  run_progress progress() const;
+  void set_progress(const run_progress& now);
+
+  // A job that heals; trainer_healing.cpp.
+
+  /// Calls of all processes of a job that have just met: compares what they
+  /// train, and goes on from states that are left in memory, if any are.
+  void meet();
+  /// The same; false: another process was lost meanwhile, and the job heals.
+  bool meets();
+  /// Copies the states before a step, if it is time, into the memory of this
+  /// process and of others.
+  void copy_states();
+  /// Whether a process is lost, and the job was to heal.
+  bool is_healable();
+  void rejoin();
+  bool has_lost() const;
+  std::map<stage_place, std::int32_t> hosts() const;
+  std::vector<stage_place> copies_from_others() const;
+  void send_copies();
+  void await_copies(std::int64_t of_step);
+  std::optional<recovery> find_recovery();
+  void take_hosting(std::vector<std::int32_t> hosting);
+
   /// Throws `invalid_argument` for a layout that links between devices can't
   /// have; any thread.
   void require_movable(const job_layout& next) const;
@@ -37,6 +66,7 @@ struct trainer::impl {
   run_plans plans;
   held_stages stages;
   std::shared_ptr<device_links> links;
+  std::shared_ptr<state_copies> kept = std::make_shared<state_copies>();
   std::unique_ptr<graph_steps> graphs;  // null: all steps run op by op
   pipeline actors;                      // ends before what they run
   sequence_generator generator;
@@ -49,7 +79,11 @@ struct trainer::impl {
   /// Guards the hosting, which the thread that runs steps changes, and the next
   /// one.
   std::mutex hosting_mutex;
-  std::vector<std::int32_t> next_hosting;  // empty: no other one
+  std::vector<std::int32_t> next_hosting;   // empty: no other one
+  std::int64_t rehosted = 0;                // so often
+  std::optional<std::int64_t> last_copied;  // step, since the processes met
+  bool has_copied = false;  // all processes held copies of one step
+  bool recovered = false;   // the run goes on from copies
 };
 
 }  // namespace troupe

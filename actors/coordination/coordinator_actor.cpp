@@ -232,14 +232,15 @@ struct coordinator_state : step_supervisor {
 
   /// Answers whoever runs the step, and tells the other processes.
   void answer(step_outcome outcome) {
+    outcome.lost = lost;
     outcome.changes = watch.new_change->exchange(false);
     outcome.saves = std::exchange(saves, false);
     if (outcome.saves)
       saved = last_serial;
     if (book->links)
-      book->links->tell(to_frame(
-        remote_outcome{last_serial, outcome.event, outcome.failure, outcome.end,
-                       outcome.changes, outcome.saves, outcome.interrupted}));
+      book->links->tell(to_frame(remote_outcome{
+        last_serial, outcome.event, outcome.failure, outcome.end,
+        outcome.changes, outcome.saves, outcome.interrupted, lost}));
     asked.deliver(std::move(outcome));
   }
 
@@ -300,11 +301,12 @@ struct coordinator_state : step_supervisor {
     if (core.running() || asked.pending())
       answer(core.abandon(failed, by_user));
     else if (book->links)
-      book->links->tell(to_frame(remote_outcome{last_serial, {}, failed}));
+      book->links->tell(to_frame(remote_outcome{
+        .serial = last_serial, .event = {}, .failure = failed, .lost = lost}));
   }
 
-  void on(const peer_lost& lost) {
-    if (fail_with(lost, core.step()))
+  void on(const peer_lost& gone) {
+    if (fail_with(gone, core.step()))
       end_by_failure();
   }
 

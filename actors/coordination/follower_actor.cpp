@@ -93,11 +93,16 @@ struct follower_state : step_supervisor {
     wanted.reset();
     reports.clear();
     begin_here(step);
-    if (!outcomes.empty() && outcomes.front().serial == step->serial) {
-      auto outcome = std::move(outcomes.front());
-      outcomes.pop_front();
-      on(outcome);
-    }
+    take_early_outcome();
+  }
+
+  /// The leader may have ended the step before it began here.
+  void take_early_outcome() {
+    if (outcomes.empty() || outcomes.front().serial != running->serial)
+      return;
+    auto outcome = std::move(outcomes.front());
+    outcomes.pop_front();
+    on(outcome);
   }
 
   void on(const stage_powers& message) { book->links->tell(to_frame(message)); }
@@ -114,6 +119,7 @@ struct follower_state : step_supervisor {
       if (failed.empty()) {
         failed = message.failure;
         interrupted = message.interrupted;
+        lost = message.lost;
       }
       end();
     } else if (running && message.serial == running->serial) {
@@ -133,6 +139,7 @@ struct follower_state : step_supervisor {
   void answer(step_outcome outcome) {
     outcome.failure = failed;
     outcome.interrupted = interrupted;
+    outcome.lost = lost;
     std::ranges::sort(reports, {}, [](const rank_done& report) {
       return std::pair(report.data_rank, report.rank);
     });
@@ -176,8 +183,8 @@ struct follower_state : step_supervisor {
     end();
   }
 
-  void on(const peer_lost& lost) {
-    if (fail_with(lost, running))
+  void on(const peer_lost& gone) {
+    if (fail_with(gone, running))
       end();
   }
 };

@@ -106,14 +106,15 @@ struct step_supervisor : run_record {
 
   /// Fails the run because a process is gone, at once or a little later;
   /// returns whether it failed now.
-  bool fail_with(const peer_lost& lost, const step_pointer& running) {
+  bool fail_with(const peer_lost& gone, const step_pointer& running) {
     if (!failed.empty())
       return false;
-    if (!lost.for_good) {
-      defer(lost, patience_with_lost_peers);
+    if (!gone.for_good) {
+      defer(gone, patience_with_lost_peers);
       return false;
     }
-    failed = to_text(lost, book->links->layout());
+    failed = to_text(gone, book->links->layout());
+    lost = true;
     if (running)
       failed += "; " + waits_of(*watch.progress, *running);
     return true;

@@ -6,6 +6,7 @@
 
 #include "troupe/actors/job/device_links.hpp"
 #include "troupe/actors/job/remote_links.hpp"
+#include "troupe/actors/job/state_copies.hpp"
 #include "troupe/actors/monitoring/event_hub.hpp"
 #include "troupe/actors/system/caf.hpp"
 #include "troupe/actors/system/exit_watch.hpp"
@@ -34,6 +35,7 @@ struct address_book {
   std::shared_ptr<remote_links> links;
   /// Links between devices of different processes; null if there are none.
   std::shared_ptr<device_links> transfers;
+  std::shared_ptr<state_copies> kept;  // null: the job does not heal
   std::shared_ptr<failure_cause> cause = std::make_shared<failure_cause>();
 
   std::int32_t data_ranks() const {

@@ -141,6 +141,13 @@ class dispatcher {
                        std::move(message));
         break;
       }
+      case frame_type::copy:
+        require(*book_, [&] {
+          if (!book_->kept)
+            fail(error_code::mismatch, "this process keeps no copies");
+          book_->kept->keep(std::move(what));
+        });
+        break;
       case frame_type::credit:
         book_->links->on(from_wire<credit_back>(what.head));
         break;

@@ -276,6 +276,7 @@ struct actor_spawner {
         std::make_shared<remote_links>(options.job, options.layout(), run_id,
                                        options.plans, largest_stage(options));
     book->transfers = options.links;
+    book->kept = options.kept;
     book->hub = spawn_typed<event_hub_handle>(
       [this](auto&& make) { return system.spawn(std::move(make)); },
       [events = watch.events, monitors = so_far.monitors](auto* self) {

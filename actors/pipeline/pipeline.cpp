@@ -145,6 +145,7 @@ void pipeline::begin_step(plan_pointer plan) {
 
 void pipeline::end_step(const step_outcome& outcome) {
   failed_ = !outcome.failure.empty();
+  lost_ = outcome.lost;
   if (!failed_)
     gate_.reset();
   const std::scoped_lock lock(mutex_);
@@ -223,32 +224,64 @@ void pipeline::announce_change() {
   watch_.new_change->store(true);
 }
 
-/// What this process has sent on behalf of its actors has arrived where it goes
-/// when the leader has gathered, and what the leader has sent when it shares.
-handed_over pipeline::leave_actors() {
-  auto& job = *options_.job;
-  actors_->ask<run_record>(book().coordinator, hand_over{});
-  job.gather({frame_type::mail, {}, {}});
-  job.share({frame_type::mail, {}, {}});
+handed_over pipeline::ask_actors() const {
   return {actors_->ask<run_record>(book().coordinator, hand_over{}),
           actors_->ask<hub_monitors>(book().hub, hand_over_monitors{})};
 }
 
-void pipeline::rehost(pipeline_options options) {
-  const std::unique_lock lock(control_->mutex);
-  const auto so_far = leave_actors();
-  options_ = std::move(options);
-  mark_ranks(*watch_.progress, options_.layout());
-  auto fresh =
-    std::make_unique<local_actors>(options_, watch_, run_id(options_), so_far);
-  auto& job = *options_.job;
-  report_waits();
-  job.redirect(dispatch_to(fresh->book()));
-  control_->coordinator = fresh->book()->coordinator;
-  std::swap(actors_, fresh);
-  fresh.reset();
+namespace {
+
+/// Returns when all processes of the job have called it.
+void meet_in(mesh& job) {
   job.gather({frame_type::mail, {}, {}});
   job.share({frame_type::mail, {}, {}});
+}
+
+}  // namespace
+
+void pipeline::replace_actors(pipeline_options options,
+                              const handed_over& so_far) {
+  options_ = std::move(options);
+  mark_ranks(*watch_.progress, options_.layout());
+  actors_ =
+    std::make_unique<local_actors>(options_, watch_, run_id(options_), so_far);
+  control_->coordinator = book().coordinator;
+  report_waits();
+}
+
+/// What this process has sent on behalf of its actors has arrived where it goes
+/// when the leader has gathered, and what the leader has sent when it shares.
+void pipeline::rehost(pipeline_options options) {
+  const std::unique_lock lock(control_->mutex);
+  actors_->ask<run_record>(book().coordinator, hand_over{});
+  meet_in(*options_.job);
+  const auto so_far = ask_actors();
+  const auto before = std::move(actors_);
+  replace_actors(std::move(options), so_far);
+  options_.job->redirect(dispatch_to(actors_->book()));
+  meet_in(*options_.job);
+}
+
+/// A process that was started again counts its steps anew, so all do.
+void pipeline::restart(pipeline_options options) {
+  const std::unique_lock lock(control_->mutex);
+  auto so_far = ask_actors();
+  so_far.run = {.ends = so_far.run.ends,
+                .within = so_far.run.within,
+                .saves = so_far.run.saves};
+  serial_ = 0;
+  gate_.reset();
+  failed_ = lost_ = false;
+  {
+    const std::scoped_lock state(mutex_);
+    failure_.clear();
+  }
+  replace_actors(std::move(options), so_far);
+  options_.job->start(dispatch_to(actors_->book()));
+}
+
+std::optional<bool> pipeline::failed_by_loss() const {
+  return failed_ ? std::optional(lost_) : std::nullopt;
 }
 
 void pipeline::publish(event what) {

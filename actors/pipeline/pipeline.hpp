@@ -67,6 +67,12 @@ class pipeline {
   /// steps. Monitors stay attached, and what the run was asked for stays asked.
   /// All processes of a job make the call; it returns when all have new actors.
   void rehost(pipeline_options options);
+  /// The same after a failure, for a job whose mesh has taken over connections
+  /// of processes that have met again. What failed is forgotten.
+  void restart(pipeline_options options);
+  /// Whether the run has failed as another process is gone; empty: it has not
+  /// failed.
+  std::optional<bool> failed_by_loss() const;
   /// The settings of a step, with what monitors want of it now.
   step_settings with_wishes(step_settings settings) const;
 
@@ -115,7 +121,8 @@ class pipeline {
 
  private:
   const address_book& book() const { return *actors_->book(); }
-  handed_over leave_actors();
+  handed_over ask_actors() const;
+  void replace_actors(pipeline_options options, const handed_over& so_far);
   void report_waits();
   void begin_step(plan_pointer plan);
   void end_step(const step_outcome& outcome);
@@ -139,6 +146,7 @@ class pipeline {
   std::int64_t serial_ = 0;
   std::shared_ptr<step_gate> gate_;  // of a step that runs, or has failed
   std::atomic<bool> failed_ = false;
+  bool lost_ = false;  // it failed as another process is gone
   std::atomic<std::int64_t> next_monitor_ = 0;
   mutable std::mutex mutex_;  // of what follows
   std::map<std::int64_t, std::weak_ptr<monitor_thread>> monitors_;

@@ -7,6 +7,7 @@
 #include "troupe/actors/job/admission.hpp"
 #include "troupe/actors/job/device_links.hpp"
 #include "troupe/actors/job/run_devices.hpp"
+#include "troupe/actors/job/state_copies.hpp"
 #include "troupe/actors/step/execution_options.hpp"
 #include "troupe/engine/stage/module/loss_items.hpp"
 #include "troupe/engine/stage/numerics.hpp"
@@ -40,6 +41,8 @@ struct pipeline_options {
   run_devices devices;  // of the stages; empty: the CPU
   /// Links to devices of other processes; null: tensors go there by the host.
   std::shared_ptr<device_links> links;
+  /// Keeps copies of states that other processes send.
+  std::shared_ptr<state_copies> kept;
   numerics arithmetic;
   sharding_options sharding;
   execution_options execution;

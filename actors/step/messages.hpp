@@ -278,6 +278,7 @@ TROUPE_FIELDS(finish_run, end, within)
 struct run_record {
   std::string failed = {};  // why the run can't go on
   bool interrupted = false;
+  bool lost = false;  // it can't go on as another process is gone
   /// The run ends after the step that runs; empty again once its outcome has
   /// told.
   std::optional<run_end> ends = {};
@@ -332,9 +333,10 @@ struct remote_outcome {
   bool changes = false;
   bool saves = false;
   bool interrupted = false;
+  bool lost = false;  // as in run_record
 };
 TROUPE_FIELDS(remote_outcome, serial, event, failure, end, changes, saves,
-              interrupted)
+              interrupted, lost)
 
 // ---- pipeline -> coordinator, which answers with the outcome
 struct run_step {
@@ -346,6 +348,7 @@ struct step_outcome {
   /// Set if the step failed; the run can't go on then.
   std::string failure;
   bool interrupted = false;
+  bool lost = false;  // as in run_record
   /// The step is done, and the run ends with it.
   std::optional<run_end> end = {};
   bool changes = false, saves = false;  // as in step_report

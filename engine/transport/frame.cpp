@@ -115,7 +115,7 @@ frame_header read_frame_header(std::string_view bytes,
          version, frame_version);
   const auto type = source.get<std::uint16_t>();
   if (type < static_cast<std::uint16_t>(frame_type::control)
-      || type > static_cast<std::uint16_t>(frame_type::state))
+      || type > static_cast<std::uint16_t>(frame_type::copy))
     fail(error_code::transport, "the peer sent a message of type {}", type);
   frame_header header{static_cast<frame_type>(type),
                       source.get<std::uint32_t>(), 0};

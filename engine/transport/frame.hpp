@@ -23,7 +23,8 @@ enum class frame_type : std::uint16_t {
   heartbeat,
   goodbye,  // nothing follows: an orderly end
   note,     // a text between these threads, which do not wait for it
-  state,    // of a rank that moves to another process
+  state,    // of a stage that moves to another process
+  copy,     // of a stage's state, for another process to keep
 };
 
 /// A message: bytes in a format given by its type, and tensors.

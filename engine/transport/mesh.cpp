@@ -9,7 +9,6 @@
 #include <deque>
 #include <map>
 #include <mutex>
-#include <random>
 #include <thread>
 #include <utility>
 
@@ -18,26 +17,6 @@
 #include "troupe/engine/transport/line_silence.hpp"
 
 namespace troupe {
-
-std::uint64_t new_run_id() {
-  std::random_device device;
-  const auto id = (std::uint64_t{device()} << 32) | device();
-  return id == 0 ? 1 : id;
-}
-
-line line_of(frame_type type) {
-  switch (type) {
-    case frame_type::tensors:
-    case frame_type::part:
-    case frame_type::tokens:
-    case frame_type::state:
-      return line::outgoing;
-    case frame_type::credit:
-      return line::incoming;
-    default:
-      return line::control;
-  }
-}
 
 namespace {
 constexpr std::chrono::seconds longest_goodbye{2};
@@ -148,6 +127,14 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
     keep_alive();
   }
 
+  std::vector<connection_pointer> connections() const {
+    std::vector<connection_pointer> all;
+    for (const auto& each : peers)
+      for (const auto& [purpose, link] : each.lines)
+        all.push_back(link);
+    return all;
+  }
+
   void lose_all(const std::string& reason) {
     for (std::int32_t p = 0; p < place.processes; ++p)
       if (p != place.process)
@@ -242,10 +229,7 @@ mesh::mesh(io_loop& loop, job_place place, const mesh_patience& patience)
 
 mesh::~mesh() {
   stop();
-  std::vector<connection_pointer> open;
-  for (auto& peer : impl_->peers)
-    for (auto& [purpose, link] : peer.lines)
-      open.push_back(link);
+  const auto open = impl_->connections();
   for (const auto& each : open)
     each->close();
   impl_->wait_until_closed(open);
@@ -256,31 +240,53 @@ mesh::~mesh() {
   });
 }
 
-const job_place& mesh::place() const {
-  return impl_->place;
+job_place mesh::place() const {
+  return now()->place;
+}
+
+std::shared_ptr<mesh::impl> mesh::now() const {
+  const std::scoped_lock lock(mutex_);
+  return impl_;
+}
+
+void mesh::leave() {
+  stop();
+  const auto state = now();
+  state->lose_all("this process has left the job");
+  for (const auto& each : state->connections())
+    each->abort();
+  state->loop.run([] {});  // they have ended
+}
+
+void mesh::take_over(std::shared_ptr<mesh> met) {
+  const std::scoped_lock lock(mutex_);
+  impl_ = met->now();
+  met_ = std::move(met);
 }
 
 void mesh::add(std::int32_t peer, line purpose, connection_pointer link) {
-  impl_->at(peer).lines[purpose] = std::move(link);
+  now()->at(peer).lines[purpose] = std::move(link);
 }
 
 void mesh::set_clock_offsets(std::vector<std::int64_t> offsets) {
-  impl_->offsets = std::move(offsets);
+  now()->offsets = std::move(offsets);
 }
 
 std::int64_t mesh::clock_offset(std::int32_t process) const {
-  const auto& all = impl_->offsets;
-  const auto here = static_cast<std::size_t>(place().process);
+  const auto state = now();
+  const auto& all = state->offsets;
+  const auto here = static_cast<std::size_t>(state->place.process);
   const auto there = static_cast<std::size_t>(process);
   return std::max(here, there) < all.size() ? all[there] - all[here] : 0;
 }
 
 void mesh::start(mesh_events events) {
-  if (impl_->started.exchange(true))
+  const auto state = now();
+  if (state->started.exchange(true))
     fail(error_code::invalid_argument,
          "a job runs one trainer; this is the second one");
   try {
-    impl_->loop.run([&] { impl_->begin(std::move(events)); });
+    state->loop.run([&] { state->begin(std::move(events)); });
   } catch (...) {
     stop();
     throw;
@@ -288,32 +294,36 @@ void mesh::start(mesh_events events) {
 }
 
 void mesh::redirect(mesh_events events) {
-  impl_->loop.run([&] {
-    impl_->events = std::move(events);
-    for (std::int32_t p = 0; p < place().processes; ++p)
-      if (const auto reason = lost(p); reason && impl_->events.lost)
-        impl_->events.lost(p, *reason);
+  const auto state = now();
+  state->loop.run([&] {
+    state->events = std::move(events);
+    for (std::int32_t p = 0; p < state->place.processes; ++p)
+      if (const auto reason = lost(p); reason && state->events.lost)
+        state->events.lost(p, *reason);
   });
 }
 
 void mesh::report_waits(
   std::chrono::milliseconds longer_than,
   std::function<void(std::int32_t sender, double seconds)> report) {
-  const std::scoped_lock lock(impl_->mutex);
-  impl_->long_wait = std::max(longer_than, std::chrono::milliseconds(1));
-  impl_->report_wait = std::move(report);
+  const auto state = now();
+  const std::scoped_lock lock(state->mutex);
+  state->long_wait = std::max(longer_than, std::chrono::milliseconds(1));
+  state->report_wait = std::move(report);
 }
 
 void mesh::stop() {
-  impl_->loop.run([this] {
-    impl_->events = {};
-    impl_->heartbeat.cancel();
+  const auto state = now();
+  state->loop.run([&] {
+    state->events = {};
+    state->heartbeat.cancel();
   });
 }
 
 void mesh::send(std::int32_t receiver, frame message) {
   const auto purpose = line_of(message.type);
-  const auto& lines = impl_->at(receiver).lines;
+  const auto state = now();
+  const auto& lines = state->at(receiver).lines;
   const auto link = lines.find(purpose);
   if (link == lines.end())
     fail(error_code::internal,
@@ -322,29 +332,23 @@ void mesh::send(std::int32_t receiver, frame message) {
   link->second->send(std::move(message));
 }
 
-void mesh::broadcast(const frame& message) {
-  if (!place().leads())
-    return send(0, message);
-  for (std::int32_t p = 1; p < place().processes; ++p)
-    send(p, message);
-}
-
 frame mesh::receive(std::int32_t sender, frame_type type) {
-  if (!impl_->started)
+  const auto state = now();
+  if (!state->started)
     fail(error_code::invalid_argument,
          "process {} waits for process {}, but its mesh has not been started; "
          "call mesh::start first",
          place().process, sender);
-  auto& from = impl_->at(sender);
+  auto& from = state->at(sender);
   auto* const queue = from.queue_of(type);
   if (!queue)
     fail(error_code::internal, "no thread can wait for frames of type {}",
          static_cast<int>(type));
-  std::unique_lock lock(impl_->mutex);
-  impl_->wait_for(*queue, sender, lock);
+  std::unique_lock lock(state->mutex);
+  state->wait_for(*queue, sender, lock);
   // Lets the lost process end first, so that launchers report its own reason.
   constexpr std::chrono::milliseconds courtesy{300};
-  if (!impl_->changed.wait_for(lock, courtesy, [&] { return !queue->empty(); }))
+  if (!state->changed.wait_for(lock, courtesy, [&] { return !queue->empty(); }))
     fail(error_code::transport, "process {} has left: {}", sender,
          from.lost.value_or("its program has ended"));
   auto first = std::move(queue->front());
@@ -353,8 +357,9 @@ frame mesh::receive(std::int32_t sender, frame_type type) {
 }
 
 std::optional<frame> mesh::poll(std::int32_t sender) {
-  const std::scoped_lock lock(impl_->mutex);
-  auto& notes = impl_->at(sender).notes;
+  const auto state = now();
+  const std::scoped_lock lock(state->mutex);
+  auto& notes = state->at(sender).notes;
   if (notes.empty())
     return std::nullopt;
   auto first = std::move(notes.front());
@@ -362,33 +367,16 @@ std::optional<frame> mesh::poll(std::int32_t sender) {
   return first;
 }
 
-std::vector<frame> mesh::gather(frame mail) {
-  if (!place().leads()) {
-    send(0, std::move(mail));
-    return {};
-  }
-  std::vector<frame> all;
-  all.push_back(std::move(mail));
-  for (std::int32_t p = 1; p < place().processes; ++p)
-    all.push_back(receive(p));
-  return all;
-}
-
-frame mesh::share(frame mail) {
-  if (!place().leads())
-    return receive(0);
-  broadcast(mail);
-  return mail;
-}
-
 std::optional<std::string> mesh::lost(std::int32_t process) const {
-  const std::scoped_lock lock(impl_->mutex);
-  return impl_->at(process).lost;
+  const auto state = now();
+  const std::scoped_lock lock(state->mutex);
+  return state->at(process).lost;
 }
 
 std::int64_t mesh::bytes_received(std::int32_t process) const {
   std::int64_t bytes = 0;
-  for (const auto& [purpose, link] : impl_->at(process).lines)
+  const auto state = now();
+  for (const auto& [purpose, link] : state->at(process).lines)
     bytes += link->bytes_received();
   return bytes;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -73,7 +74,7 @@ class mesh {
   mesh(const mesh&) = delete;
   mesh& operator=(const mesh&) = delete;
 
-  const job_place& place() const;
+  job_place place() const;
   /// Call before `start`, which begins to read from it.
   void add(std::int32_t peer, line purpose, connection_pointer link);
   /// Sets, by process, the offset from its clock to the leader's, in ns.
@@ -88,6 +89,14 @@ class mesh {
   void redirect(mesh_events events);
   /// No events are called afterwards; returns once none is running.
   void stop();
+
+  /// Ends all connections at once, after a process was lost: the others then
+  /// lose this one, too. Threads that wait here get the error.
+  void leave();
+  /// Goes on with the connections of another mesh, which was not started: that
+  /// of the same process of the job, whose processes have met again. Threads
+  /// that use this mesh meanwhile use the connections of before.
+  void take_over(std::shared_ptr<mesh> met);
 
   /// Sends on the line of the frame's type. The receiver gets mail and states
   /// by `receive`, notes by `poll`, and all else by `mesh_events::arrived`.
@@ -118,7 +127,11 @@ class mesh {
 
  private:
   struct impl;
+  std::shared_ptr<impl> now() const;
+
+  mutable std::mutex mutex_;  // of what follows
   std::shared_ptr<impl> impl_;
+  std::shared_ptr<mesh> met_;  // whose connections these are; null: its own
 };
 
 }  // namespace troupe

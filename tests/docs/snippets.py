@@ -18,7 +18,7 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SHORT = "--seq 8 --microbatch-size 1 --endpoint none --steps 2".split()
 TINY = "--d-model 8 --layers 6 --heads 2".split() + SHORT
 WITHOUT_DRY_RUN = ("plan", "verify", "simulate", "launch", "top", "attach",
-                   "events", "detach", "certificates")
+                   "events", "detach", "certificates", "ranks", "move", "drain")
 
 
 def blocks():
@@ -151,7 +151,9 @@ class Runner:
             if self.endpoint not in words:
                 words.insert(1, self.endpoint)
             return self.attached(place, words)
-        if command == "replan":
+        if command in ("move", "drain"):  # the job has one process
+            return
+        if command in ("replan", "ranks"):
             words = [re.sub(r"^unix:\S+$", self.live_job(), word) for word in words]
             if self.endpoint not in words:
                 words.insert(1, self.endpoint)

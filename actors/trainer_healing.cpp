@@ -1,0 +1,199 @@
+// Jobs that go on when a process was lost, and started again.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include "troupe/actors/trainer_state.hpp"
+#include "troupe/base/deadline.hpp"
+#include "troupe/base/fail.hpp"
+#include "troupe/engine/events/log.hpp"
+#include "troupe/engine/transport/wire.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// What a process brings to a meeting.
+struct meeting_state {
+  std::vector<held_state> held;
+  bool has_copied = false;
+  std::int64_t rehosted = 0;  // so often, by the hosting that it knows
+  std::vector<std::int32_t> hosting;
+};
+TROUPE_FIELDS(meeting_state, held, has_copied, rehosted, hosting)
+
+/// What the leading process decides there.
+struct meeting_decision {
+  std::int64_t rehosted = 0;
+  std::vector<std::int32_t> hosting;
+  bool rehosts = false;  // a process has another hosting
+  bool has_copied = false;
+  std::vector<std::vector<held_state>> held;
+};
+TROUPE_FIELDS(meeting_decision, rehosted, hosting, rehosts, has_copied, held)
+
+/// The hosting of the process that has seen most.
+meeting_decision decide(const std::vector<frame>& all) {
+  meeting_decision decision;
+  std::vector<meeting_state> states;
+  for (const auto& each : all)
+    states.push_back(from_wire<meeting_state>(each.head));
+  const auto& newest =
+    *std::ranges::max_element(states, {}, [](const meeting_state& each) {
+      return std::pair(each.rehosted, !each.held.empty());
+    });
+  decision.rehosted = newest.rehosted;
+  decision.hosting = newest.hosting;
+  for (auto& each : states) {
+    decision.rehosts |= each.hosting != decision.hosting;
+    decision.has_copied |= each.has_copied;
+    decision.held.push_back(std::move(each.held));
+  }
+  return decision;
+}
+
+}  // namespace
+
+bool trainer::impl::has_lost() const {
+  const auto* const job = setup.job();
+  for (std::int32_t p = 0; p < job->place().processes; ++p)
+    if (job->lost(p))
+      return true;
+  return false;
+}
+
+std::map<stage_place, std::int32_t> trainer::impl::hosts() const {
+  std::map<stage_place, std::int32_t> all;
+  for (std::int32_t d = 0; d < setup.options.data_parallel; ++d)
+    for (const auto& which : setup.places().instances())
+      all[{d, which}] =
+        setup.layout.process_of(d, setup.places().rank_of(which));
+  return all;
+}
+
+std::vector<stage_place> trainer::impl::copies_from_others() const {
+  std::vector<stage_place> all;
+  for (const auto& [place, host] : hosts())
+    if (keeper_of(setup.layout, place.data_rank,
+                  setup.places().rank_of(place.stage),
+                  setup.options.sharding.shards())
+        == setup.layout.process)
+      all.push_back(place);
+  return all;
+}
+
+void trainer::impl::send_copies() {
+  for (auto& each : stages.copies(progress())) {
+    const auto place = from_wire<stage_state_head>(each.head).place;
+    const auto keeper = keeper_of(setup.layout, place.data_rank,
+                                  setup.places().rank_of(place.stage),
+                                  setup.options.sharding.shards());
+    kept->keep(each);
+    each.type = frame_type::copy;
+    if (keeper)
+      setup.job()->send(*keeper, std::move(each));
+  }
+}
+
+void trainer::impl::copy_states() {
+  auto* const job = setup.job();
+  const auto& options = setup.options.healing;
+  if (!job || !options.rejoin
+      || (last_copied && step - *last_copied < options.copy_every))
+    return;
+  // The copies of before are complete in all processes before they are
+  // replaced, so that those of one step always are.
+  if (last_copied)
+    await_copies(*last_copied);
+  send_copies();
+  if (!last_copied)  // the processes have just met
+    await_copies(step);
+  last_copied = step;
+  has_copied = true;
+}
+
+/// Returns when the copies of that step have come in all processes.
+void trainer::impl::await_copies(std::int64_t of_step) {
+  if (!kept->await(copies_from_others(), of_step,
+                   [this] { return has_lost(); }))
+    fail(error_code::transport,
+         "a process was lost while copies of states were on their way");
+  setup.job()->gather({frame_type::mail, {}, {}});
+  setup.job()->share({frame_type::mail, {}, {}});
+}
+
+bool trainer::impl::is_healable() {
+  if (!setup.job() || !setup.options.healing.rejoin
+      || actors.failed_by_loss() == false)
+    return false;
+  // The leading process may have told of a loss that is about to be seen here.
+  constexpr std::chrono::seconds longest{5};
+  const auto until = std::chrono::steady_clock::now() + longest;
+  while (!has_lost()) {
+    if (std::chrono::steady_clock::now() > until)
+      return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+std::optional<recovery> trainer::impl::find_recovery() {
+  auto* const job = setup.job();
+  if (!job || !setup.options.healing.rejoin)
+    return std::nullopt;
+  const auto own = to_wire(
+    meeting_state{kept->held(), has_copied, rehosted, setup.layout.hosting});
+  const auto all = job->gather({frame_type::mail, own, {}});
+  const auto decision = from_wire<meeting_decision>(
+    job
+      ->share({frame_type::mail,
+               job->place().leads() ? to_wire(decide(all)) : std::string{},
+               {}})
+      .head);
+  if (decision.rehosts)
+    take_hosting(decision.hosting);
+  rehosted = decision.rehosted;
+  const auto is_equal = [this](const stage_place& a, const stage_place& b) {
+    return a == b || (a.stage == b.stage && !setup.options.sharding.shards());
+  };
+  auto found = choose_recovery(decision.held, hosts(), is_equal);
+  if (!found && decision.has_copied)
+    fail(error_code::op_failed,
+         "the job can't heal: of some stage no process that is left holds a "
+         "state; resume from a checkpoint");
+  return found;
+}
+
+void trainer::impl::rejoin() {
+  const auto& options = setup.options;
+  static_cast<void>(actors.abandon_step());
+  if (!actors.await_ops(milliseconds_of(options.execution.limits.leave)))
+    fail(error_code::op_failed,
+         "the job can't heal: an op of the step that failed does not end");
+  auto& job = *options.job;
+  do {
+    job.leave();
+    log()->warn("a process was lost: the processes of the job meet again");
+    job.take_over(options.healing.rejoin());
+    actors.restart(relinked());
+    stages.publish_to(actors.tensor_outlet());
+  } while (!meets());
+}
+
+bool trainer::impl::meets() {
+  try {
+    meet();
+    return true;
+  } catch (const error& reason) {
+    if (!setup.options.healing.rejoin || reason.code() != error_code::transport
+        || !has_lost())
+      throw;
+    return false;
+  }
+}
+
+}  // namespace troupe

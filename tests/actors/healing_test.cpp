@@ -1,0 +1,292 @@
+// Jobs that go on when a process was lost and started again.
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "../engine/transport/joined_meshes.hpp"
+#include "job_trainings.hpp"
+#include "troupe/actors/job/state_copies.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/engine/transport/wire.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+/// Where the processes of a job, which are threads of this one, meet again and
+/// again.
+class meeting_place {
+ public:
+  explicit meeting_place(std::int32_t processes) : processes_(processes) {}
+
+  /// Returns when all processes have come.
+  std::shared_ptr<mesh> join(std::int32_t process) {
+    std::unique_lock lock(mutex_);
+    const auto meeting = meetings_;
+    if (++here_ == processes_) {
+      here_ = 0;
+      ++meetings_;
+      met_ = std::make_shared<joined_meshes>(processes_);
+      all_here_.notify_all();
+    }
+    all_here_.wait(lock, [&] { return is_over_ || meetings_ != meeting; });
+    if (meetings_ == meeting)
+      throw troupe::error(error_code::transport, "another process has ended");
+    return {met_, met_->all[static_cast<std::size_t>(process)].get()};
+  }
+  /// A process has ended, so that there are no further meetings.
+  void end() {
+    const std::scoped_lock lock(mutex_);
+    is_over_ = true;
+    all_here_.notify_all();
+  }
+  bool is_over() const {
+    const std::scoped_lock lock(mutex_);
+    return is_over_;
+  }
+  int meetings() const {
+    const std::scoped_lock lock(mutex_);
+    return meetings_;
+  }
+
+ private:
+  const std::int32_t processes_;
+  mutable std::mutex mutex_;
+  std::condition_variable all_here_;
+  std::int32_t here_ = 0;
+  int meetings_ = 0;
+  bool is_over_ = false;
+  std::shared_ptr<joined_meshes> met_;
+};
+
+/// A process of a job that heals, on a thread; it can be killed at any time,
+/// and starts again.
+class mortal_process {
+ public:
+  mortal_process(meeting_place& where, std::int32_t process,
+                 const small_case& what, std::int64_t steps,
+                 std::int64_t copy_every)
+    : where_(where),
+      process_(process),
+      what_(what),
+      steps_(steps),
+      copy_every_(copy_every),
+      thread_([this] {
+        try {
+          while (!live()) {
+          }
+        } catch (const std::exception& reason) {
+          error = reason.what();
+        }
+        where_.end();
+      }) {}
+
+  /// As if the process was killed: its connections end, and it knows nothing
+  /// more.
+  bool kill() {
+    const std::scoped_lock lock(mutex_);
+    // A state is lost whose host and keeper are killed before there is another
+    // copy.
+    if (!run_ || !has_stepped_ || step_ > steps_ - 5)
+      return false;
+    was_killed_ = true;
+    job_->leave();
+    run_->interrupt("killed");
+    return true;
+  }
+  void join() { thread_.join(); }
+
+  std::string error;
+  parameter_list parameters;  // of the leading process
+
+ private:
+  /// Returns whether it has trained all steps.
+  bool live() {
+    auto options = options_for(what_);
+    options.job = where_.join(process_);
+    // The place keeps the mesh of a process that has ended.
+    const std::unique_ptr<mesh, void (*)(mesh*)> leaving(
+      options.job.get(), [](mesh* job) { job->leave(); });
+    options.healing = {.rejoin =
+                         [this] {
+                           {
+                             const std::scoped_lock lock(mutex_);
+                             if (was_killed_)
+                               throw troupe::error(error_code::interrupted,
+                                                   "killed");
+                           }
+                           return where_.join(process_);
+                         },
+                       .copy_every = copy_every_};
+    trainer run(model_for(what_), options);
+    has_stepped_ = false;
+    set(&run, options.job);
+    const auto killed = [&] {
+      set(nullptr, nullptr);
+      return std::exchange(was_killed_, false);
+    };
+    try {
+      while (!train(run)) {
+      }
+    } catch (const troupe::error&) {
+      if (killed())
+        return false;
+      throw;
+    }
+    return !killed();
+  }
+  bool train(trainer& run) {
+    has_stepped_ = false;
+    try {
+      for (; (step_ = run.progress().step) < steps_;)
+        run.step(small_text()), has_stepped_ = true;
+      run.check_replicas();
+      const auto all = run.gather_parameters();
+      parameters.clear();
+      for (const auto& [name, value] : all)
+        parameters.emplace_back(name, value.clone());
+      return true;
+    } catch (const troupe::error&) {
+      {
+        const std::scoped_lock lock(mutex_);
+        if (was_killed_)
+          throw;
+      }
+      has_stepped_ = false;
+      if (!run.heal())
+        throw;
+      return false;
+    }
+  }
+  void set(trainer* run, std::shared_ptr<mesh> job) {
+    const std::scoped_lock lock(mutex_);
+    run_ = run;
+    job_ = std::move(job);
+  }
+
+  meeting_place& where_;
+  const std::int32_t process_;
+  const small_case what_;
+  const std::int64_t steps_, copy_every_;
+  std::mutex mutex_;
+  trainer* run_ = nullptr;
+  std::shared_ptr<mesh> job_;
+  bool was_killed_ = false;
+  std::atomic<std::int64_t> step_ = 0;
+  std::atomic<bool> has_stepped_ = false;  // since the processes met
+  std::thread thread_;
+};
+
+/// Trains in so many processes, of which each meeting loses one; checks the
+/// bits of a run without losses.
+void check_healed(const small_case& what, std::int32_t processes, int kills,
+                  std::uint32_t seed, std::int64_t copy_every = 1) {
+  INFO(describe(what) << ", seed " << seed);
+  constexpr std::int64_t steps = 60;
+  std::mt19937 random(seed);
+  meeting_place where(processes);
+  std::vector<std::unique_ptr<mortal_process>> all;
+  for (std::int32_t p = 0; p < processes; ++p)
+    all.push_back(
+      std::make_unique<mortal_process>(where, p, what, steps, copy_every));
+  for (int k = 0; k < kills; ++k) {
+    while (where.meetings() <= k && !where.is_over())
+      std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 40));
+    while (!all[random() % all.size()]->kill() && !where.is_over())
+      std::this_thread::yield();
+  }
+  for (auto& each : all)
+    each->join();
+  for (const auto& each : all)
+    CHECK(each->error == "");
+  CHECK(where.meetings() > 1);
+  auto alone = trainer_for(what, nullptr);
+  for (std::int64_t i = 0; i < steps; ++i)
+    alone.step(small_text());
+  CHECK(first_difference(alone.parameters(), all[0]->parameters) == "");
+}
+
+}  // namespace
+
+TEST_CASE("a job that loses processes trains the bits of one that does not") {
+  check_healed({.ranks = 3, .microbatches = 6, .clip = 0.5}, 3, 4, 1);
+  check_healed({.data_parallel = 2, .dropout = 0.3}, 2, 3, 2);
+  check_healed({.schedule = "zb_v", .ranks = 2, .stages_per_rank = 2}, 2, 3, 3);
+  check_healed({.ranks = 4, .microbatches = 8}, 4, 3, 4, 5);
+  small_case sharded{.data_parallel = 2, .clip = 0.5};
+  sharded.sharding.mode = shard_mode::all;
+  check_healed(sharded, 2, 3, 5);
+}
+
+TEST_CASE("copies of states are kept of two steps, and found again") {
+  state_copies kept;
+  const auto state_of = [](std::int32_t data_rank, std::int32_t stage,
+                           std::int64_t step) {
+    const stage_state_head head{{data_rank, {stage}}, {.step = step}, {"w"}};
+    return frame{frame_type::copy, to_wire(head), {at::Tensor{}, at::Tensor{}}};
+  };
+  for (const std::int64_t step : {3, 5, 4})
+    kept.keep(state_of(0, 1, step));
+  CHECK(kept.held().size() == 2);
+  CHECK_THROWS_AS(kept.at({0, {1}}, 3), error);
+  CHECK(kept.at({0, {1}}, 5).head == state_of(0, 1, 5).head);
+  CHECK(kept.await({{0, {1}}}, 5, [] { return true; }));
+  CHECK_FALSE(kept.await({{0, {1}}, {0, {2}}}, 5, [] { return true; }));
+  kept.forget_after(4);
+  CHECK(kept.held().size() == 1);
+  CHECK_THROWS_AS(kept.keep({frame_type::copy, "nonsense", {}}), error);
+}
+
+TEST_CASE("a copy is kept by the next process, unless a replica lives") {
+  const auto alone = make_layout(0, 3, 1, 3, {0, 0, 2});
+  CHECK(keeper_of(alone, 0, 0, false) == 1);
+  CHECK(keeper_of(alone, 0, 2, false) == 0);
+  const auto replicas = make_layout(0, 2, 2, 2, {0, 0, 1, 0});
+  CHECK(keeper_of(replicas, 0, 0, false) == std::nullopt);
+  CHECK(keeper_of(replicas, 0, 0, true) == 1);
+  CHECK(keeper_of(replicas, 1, 1, false) == 1);  // both in process 0
+  CHECK(keeper_of(make_layout(0, 1, 1, 2), 0, 0, false) == std::nullopt);
+}
+
+TEST_CASE("a job goes back to the newest step of which all states are left") {
+  const auto held = [](std::int32_t data_rank, std::int32_t stage,
+                       std::int64_t step) {
+    return held_state{{data_rank, {stage}}, {.step = step}};
+  };
+  const std::map<stage_place, std::int32_t> hosts{{{0, {0}}, 0}, {{0, {1}}, 1}};
+  const auto same = [](const stage_place& a, const stage_place& b) {
+    return a == b;
+  };
+  const auto found = choose_recovery(
+    {{held(0, 0, 4), held(0, 0, 5), held(0, 1, 4)}, {held(0, 1, 4)}}, hosts,
+    same);
+  REQUIRE(found);
+  CHECK(found->progress.step == 4);
+  CHECK(found->sources.at({0, {1}}).process == 1);  // its host has it
+  const auto from_neighbour =
+    choose_recovery({{held(0, 0, 5), held(0, 1, 5)}, {}}, hosts, same);
+  REQUIRE(from_neighbour);
+  CHECK(from_neighbour->sources.at({0, {1}}).process == 0);
+  CHECK_FALSE(choose_recovery({{held(0, 0, 5)}, {}}, hosts, same));
+  CHECK_FALSE(choose_recovery({{}, {}}, hosts, same));
+  const auto from_replica =
+    choose_recovery({{held(0, 0, 5)}, {held(1, 1, 5)}}, hosts,
+                    [](const stage_place& a, const stage_place& b) {
+                      return a.stage == b.stage;
+                    });
+  REQUIRE(from_replica);
+  CHECK(from_replica->sources.at({0, {1}}).place == stage_place{1, {1}});
+}
