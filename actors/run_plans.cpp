@@ -195,9 +195,19 @@ bool run_plans::take_up(std::int64_t step) {
   }
   lock.lock();
   training_ = std::move(taken);
+  ++switches_;
   if (setup_.layout.process == 0)
     log()->info("step {} switches to {}", step, training_->schedule_name);
   return announced;
+}
+
+void run_plans::go_on_with(const std::string& text, std::int64_t switches) {
+  auto plan = std::make_shared<const troupe::plan>(
+    plan_from_text(text, "the plan of the job's other processes"));
+  of_job_->add(*plan);
+  const std::scoped_lock lock(mutex_);
+  training_ = std::move(plan);
+  switches_ = switches;
 }
 
 }  // namespace troupe

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "troupe/actors/job/admission.hpp"
@@ -60,6 +61,11 @@ class run_plans {
   /// at the same one. Returns whether they know of a change, of this or another
   /// kind.
   bool take_up(std::int64_t step);
+  /// So often has the run switched.
+  std::int64_t switches() const { return switches_; }
+  /// Goes on with a plan of a run that has switched so often, as its text: this
+  /// process has joined it later.
+  void go_on_with(const std::string& text, std::int64_t switches);
 
  private:
   const trainer_setup& setup_;
@@ -68,6 +74,7 @@ class run_plans {
   plan_pointer training_;
   plan_pointer next_;  // null: no other one
   bool announced_ = false;
+  std::int64_t switches_ = 0;
   plan_pointer evaluation_;
   generation_plans generation_;
   std::shared_ptr<job_plans> of_job_;

@@ -291,8 +291,19 @@ void require_replannable(const schedule& order, const trainer_options& options,
   require_runnable(order);
 }
 
+namespace {
+
+void require_legal(const healing_options& options) {
+  if (options.copy_every < 1)
+    fail(error_code::invalid_argument,
+         "healing.copy_every is {} steps; use 1 or more", options.copy_every);
+}
+
+}  // namespace
+
 void require_legal(const trainer_options& options) {
   require_legal(options.numerics);
+  require_legal(options.healing);
   require_shardable(options);
   require_offloadable(options);
   if (options.data_parallel < 1)

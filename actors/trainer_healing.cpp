@@ -11,45 +11,53 @@
 #include "troupe/base/deadline.hpp"
 #include "troupe/base/fail.hpp"
 #include "troupe/engine/events/log.hpp"
+#include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/engine/transport/wire.hpp"
 
 namespace troupe {
 
 namespace {
 
+/// How a run has changed since its start, as a process knows it.
+struct run_changes {
+  std::int64_t switches = 0;  // to other plans
+  std::string plan;           // as text; empty: none
+  std::int64_t rehosted = 0;  // so often
+  std::vector<std::int32_t> hosting;
+};
+TROUPE_FIELDS(run_changes, switches, plan, rehosted, hosting)
+
 /// What a process brings to a meeting.
 struct meeting_state {
   std::vector<held_state> held;
   bool has_copied = false;
-  std::int64_t rehosted = 0;  // so often, by the hosting that it knows
-  std::vector<std::int32_t> hosting;
+  run_changes changes;
 };
-TROUPE_FIELDS(meeting_state, held, has_copied, rehosted, hosting)
+TROUPE_FIELDS(meeting_state, held, has_copied, changes)
 
 /// What the leading process decides there.
 struct meeting_decision {
-  std::int64_t rehosted = 0;
-  std::vector<std::int32_t> hosting;
-  bool rehosts = false;  // a process has another hosting
-  bool has_copied = false;
   std::vector<std::vector<held_state>> held;
+  bool has_copied = false;
+  run_changes changes;
+  bool rehosts = false;  // a process has another hosting
 };
-TROUPE_FIELDS(meeting_decision, rehosted, hosting, rehosts, has_copied, held)
+TROUPE_FIELDS(meeting_decision, held, has_copied, changes, rehosts)
 
-/// The hosting of the process that has seen most.
+/// The changes of the process that has seen most: those of one that was started
+/// again are of the start.
 meeting_decision decide(const std::vector<frame>& all) {
   meeting_decision decision;
   std::vector<meeting_state> states;
   for (const auto& each : all)
     states.push_back(from_wire<meeting_state>(each.head));
-  const auto& newest =
-    *std::ranges::max_element(states, {}, [](const meeting_state& each) {
-      return std::pair(each.rehosted, !each.held.empty());
-    });
-  decision.rehosted = newest.rehosted;
-  decision.hosting = newest.hosting;
+  decision.changes =
+    std::ranges::max_element(states, {}, [](const meeting_state& each) {
+      return std::pair(each.changes.switches + each.changes.rehosted,
+                       !each.held.empty());
+    })->changes;
   for (auto& each : states) {
-    decision.rehosts |= each.hosting != decision.hosting;
+    decision.rehosts |= each.changes.hosting != decision.changes.hosting;
     decision.has_copied |= each.has_copied;
     decision.held.push_back(std::move(each.held));
   }
@@ -145,18 +153,22 @@ std::optional<recovery> trainer::impl::find_recovery() {
   auto* const job = setup.job();
   if (!job || !setup.options.healing.rejoin)
     return std::nullopt;
-  const auto own = to_wire(
-    meeting_state{kept->held(), has_copied, rehosted, setup.layout.hosting});
-  const auto all = job->gather({frame_type::mail, own, {}});
+  const auto switches = plans.switches();
+  const meeting_state own{
+    kept->held(),
+    has_copied,
+    {switches, switches > 0 ? to_text(*plans.training()) : std::string{},
+     rehosted, setup.layout.hosting}};
+  const auto all = job->gather({frame_type::mail, to_wire(own), {}});
+  const auto wanted = job->place().leads() ? to_wire(decide(all)) : "";
   const auto decision = from_wire<meeting_decision>(
-    job
-      ->share({frame_type::mail,
-               job->place().leads() ? to_wire(decide(all)) : std::string{},
-               {}})
-      .head);
+    job->share({frame_type::mail, wanted, {}}).head);
+  const auto& changes = decision.changes;
+  if (changes.switches > switches)
+    plans.go_on_with(changes.plan, changes.switches);
   if (decision.rehosts)
-    take_hosting(decision.hosting);
-  rehosted = decision.rehosted;
+    take_hosting(changes.hosting);
+  rehosted = changes.rehosted;
   const auto is_equal = [this](const stage_place& a, const stage_place& b) {
     return a == b || (a.stage == b.stage && !setup.options.sharding.shards());
   };

@@ -61,7 +61,8 @@ pipeline_options running(const trainer_setup& setup, const model& layers,
   of_run.arithmetic = options.numerics;
   of_run.sharding = options.sharding;
   of_run.execution = options.execution;
-  of_run.kept = std::move(kept);
+  if (options.healing.rejoin)
+    of_run.kept = std::move(kept);
   return of_run;
 }
 

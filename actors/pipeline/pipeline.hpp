@@ -26,13 +26,14 @@ class recording;
 
 /// Where any thread's requests to a run go, also while its actors are replaced.
 struct run_control {
-  std::shared_mutex mutex;  // exclusive: actors are replaced
-  coordinator_handle coordinator;
+  std::shared_mutex mutex;         // exclusive: actors are replaced
+  coordinator_handle coordinator;  // null: the run is over
 
   template <class Message>
   void tell(Message what) {
     const std::shared_lock lock(mutex);
-    caf::anon_send(coordinator, std::move(what));
+    if (coordinator)
+      caf::anon_send(coordinator, std::move(what));
   }
 };
 

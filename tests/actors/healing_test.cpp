@@ -77,12 +77,13 @@ class mortal_process {
  public:
   mortal_process(meeting_place& where, std::int32_t process,
                  const small_case& what, std::int64_t steps,
-                 std::int64_t copy_every)
+                 std::int64_t copy_every, bool changes)
     : where_(where),
       process_(process),
       what_(what),
       steps_(steps),
       copy_every_(copy_every),
+      changes_(changes),
       thread_([this] {
         try {
           while (!live()) {
@@ -151,7 +152,7 @@ class mortal_process {
     has_stepped_ = false;
     try {
       for (; (step_ = run.progress().step) < steps_;)
-        run.step(small_text()), has_stepped_ = true;
+        step(run);
       run.check_replicas();
       const auto all = run.gather_parameters();
       parameters.clear();
@@ -170,6 +171,18 @@ class mortal_process {
       return false;
     }
   }
+  /// The leading process also changes the order and the hosting now and then.
+  void step(trainer& run) {
+    const auto before = run.progress().step;
+    if (changes_ && process_ == 0 && before % 7 == 3)
+      run.replan(
+        make_schedule(before % 2 == 0 ? "gpipe" : "zb_h1", shape_of(what_)));
+    if (changes_ && process_ == 0 && before % 5 == 2)
+      run.move(static_cast<std::int32_t>(before % what_.ranks),
+               static_cast<std::int32_t>(before / 2 % 3));
+    run.step(small_text());
+    has_stepped_ = true;
+  }
   void set(trainer* run, std::shared_ptr<mesh> job) {
     const std::scoped_lock lock(mutex_);
     run_ = run;
@@ -180,6 +193,7 @@ class mortal_process {
   const std::int32_t process_;
   const small_case what_;
   const std::int64_t steps_, copy_every_;
+  const bool changes_;
   std::mutex mutex_;
   trainer* run_ = nullptr;
   std::shared_ptr<mesh> job_;
@@ -192,15 +206,16 @@ class mortal_process {
 /// Trains in so many processes, of which each meeting loses one; checks the
 /// bits of a run without losses.
 void check_healed(const small_case& what, std::int32_t processes, int kills,
-                  std::uint32_t seed, std::int64_t copy_every = 1) {
+                  std::uint32_t seed, std::int64_t copy_every = 1,
+                  bool changes = false) {
   INFO(describe(what) << ", seed " << seed);
   constexpr std::int64_t steps = 60;
   std::mt19937 random(seed);
   meeting_place where(processes);
   std::vector<std::unique_ptr<mortal_process>> all;
   for (std::int32_t p = 0; p < processes; ++p)
-    all.push_back(
-      std::make_unique<mortal_process>(where, p, what, steps, copy_every));
+    all.push_back(std::make_unique<mortal_process>(where, p, what, steps,
+                                                   copy_every, changes));
   for (int k = 0; k < kills; ++k) {
     while (where.meetings() <= k && !where.is_over())
       std::this_thread::yield();
@@ -229,6 +244,43 @@ TEST_CASE("a job that loses processes trains the bits of one that does not") {
   small_case sharded{.data_parallel = 2, .clip = 0.5};
   sharded.sharding.mode = shard_mode::all;
   check_healed(sharded, 2, 3, 5);
+}
+
+TEST_CASE("a job heals whatever its order and its hosting have become") {
+  check_healed({.ranks = 3, .microbatches = 6}, 3, 5, 6, 1, true);
+}
+
+TEST_CASE("copies in no step, or less often, are refused") {
+  auto options = options_for({});
+  options.healing.copy_every = 0;
+  CHECK_THROWS_WITH(trainer(model_for({}), options),
+                    ContainsSubstring("copy_every is 0 steps"));
+}
+
+TEST_CASE("a failure that is no loss does not heal") {
+  const small_case what{.ranks = 2};
+  joined_meshes meshes(2);
+  const auto errors = in_all(meshes, [&](const auto& job) {
+    auto options = options_for(what);
+    options.job = job;
+    options.healing.rejoin = []() -> std::shared_ptr<mesh> {
+      throw std::logic_error("is not called");
+    };
+    trainer run(model_for(what), options);
+    run.step(small_text());
+    const auto broken = make_source([](std::int64_t) -> microbatch_data {
+      throw std::runtime_error("the disk is gone");
+    });
+    try {
+      run.step(broken);
+    } catch (const troupe::error&) {
+      if (run.heal())
+        throw std::logic_error("it has healed");
+      throw;
+    }
+  });
+  for (const auto& each : errors)
+    CHECK_THAT(each, ContainsSubstring("the disk is gone"));
 }
 
 TEST_CASE("copies of states are kept of two steps, and found again") {
