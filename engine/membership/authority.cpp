@@ -1,0 +1,211 @@
+#include "troupe/engine/membership/authority.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe::membership {
+
+authority::authority(authority_options options, record_store& store)
+  : options_(std::move(options)), store_(store), history_(options_.policy) {}
+
+authority_output authority::tick(moment now) {
+  authority_output out;
+  if (phase_ == authority_phase::starting)
+    take_over(now);
+  else if (is_confirmed(now))
+    advance(now, out);
+  return out;
+}
+
+/// Members may have leases of the authority before, so each gets one of full
+/// length: nobody is given up before it has ended. An epoch that runs goes on.
+void authority::take_over(moment now) {
+  auto found = store_.read();
+  if (!found)
+    return;
+  record_ = *found;
+  history_.restore(now, record_.failures);
+  if (!store(now, *found))
+    return;
+  seats_ = {};
+  for (const auto member : record_.epoch.members)
+    seats_.add(now, member).lease_end = now + options_.lease;
+  confirmed_at_ = now;
+  phase_ = !record_.stop_reason.empty()    ? authority_phase::stopped
+           : record_.epoch.members.empty() ? authority_phase::running
+                                           : authority_phase::preparing;
+}
+
+/// An authority that was deposed must not renew leases: the next one waits only
+/// for those that it knows of, and for as long as those before it may last.
+/// While it can't be known, nothing is done and nobody is silent: training goes
+/// on and membership waits, as after a pause of this process.
+bool authority::is_confirmed(moment now) {
+  if (phase_ == authority_phase::starting || phase_ == authority_phase::deposed)
+    return false;
+  const auto revision = store_.revision();
+  if (!revision)
+    return false;
+  if (*revision != record_.revision) {
+    phase_ = authority_phase::deposed;
+    return false;
+  }
+  if (now - confirmed_at_ > options_.silent_after / 2) {
+    frozen_at_ = now;
+    for (auto& each : seats_)
+      each.heard = now;
+  }
+  confirmed_at_ = now;
+  return true;
+}
+
+authority_output authority::receive(moment now, const member_report& report) {
+  authority_output out;
+  if (!is_confirmed(now))
+    return out;
+  if (report.epoch > 0 && !is_member(report.member)) {
+    const auto ends = phase_ == authority_phase::stopped;
+    out.orders.push_back({.member = report.member,
+                          .kind = ends ? order_kind::stop : order_kind::leave,
+                          .reason = record_.stop_reason});
+    return out;
+  }
+  auto& from = seats_.add(now, report.member);
+  if (report.serial <= from.last.serial)
+    return out;
+  from.last = report;
+  from.heard = now;
+  record_.checkpoint_step =
+    std::max(record_.checkpoint_step, report.checkpoint_step);
+  note(now, from, out);
+  advance(now, out);
+  if (auto* still = seats_.find(report.member))
+    out.orders.push_back(answer(now, *still));
+  return out;
+}
+
+authority_output authority::member_ended(moment now, member_id member) {
+  if (auto* ended = seats_.find(member))
+    ended->has_ended = true;
+  return tick(now);
+}
+
+authority_output authority::move(moment now, rank_move wish) {
+  wishes_.moves.push_back(wish);
+  return tick(now);
+}
+
+authority_output authority::drain(moment now, member_id member) {
+  drained_.push_back(member);
+  return tick(now);
+}
+
+authority_output authority::balance(moment now) {
+  wishes_.is_balanced = true;
+  return tick(now);
+}
+
+/// What a member tells of a problem counts once an epoch.
+void authority::note(moment now, seat& from, authority_output& out) {
+  const auto& problem = from.last.problem;
+  if (!problem || problem->epoch != record_.epoch.number
+      || from.noted_epoch == problem->epoch
+      || phase_ == authority_phase::stopped)
+    return;
+  from.noted_epoch = problem->epoch;
+  switch (problem->kind) {
+    case trouble_kind::link_broken:
+      if (auto* peer = seats_.find(problem->peer))
+        peer->is_accused = true;
+      cause_ = fmt::format("the link between members {} and {} broke",
+                           from.member, problem->peer);
+      break;
+    case trouble_kind::op_failed:
+      note_failed_op(now, from, out);
+      break;
+    case trouble_kind::fatal:
+      stop(now, problem->what, out);
+  }
+}
+
+void authority::note_failed_op(moment now, seat& from, authority_output& out) {
+  const auto problem = *from.last.problem;
+  const auto todo =
+    history_.add_failed_op(now, from.member, problem.step, problem.what);
+  cause_ = fmt::format("step {} failed in member {}: {}", problem.step,
+                       from.member, problem.what);
+  if (todo == remedy::stop)
+    stop(now, history_.stop_reason(), out);
+  else if (todo == remedy::restart)
+    out.restarts.push_back(from.member);
+  else if (todo == remedy::rehost)
+    wishes_.avoided.push_back({problem.rank, from.member});
+}
+
+authority_order authority::answer(moment now, seat& to) {
+  auto order = order_for(to);
+  // While it is being found out who is there, an old epoch must be able to end.
+  if (phase_ != authority_phase::freezing) {
+    order.answers = to.last.serial;
+    to.lease_end = now + options_.lease;
+  }
+  return order;
+}
+
+authority_order authority::order_for(const seat& to) const {
+  authority_order order{.member = to.member};
+  const auto number = record_.epoch.number;
+  order.epoch.number = number;
+  if (phase_ == authority_phase::stopped) {
+    order.kind = order_kind::stop;
+    order.reason = record_.stop_reason;
+  } else if (phase_ == authority_phase::freezing) {
+    if (!to.has_promised(number))
+      order.kind = order_kind::freeze;
+  } else if (is_member(to.member)) {
+    return order_of_epoch(to);
+  } else if (is_draining(to)) {
+    order.kind = order_kind::leave;
+  }
+  return order;
+}
+
+authority_order authority::order_of_epoch(const seat& to) const {
+  authority_order order{.member = to.member};
+  order.epoch.number = record_.epoch.number;
+  if (phase_ == authority_phase::preparing) {
+    if (to.last.epoch < record_.epoch.number) {
+      order.kind = order_kind::prepare;
+      order.epoch = record_.epoch;
+    }
+  } else if (is_leaving(to.member)) {
+    order.kind = order_kind::leave;
+  } else if (to.last.stage == member_stage::ready) {
+    order.kind = order_kind::begin;
+  }
+  return order;
+}
+
+void authority::order_all(authority_output& out) const {
+  for (const auto& each : seats_)
+    if (!each.has_ended)
+      if (auto order = order_for(each); order.kind != order_kind::go_on)
+        out.orders.push_back(std::move(order));
+}
+
+bool authority::is_member(member_id member) const {
+  return std::ranges::binary_search(record_.epoch.members, member);
+}
+
+bool authority::is_leaving(member_id member) const {
+  return std::ranges::count(record_.epoch.leaving, member) > 0;
+}
+
+bool authority::is_draining(const seat& of) const {
+  return of.last.wants_to_leave || is_leaving(of.member)
+         || std::ranges::count(drained_, of.member) > 0;
+}
+
+}  // namespace troupe::membership

@@ -1,0 +1,116 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/engine/membership/choose_hosting.hpp"
+#include "troupe/engine/membership/choose_step.hpp"
+#include "troupe/engine/membership/failure_policy.hpp"
+#include "troupe/engine/membership/messages.hpp"
+#include "troupe/engine/membership/record_store.hpp"
+#include "troupe/engine/membership/seats.hpp"
+
+namespace troupe::membership {
+
+struct authority_options {
+  job_shape shape{};
+  std::int32_t least_members = 1;  // for the first epoch
+  /// The state that every process can make or read when the job begins.
+  std::int64_t first_step = 0;
+  /// How long a member may vote after it sent a report that was answered.
+  moment lease = std::chrono::seconds(60);
+  /// A member of which nothing is heard for so long is lost, as is one that
+  /// does not freeze within this time; if a link to it broke, within the
+  /// second.
+  moment silent_after = std::chrono::seconds(10);
+  moment accused_after = std::chrono::seconds(1);
+  /// How long ranks wait for a process that is started again.
+  moment restart_patience = std::chrono::seconds(30);
+  failure_policy policy{};
+};
+
+enum class authority_phase : std::uint8_t {
+  starting,   ///< takes the record over
+  running,    ///< an epoch runs, or members gather for the first
+  freezing,   ///< all members stop and tell what they hold
+  preparing,  ///< states go to their hosts
+  stopped,    ///< the job has ended
+  deposed,    ///< another authority has the record; this one is of no use
+};
+
+struct authority_output {
+  std::vector<authority_order> orders{};
+  std::vector<member_id> restarts{};  // processes to start again
+};
+
+/// Decides who hosts which rank, from which step: a state machine, without
+/// threads or clocks; its only I/O is the store of its record. It may end at
+/// any moment, and another one, of any process, goes on from the record; if two
+/// run at once, the earlier one is deposed.
+class authority {
+ public:
+  authority(authority_options options, record_store& store);
+
+  /// To be called at least as often as members report.
+  authority_output tick(moment now);
+  authority_output receive(moment now, const member_report&);
+  /// Its launcher saw the process end; there is no need to wait for it.
+  authority_output member_ended(moment now, member_id);
+  // What users wish. Wishes are met by the next epoch, or dropped if it would
+  // be like this one.
+  authority_output move(moment now, rank_move);
+  authority_output drain(moment now, member_id);
+  authority_output balance(moment now);
+
+  authority_phase phase() const { return phase_; }
+  const job_record& record() const { return record_; }
+  const seat_table& seats() const { return seats_; }
+
+ private:
+  void take_over(moment now);
+  bool is_confirmed(moment now);
+  void note(moment now, seat&, authority_output&);
+  void note_failed_op(moment now, seat&, authority_output&);
+  authority_order answer(moment now, seat&);
+  authority_order order_for(const seat&) const;
+  authority_order order_of_epoch(const seat&) const;
+  void advance(moment now, authority_output&);
+  std::optional<std::string> cause_of_new_epoch(moment now) const;
+  std::optional<std::string> cause_in_wishes(moment now) const;
+  bool has_drains() const;
+  void freeze(moment now, std::string cause, authority_output&);
+  bool is_awaited(moment now, const seat&) const;
+  bool is_old_epoch_over(moment now) const;
+  void count_losses(moment now, authority_output&);
+  void form_epoch(moment now, authority_output&);
+  void store_epoch(moment now, epoch next, authority_output&);
+  bool all_ready() const;
+  void begin(authority_output&);
+  void stop(moment now, std::string reason, authority_output&);
+  bool store(moment now, job_record next);
+  void order_all(authority_output&) const;
+
+  bool is_member(member_id) const;
+  bool is_leaving(member_id) const;
+  bool is_draining(const seat&) const;
+  bool is_able(moment now, const seat&) const;
+  std::vector<member_id> able_members(moment now) const;
+  std::vector<member_id> candidates(const std::vector<member_id>& able) const;
+
+  authority_options options_;
+  record_store& store_;
+  authority_phase phase_ = authority_phase::starting;
+  job_record record_;
+  failure_history history_;
+  seat_table seats_;
+  hosting_wishes wishes_;
+  std::vector<member_id> drained_;
+  std::string cause_;
+  std::size_t restarting_ = 0;
+  moment frozen_at_{};
+  moment confirmed_at_{};  // when the record was seen to be this one's last
+};
+
+}  // namespace troupe::membership

@@ -1,0 +1,241 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "troupe/engine/membership/authority.hpp"
+#include "troupe/engine/membership/step_commit.hpp"
+
+// The authority's way from one epoch to the next.
+
+namespace troupe::membership {
+
+void authority::advance(moment now, authority_output& out) {
+  seats_.drop_if([&](const seat& each) {
+    return !is_member(each.member)
+           && (each.has_ended || now - each.heard >= options_.silent_after);
+  });
+  if (phase_ == authority_phase::running
+      || phase_ == authority_phase::preparing) {
+    if (auto cause = cause_of_new_epoch(now))
+      freeze(now, *std::move(cause), out);
+    else if (phase_ == authority_phase::preparing && all_ready())
+      begin(out);
+    else if (phase_ == authority_phase::running)
+      wishes_ = {};
+  } else if (phase_ == authority_phase::freezing) {
+    form_epoch(now, out);
+  }
+}
+
+std::optional<std::string> authority::cause_of_new_epoch(moment now) const {
+  if (!cause_.empty())
+    return cause_;
+  const auto number = record_.epoch.number;
+  if (number == 0)
+    return std::cmp_less(seats_.size(), options_.least_members)
+             ? std::nullopt
+             : std::optional("the job begins");
+  for (const auto member : record_.epoch.members) {
+    const auto* of = seats_.find(member);
+    if (phase_ == authority_phase::running && is_leaving(member))
+      continue;
+    if (of->has_ended)
+      return fmt::format("member {} ended", member);
+    if (of->has_promised(number))
+      return fmt::format("member {} has stopped", member);
+    if (now - of->heard >= options_.silent_after)
+      return fmt::format("member {} is silent", member);
+  }
+  return phase_ == authority_phase::running ? cause_in_wishes(now)
+                                            : std::nullopt;
+}
+
+bool authority::has_drains() const {
+  return std::ranges::any_of(seats_, [&](const seat& each) {
+    return is_draining(each) && is_member(each.member)
+           && !is_leaving(each.member);
+  });
+}
+
+std::optional<std::string> authority::cause_in_wishes(moment now) const {
+  const auto drains = has_drains();
+  if (wishes_.is_empty() && !drains)
+    return std::nullopt;
+  std::vector<member_id> stay;
+  for (const auto& each : seats_)
+    if (!is_draining(each) && now - each.heard < options_.silent_after)
+      stay.push_back(each.member);
+  const auto& before = record_.epoch.hosting;
+  if (stay.empty())
+    return std::nullopt;
+  if (!drains
+      && choose_hosting(options_.shape, stay, before, wishes_) == before)
+    return std::nullopt;
+  return drains ? "members leave" : "ranks move";
+}
+
+void authority::freeze(moment now, std::string cause, authority_output& out) {
+  cause_ = std::move(cause);
+  phase_ = authority_phase::freezing;
+  frozen_at_ = now;
+  order_all(out);
+}
+
+bool authority::is_able(moment now, const seat& of) const {
+  return !of.has_ended && of.has_promised(record_.epoch.number)
+         && of.last.stage == member_stage::frozen
+         && now - of.heard < options_.silent_after;
+}
+
+bool authority::is_awaited(moment now, const seat& of) const {
+  const auto patience =
+    of.is_accused ? options_.accused_after : options_.silent_after;
+  return !of.has_ended && !is_able(now, of) && now - frozen_at_ < patience;
+}
+
+/// No step of the old epoch can be decided any more: one of its hosts has
+/// promised to vote no more, or no host may vote.
+bool authority::is_old_epoch_over(moment now) const {
+  const auto number = record_.epoch.number;
+  const auto hosts = hosts_of(record_.epoch.hosting);
+  const auto has_promised = [&](member_id host) {
+    return seats_.find(host)->has_promised(number);
+  };
+  return std::ranges::any_of(hosts, has_promised)
+         || std::ranges::all_of(hosts, [&](member_id host) {
+              const auto* of = seats_.find(host);
+              return of->has_ended || of->lease_end <= now;
+            });
+}
+
+void authority::count_losses(moment now, authority_output& out) {
+  for (auto& each : seats_) {
+    if (each.is_counted_lost || !is_member(each.member)
+        || is_leaving(each.member) || is_able(now, each)
+        || is_awaited(now, each))
+      continue;
+    each.is_counted_lost = true;
+    const auto todo = history_.add_loss(now, each.member);
+    if (todo == remedy::stop)
+      return stop(now, history_.stop_reason(), out);
+    if (todo == remedy::restart) {
+      out.restarts.push_back(each.member);
+      ++restarting_;
+    }
+  }
+}
+
+std::vector<member_id> authority::able_members(moment now) const {
+  std::vector<member_id> able;
+  for (const auto& each : seats_)
+    if (is_able(now, each))
+      able.push_back(each.member);
+  return able;
+}
+
+/// Those that are to host ranks; all, if all are about to leave.
+std::vector<member_id> authority::candidates(
+  const std::vector<member_id>& able) const {
+  auto stay = able;
+  std::erase_if(
+    stay, [&](member_id member) { return is_draining(*seats_.find(member)); });
+  return stay.empty() ? able : stay;
+}
+
+void authority::form_epoch(moment now, authority_output& out) {
+  count_losses(now, out);
+  const auto able = able_members(now);
+  const auto is_new = [&](member_id member) { return !is_member(member); };
+  if (phase_ != authority_phase::freezing || able.empty()
+      || std::ranges::any_of(
+        seats_, [&](const seat& each) { return is_awaited(now, each); })
+      || !is_old_epoch_over(now)
+      || (std::cmp_less(std::ranges::count_if(able, is_new), restarting_)
+          && now - frozen_at_ < options_.restart_patience))
+    return;
+  epoch next{.number = record_.epoch.number + 1, .members = able};
+  const auto stay = candidates(able);
+  next.hosting =
+    choose_hosting(options_.shape, stay, record_.epoch.hosting, wishes_);
+  if (stay != able)
+    std::ranges::set_difference(able, stay, std::back_inserter(next.leaving));
+  std::vector<member_copies> copies;
+  for (const auto member : able)
+    copies.push_back({member, seats_.find(member)->last.copies});
+  auto readable = record_.checkpoint_step;
+  if (record_.epoch.number == 0)
+    readable = std::max(readable, options_.first_step);
+  const auto choice =
+    choose_step(options_.shape, copies, next.hosting,
+                readable < 0 ? std::nullopt : std::optional(readable));
+  if (!choice.step) {
+    const auto may_return = [&](const seat& each) {
+      return !each.has_ended && !is_able(now, each) && each.lease_end > now;
+    };
+    if (std::ranges::none_of(seats_, may_return))
+      stop(now,
+           fmt::format("no copy is left of the states of ranks {}",
+                       fmt::join(choice.lost_ranks, ", ")),
+           out);
+    return;
+  }
+  next.from_step = *choice.step;
+  next.givers = choice.givers;
+  next.cause = cause_;
+  store_epoch(now, std::move(next), out);
+}
+
+void authority::store_epoch(moment now, epoch next, authority_output& out) {
+  auto changed = record_;
+  changed.epoch = std::move(next);
+  if (!store(now, std::move(changed)))
+    return;
+  seats_.drop_if([&](const seat& each) { return !is_member(each.member); });
+  for (auto& each : seats_)
+    each.is_accused = false;
+  wishes_ = {};
+  cause_.clear();
+  restarting_ = 0;
+  phase_ = authority_phase::preparing;
+  order_all(out);
+}
+
+bool authority::all_ready() const {
+  return std::ranges::all_of(record_.epoch.members, [&](member_id member) {
+    const auto& last = seats_.find(member)->last;
+    return last.epoch == record_.epoch.number
+           && (last.stage == member_stage::ready
+               || last.stage == member_stage::running);
+  });
+}
+
+void authority::begin(authority_output& out) {
+  phase_ = authority_phase::running;
+  order_all(out);
+}
+
+void authority::stop(moment now, std::string reason, authority_output& out) {
+  auto changed = record_;
+  changed.stop_reason = std::move(reason);
+  if (!store(now, std::move(changed)))
+    return;
+  phase_ = authority_phase::stopped;
+  order_all(out);
+}
+
+/// Whether the record is stored now. If that is not known, it is taken over
+/// again, whichever it is.
+bool authority::store(moment now, job_record next) {
+  ++next.revision;
+  next.failures = history_.failures(now);
+  const auto result = store_.swap(next);
+  if (result == swap_result::stored)
+    record_ = std::move(next);
+  else if (phase_ != authority_phase::starting)
+    phase_ = result == swap_result::conflict ? authority_phase::deposed
+                                             : authority_phase::starting;
+  return result == swap_result::stored;
+}
+
+}  // namespace troupe::membership
