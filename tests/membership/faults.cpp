@@ -1,0 +1,177 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "simulation.hpp"
+
+namespace troupe::simulated {
+
+using namespace membership;
+
+/// One fault of a kind that this seed has, and later the next.
+void simulation::disturb() {
+  net_.after(random_.time(50, 2 * of_.between_faults.count() / 1000), the_world,
+             wake{wake_kind::fault});
+  const auto living = living_processes();
+  const auto any = living.empty()
+                     ? -1
+                     : living[static_cast<std::size_t>(random_.between(
+                       0, static_cast<std::int64_t>(living.size()) - 1))];
+  switch (random_.between(0, 9)) {
+    case 0:
+      if (of_.crashes && any >= 0)
+        crash(any, false);
+      break;
+    case 1:
+      if (of_.silent_deaths && any >= 0)
+        crash(any, true);
+      break;
+    case 2:
+      if (of_.pauses)
+        pause();
+      break;
+    case 3:
+      if (of_.partitions)
+        part();
+      break;
+    case 4:
+      if (of_.cuts && living.size() > 1)
+        cut_link();
+      break;
+    case 5:
+      if (of_.authority_ends)
+        end_some_authority();
+      break;
+    case 6:
+      if (of_.two_authorities)
+        on_world({wake_kind::authority_start, 0, 1});
+      break;
+    case 7:
+      if (of_.store_outages && !shelf_.is_out) {
+        shelf_.is_out = true;
+        net_.after(random_.time(100, 5000), the_world,
+                   wake{wake_kind::store_back});
+      }
+      break;
+    case 8:
+      if (of_.wishes && any >= 0)
+        wish();
+      break;
+    default:
+      if (of_.joins && living.size() < 9)
+        start_process();
+  }
+}
+
+void simulation::crash(int self, bool is_silent) {
+  say(self, is_silent ? "dies with its machine" : "ends");
+  processes_[static_cast<std::size_t>(self)]->kill();
+  if (!is_silent)
+    for (const auto other : living_processes())
+      net_.after(random_.time(5, 400), other, link_closed{self});
+  if (of_.known_ends && !is_silent)
+    net_.after(random_.time(5, 200), the_world,
+               wake{wake_kind::end_known, 0, self});
+  if (of_.restarts)
+    net_.after(random_.time(100, 3000), the_world,
+               wake{wake_kind::process_start});
+}
+
+void simulation::pause() {
+  const auto until = net_.now() + random_.time(100, 6000);
+  const auto living = living_processes();
+  const auto authorities = living_authorities();
+  const auto which = random_.between(
+    0, static_cast<std::int64_t>(living.size() + authorities.size()) - 1);
+  const auto index = static_cast<std::size_t>(std::max<std::int64_t>(0, which));
+  if (index < living.size())
+    processes_[static_cast<std::size_t>(living[index])]->paused_until = until;
+  else if (!authorities.empty())
+    authorities_[authorities[index - living.size()]].paused_until = until;
+  say(index < living.size() ? living[index] : -2,
+      fmt::format("is paused until {} ms", until.count() / 1000));
+}
+
+void simulation::part() {
+  std::vector<bool> sides(64);
+  // Often, all processes on the one side and authorities on the other.
+  const auto is_plain = random_.chance(3);
+  const auto split = random_.between(0, 3);
+  for (std::size_t i = 0; i < sides.size(); ++i) {
+    const auto is_authority = i >= 40;
+    const auto is_late = i + 1 >= processes_.size();
+    sides[i] =
+      is_plain ? is_authority || (split == 0 && is_late) : random_.chance(2);
+  }
+  net_.set_partition(std::move(sides), of_.one_way && random_.chance(2));
+  net_.after(random_.time(100, random_.chance(2) ? 12000 : 2000), the_world,
+             wake{wake_kind::heal});
+  say(the_world, "the network is parted");
+}
+
+void simulation::cut_link() {
+  const auto living = living_processes();
+  const auto draw = [&] {
+    return living[static_cast<std::size_t>(
+      random_.between(0, static_cast<std::int64_t>(living.size()) - 1))];
+  };
+  const auto a = draw(), b = draw();
+  if (a == b)
+    return;
+  net_.cut(a, b);
+  net_.after(random_.time(5, 400), a, link_closed{b});
+  net_.after(random_.time(5, 400), b, link_closed{a});
+  net_.after(random_.time(50, 3000), the_world, wake{wake_kind::heal});
+  say(a, fmt::format("its link to {} is cut", b));
+}
+
+void simulation::end_some_authority() {
+  const auto living = living_authorities();
+  if (living.empty())
+    return;
+  say(address_of_authority(living[0]), "ends");
+  end_authority(living[0]);
+}
+
+void simulation::wish() {
+  const auto authorities = living_authorities();
+  const auto living = living_processes();
+  if (authorities.empty())
+    return;
+  const auto member = living[static_cast<std::size_t>(
+    random_.between(0, static_cast<std::int64_t>(living.size()) - 1))];
+  const auto rank = static_cast<std::int32_t>(
+    random_.between(0, of_.authority.shape.ranks() - 1));
+  const auto kind = random_.between(0, 3);
+  say(the_world,
+      fmt::format("wish {} for member {}, rank {}", kind, member, rank));
+  if (kind == 0)
+    return processes_[static_cast<std::size_t>(member)]->drain();
+  with_authority(authorities[0], [&](authority& machine, moment now) {
+    return kind == 1   ? machine.move(now, {rank, member})
+           : kind == 2 ? machine.drain(now, member)
+                       : machine.balance(now);
+  });
+}
+
+/// All faults end, and what a launcher starts again is started.
+void simulation::calm() {
+  say(the_world, "calm");
+  is_calm_ = true;
+  calm_at_ = net_.now();
+  decisions_at_calm_ = check_.decisions();
+  net_.calm();
+  shelf_.calm();
+  for (auto& each : processes_)
+    each->paused_until = {};
+  for (auto& each : authorities_)
+    each.paused_until = {};
+  if (living_authorities().empty())
+    start_authority();
+  const auto living = static_cast<std::int32_t>(living_processes().size());
+  for (auto i = living; i < of_.authority.least_members; ++i)
+    start_process();
+}
+
+}  // namespace troupe::simulated
