@@ -26,6 +26,10 @@ struct authority_options {
   /// second.
   moment silent_after = std::chrono::seconds(10);
   moment accused_after = std::chrono::seconds(1);
+  /// Whether hosts that do not answer are given up only when their leases are
+  /// over; else one host's promise ends an epoch. A host that was given up may
+  /// then still apply the one step for which all others had voted.
+  bool waits_for_leases = false;
   /// How long ranks wait for a process that is started again.
   moment restart_patience = std::chrono::seconds(30);
   failure_policy policy{};

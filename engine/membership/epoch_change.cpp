@@ -94,19 +94,21 @@ bool authority::is_awaited(moment now, const seat& of) const {
   return !of.has_ended && !is_able(now, of) && now - frozen_at_ < patience;
 }
 
-/// No step of the old epoch can be decided any more: one of its hosts has
-/// promised to vote no more, or no host may vote.
+/// No step of the old epoch can begin any more, as all hosts must vote for it:
+/// one has promised not to, or none may vote.
 bool authority::is_old_epoch_over(moment now) const {
   const auto number = record_.epoch.number;
   const auto hosts = hosts_of(record_.epoch.hosting);
   const auto has_promised = [&](member_id host) {
     return seats_.find(host)->has_promised(number);
   };
-  return std::ranges::any_of(hosts, has_promised)
-         || std::ranges::all_of(hosts, [&](member_id host) {
-              const auto* of = seats_.find(host);
-              return of->has_ended || of->lease_end <= now;
-            });
+  const auto is_over = [&](member_id host) {
+    const auto* of = seats_.find(host);
+    return has_promised(host) || of->has_ended || of->lease_end <= now;
+  };
+  return std::ranges::all_of(hosts, is_over)
+         || (!options_.waits_for_leases
+             && std::ranges::any_of(hosts, has_promised));
 }
 
 void authority::count_losses(moment now, authority_output& out) {

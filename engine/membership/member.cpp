@@ -158,12 +158,9 @@ void member::renew_lease(std::int64_t serial) {
 void member::take_due_steps(moment now, member_output& out) {
   if (stage_ != member_stage::running || !is_leased(now))
     return;
-  if (const auto vote = commit_.take_vote()) {
-    if (commit_.leader() == options_.self)
-      commit_.receive(*vote);
-    else
-      out.vote = vote;
-  }
+  out.vote = commit_.take_vote();
+  if (out.vote && leader() == options_.self)
+    commit_.receive(*out.vote);
   out.decision = commit_.take_decision();
   out.applies = commit_.take_applicable();
 }

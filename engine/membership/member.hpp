@@ -29,7 +29,7 @@ struct member_output {
   /// Run the steps after `from_step`; drop what it holds for other hosts, but
   /// snapshots.
   bool begins = false;
-  std::optional<step_vote> vote{};          // to the leader, if another
+  std::optional<step_vote> vote{};  // to the leader; itself has counted it
   std::optional<step_decision> decision{};  // to all other members
   /// Apply the step, unless it hosts nothing; drop snapshots before
   /// `keep_from`.

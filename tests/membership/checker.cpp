@@ -23,16 +23,25 @@ void checker::applied_step(int self, std::int64_t epoch, std::int64_t step) {
       fmt::format("member {} applies step {} of epoch {}, which was not "
                   "decided",
                   self, step, epoch));
+  if (epoch < last_begun_
+      && (is_strict_
+          || std::ranges::count(epochs_[last_begun_].members, self) > 0))
+    violated(
+      fmt::format("two maps run: member {} applies step {} of epoch {}, "
+                  "but epoch {} has begun",
+                  self, step, epoch, last_begun_));
 }
 
-void checker::decided(int self, const membership::epoch& of, std::int64_t step,
-                      bool all_prepared) {
-  if (!all_prepared)
+void checker::decided(int self, const membership::epoch& of,
+                      std::int64_t step) {
+  if (!std::ranges::all_of(of.hosting, [&](member_id host) {
+        return prepared_.contains({of.number, step, host});
+      }))
     violated(
       fmt::format("member {} decides step {} of epoch {} before all "
                   "gradients are complete",
                   self, step, of.number));
-  if (of.number < last_begun_)
+  if (of.number < last_begun_ && (is_strict_ || ++late_[of.number] > 1))
     violated(
       fmt::format("two maps run: member {} decides step {} of epoch {}, "
                   "but epoch {} has begun",
@@ -46,9 +55,8 @@ void checker::decided(int self, const membership::epoch& of, std::int64_t step,
 
 void checker::begun(int self, const membership::epoch& of) {
   last_begun_ = std::max(last_begun_, of.number);
-  const auto mine = std::pair(of.from_step, of.hosting);
-  if (const auto [at, is_first] = epochs_.emplace(of.number, mine);
-      !is_first && at->second != mine)
+  const auto& first = epochs_.emplace(of.number, of).first->second;
+  if (first.from_step != of.from_step || first.hosting != of.hosting)
     violated(
       fmt::format("member {} begins epoch {} with another step or "
                   "hosting than others",

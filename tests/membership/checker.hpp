@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -19,8 +20,8 @@ using membership::member_id;
 /// The invariants, over the whole history. The first violation is kept.
 class checker {
  public:
-  explicit checker(const membership::job_shape& shape)
-    : shape_(shape), undisturbed_(shape) {}
+  checker(const membership::job_shape& shape, bool waits_for_leases)
+    : shape_(shape), undisturbed_(shape), is_strict_(waits_for_leases) {}
 
   void violated(std::string what) {
     if (violation_.empty())
@@ -34,12 +35,17 @@ class checker {
   /// A rank's state has the bits of the undisturbed run.
   void applied(int self, std::int32_t rank, std::int64_t step,
                std::uint64_t hash);
-  /// What is applied was decided.
+  /// What is applied was decided. Nobody who is in a later epoch applies a step
+  /// of an earlier one.
   void applied_step(int self, std::int64_t epoch, std::int64_t step);
-  /// A leader's decision: all hosts have prepared the step, the epochs before
-  /// have ended and none after has begun.
-  void decided(int self, const membership::epoch&, std::int64_t step,
-               bool all_prepared);
+  /// A leader's decision: all hosts have prepared the step. Two maps never run:
+  /// no later epoch has begun, or it is the one step for which the hosts that
+  /// went on had voted, if the job doesn't wait for leases.
+  void decided(int self, const membership::epoch&, std::int64_t step);
+  /// The gradients of a step are complete at a host.
+  void prepared(int self, std::int64_t epoch, std::int64_t step) {
+    prepared_.insert({epoch, step, self});
+  }
   /// All begin an epoch alike.
   void begun(int self, const membership::epoch&);
   /// Numbers grow by one, and no step is lost whose states are there: `living`
@@ -62,9 +68,11 @@ class checker {
   undisturbed_run undisturbed_;
   std::string violation_;
   std::int64_t last_formed_ = 0, last_begun_ = 0;
-  std::map<std::int64_t, std::pair<std::int64_t, membership::hosting_map>>
-    epochs_;  // by number: as it was first begun
+  std::map<std::int64_t, membership::epoch> epochs_;  // as they first began
   std::set<std::pair<std::int64_t, std::int64_t>> decided_;  // epoch, step
+  std::set<std::tuple<std::int64_t, std::int64_t, member_id>> prepared_;
+  std::map<std::int64_t, std::int64_t> late_;  // by epoch: decided afterwards
+  bool is_strict_;
   std::int64_t decisions_ = 0, repeated_ = 0, last_decided_ = 0;
 };
 

@@ -39,7 +39,7 @@ std::vector<held_copy> executor::copies() const {
 
 void executor::prepare(const membership::epoch& next) {
   epoch_ = next;
-  is_running_ = is_computed_ = false;
+  is_running_ = is_computed_ = is_at_rest_ = false;
   step_ = epoch_.from_step;
   acknowledged_.clear();
   heard_.clear();
@@ -132,7 +132,7 @@ void executor::read_checkpoint() {
 }
 
 void executor::receive(int from, const state_request& wanted) {
-  if (wanted.epoch != epoch_.number || is_running_)
+  if (wanted.epoch != epoch_.number || is_running_ || is_at_rest_)
     return;
   const auto hash = find(wanted.rank, epoch_.from_step);
   if (!hash)
@@ -220,7 +220,7 @@ bool executor::take_prepared() {
     state.is_prepared = true;
     state.next = next_state(state.hash, step_, sum);
   }
-  last_prepared_ = {epoch_.number, step_};
+  check_.prepared(self_, epoch_.number, step_);
   return true;
 }
 
@@ -262,7 +262,7 @@ void executor::take_snapshots() {
 }
 
 void executor::receive(int from, const snapshot_copy& copy) {
-  if (copy.epoch != epoch_.number)
+  if (copy.epoch != epoch_.number || is_at_rest_)
     return;
   const auto is_same = [&](const stored_copy& each) {
     return each.rank == copy.rank && each.step == copy.step;

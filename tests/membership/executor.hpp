@@ -39,7 +39,11 @@ class executor {
   executor(const scenario& of, network& net, checker& check, shared_disk& disk,
            int self);
 
-  void rest() { is_running_ = false; }
+  /// From now on what it holds stays as it is.
+  void rest() {
+    is_running_ = false;
+    is_at_rest_ = true;
+  }
   bool is_running() const { return is_running_; }
   std::vector<membership::held_copy> copies() const;
 
@@ -65,10 +69,6 @@ class executor {
   void receive(int from, const snapshot_copy&);
   void receive(int from, const snapshot_stored&);
 
-  /// The last step whose gradients were complete, and in which epoch.
-  std::pair<std::int64_t, std::int64_t> last_prepared() const {
-    return last_prepared_;
-  }
   const std::vector<std::int32_t>& hosted() const { return hosted_; }
 
  private:
@@ -105,7 +105,8 @@ class executor {
   shared_disk& disk_;
   int self_;
   membership::epoch epoch_;
-  bool is_running_ = false, is_computed_ = false, waits_loaded_ = false;
+  bool is_running_ = false, is_at_rest_ = false, is_computed_ = false,
+       waits_loaded_ = false;
   bool reads_checkpoint_ = false;
   std::int64_t step_ = 0;  // the one that runs
   std::vector<own_state> states_;
@@ -114,7 +115,6 @@ class executor {
   std::vector<heard_data> heard_;
   std::vector<stored_copy> stored_;
   std::vector<std::int64_t> acknowledged_;  // by rank, of the neighbour
-  std::pair<std::int64_t, std::int64_t> last_prepared_{};
 };
 
 }  // namespace troupe::simulated

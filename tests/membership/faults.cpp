@@ -9,59 +9,67 @@ namespace troupe::simulated {
 
 using namespace membership;
 
-/// One fault of a kind that this seed has, and later the next.
+/// One fault of the kinds that this seed has, and later the next.
 void simulation::disturb() {
   net_.after(random_.time(50, 2 * of_.between_faults.count() / 1000), the_world,
              wake{wake_kind::fault});
-  const auto living = living_processes();
-  const auto any = living.empty()
-                     ? -1
-                     : living[static_cast<std::size_t>(random_.between(
-                       0, static_cast<std::int64_t>(living.size()) - 1))];
-  switch (random_.between(0, 9)) {
-    case 0:
-      if (of_.crashes && any >= 0)
-        crash(any, false);
-      break;
-    case 1:
-      if (of_.silent_deaths && any >= 0)
-        crash(any, true);
-      break;
-    case 2:
-      if (of_.pauses)
-        pause();
-      break;
-    case 3:
-      if (of_.partitions)
-        part();
-      break;
-    case 4:
-      if (of_.cuts && living.size() > 1)
-        cut_link();
-      break;
-    case 5:
-      if (of_.authority_ends)
-        end_some_authority();
-      break;
-    case 6:
-      if (of_.two_authorities)
-        on_world({wake_kind::authority_start, 0, 1});
-      break;
-    case 7:
-      if (of_.store_outages && !shelf_.is_out) {
-        shelf_.is_out = true;
-        net_.after(random_.time(100, 5000), the_world,
-                   wake{wake_kind::store_back});
-      }
-      break;
-    case 8:
-      if (of_.wishes && any >= 0)
-        wish();
-      break;
-    default:
-      if (of_.joins && living.size() < 9)
-        start_process();
+  using fault = void (simulation::*)();
+  const std::array<std::pair<bool, fault>, 10> kinds{{
+    {of_.crashes, &simulation::end_process},
+    {of_.silent_deaths, &simulation::kill_machine},
+    {of_.pauses, &simulation::pause},
+    {of_.partitions, &simulation::part},
+    {of_.cuts, &simulation::cut_link},
+    {of_.authority_ends, &simulation::end_some_authority},
+    {of_.two_authorities, &simulation::start_authority},
+    {of_.store_outages, &simulation::lose_store},
+    {of_.wishes, &simulation::wish},
+    {of_.joins, &simulation::join},
+  }};
+  const auto has_any =
+    std::ranges::any_of(kinds, [](const auto& kind) { return kind.first; });
+  while (has_any) {
+    const auto& [is_on, happen] =
+      kinds[static_cast<std::size_t>(random_.between(0, 9))];
+    if (is_on)
+      return (this->*happen)();
   }
+}
+
+int simulation::any_process() {
+  const auto living = living_processes();
+  return living.empty() ? -1
+                        : living[static_cast<std::size_t>(random_.between(
+                          0, static_cast<std::int64_t>(living.size()) - 1))];
+}
+
+void simulation::end_process() {
+  if (const auto any = any_process(); any >= 0 && may_die())
+    crash(any, false);
+}
+
+void simulation::kill_machine() {
+  if (const auto any = any_process(); any >= 0 && may_die())
+    crash(any, true);
+}
+
+bool simulation::may_die() {
+  if (net_.now() < next_death_)
+    return false;
+  next_death_ = net_.now() + of_.between_deaths;
+  return true;
+}
+
+void simulation::join() {
+  if (living_processes().size() < 9)
+    start_process();
+}
+
+void simulation::lose_store() {
+  if (std::exchange(shelf_.is_out, true))
+    return;
+  say(the_world, "the store can't be reached");
+  net_.after(random_.time(100, 5000), the_world, wake{wake_kind::store_back});
 }
 
 void simulation::crash(int self, bool is_silent) {
@@ -82,12 +90,14 @@ void simulation::pause() {
   const auto until = net_.now() + random_.time(100, 6000);
   const auto living = living_processes();
   const auto authorities = living_authorities();
-  const auto which = random_.between(
-    0, static_cast<std::int64_t>(living.size() + authorities.size()) - 1);
-  const auto index = static_cast<std::size_t>(std::max<std::int64_t>(0, which));
+  const auto all = living.size() + authorities.size();
+  if (all == 0)
+    return;
+  const auto index = static_cast<std::size_t>(
+    random_.between(0, static_cast<std::int64_t>(all) - 1));
   if (index < living.size())
     processes_[static_cast<std::size_t>(living[index])]->paused_until = until;
-  else if (!authorities.empty())
+  else
     authorities_[authorities[index - living.size()]].paused_until = until;
   say(index < living.size() ? living[index] : -2,
       fmt::format("is paused until {} ms", until.count() / 1000));
@@ -111,12 +121,7 @@ void simulation::part() {
 }
 
 void simulation::cut_link() {
-  const auto living = living_processes();
-  const auto draw = [&] {
-    return living[static_cast<std::size_t>(
-      random_.between(0, static_cast<std::int64_t>(living.size()) - 1))];
-  };
-  const auto a = draw(), b = draw();
+  const auto a = any_process(), b = any_process();
   if (a == b)
     return;
   net_.cut(a, b);
@@ -136,11 +141,9 @@ void simulation::end_some_authority() {
 
 void simulation::wish() {
   const auto authorities = living_authorities();
-  const auto living = living_processes();
-  if (authorities.empty())
+  const auto member = any_process();
+  if (authorities.empty() || member < 0)
     return;
-  const auto member = living[static_cast<std::size_t>(
-    random_.between(0, static_cast<std::int64_t>(living.size()) - 1))];
   const auto rank = static_cast<std::int32_t>(
     random_.between(0, of_.authority.shape.ranks() - 1));
   const auto kind = random_.between(0, 3);

@@ -130,7 +130,7 @@ void process::perform(member_output out) {
     around_.say(self_,
                 fmt::format("begins epoch {}", member_.current().number));
   }
-  if (out.vote)
+  if (out.vote && member_.leader() != self_)
     net_.send(self_, static_cast<int>(member_.leader()), *out.vote);
   if (out.decision)
     broadcast(*out.decision);
@@ -147,8 +147,7 @@ void process::perform(member_output out) {
 
 void process::broadcast(const step_decision& decision) {
   const auto& of = member_.current();
-  check_.decided(self_, of, decision.step,
-                 around_.all_prepared(of, decision.step));
+  check_.decided(self_, of, decision.step);
   for (const auto member : of.members)
     if (member != self_)
       net_.send(self_, static_cast<int>(member), decision);

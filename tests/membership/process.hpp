@@ -30,7 +30,6 @@ class process {
    public:
     virtual ~surroundings() = default;
     virtual void send_report(int from, const membership::member_report&) = 0;
-    virtual bool all_prepared(const membership::epoch&, std::int64_t step) = 0;
     virtual void ended(int self) = 0;
     virtual void say(int self, const std::string& what) = 0;
   };

@@ -19,10 +19,11 @@ void draw_sizes(draws& random, scenario& of) {
   shape.is_sharded = shape.replicas > 1 && random.chance(4);
   of.processes = static_cast<int>(random.between(1, random.chance(2) ? 4 : 8));
   of.snapshot_every = static_cast<int>(random.between(0, 3));
-  of.checkpoint_every = random.chance(2) ? 0 : 4;
+  of.checkpoint_every = random.chance(3) ? 0 : 3;
 }
 
 void draw_times(draws& random, scenario& of) {
+  of.authority.waits_for_leases = random.chance(2);
   of.authority.silent_after = 2s;
   of.authority.accused_after = random.time(200, 1000);
   of.authority.lease = random.chance(3) ? 8s : 2500ms;
@@ -31,8 +32,9 @@ void draw_times(draws& random, scenario& of) {
   of.member.lease_margin = 150ms;
   of.member.report_every = 400ms;
   of.step_time = random.time(100, 700);
-  of.faults_until = random.time(4000, 12000);
-  of.between_faults = random.time(200, 3000);
+  of.faults_until = random.time(4000, 16000);
+  of.between_faults = random.time(200, 2500);
+  of.between_deaths = random.chance(4) ? 0s : random.time(1000, 6000);
   of.bound = 2 * (of.authority.lease + of.authority.silent_after)
              + of.authority.restart_patience + 12s;
 }
@@ -80,11 +82,12 @@ scenario draw_scenario(std::uint64_t seed) {
 std::string describe(const scenario& of) {
   auto text = fmt::format(
     "seed {}: {} pipeline ranks x {} replicas{} in {} processes, snapshots "
-    "every {}, checkpoints every {}, lease {} ms, step {} ms; faults:",
+    "every {}, checkpoints every {}, {}lease {} ms, step {} ms; faults:",
     of.seed, of.authority.shape.pipeline_ranks, of.authority.shape.replicas,
     of.authority.shape.is_sharded ? " (sharded)" : "", of.processes,
-    of.snapshot_every, of.checkpoint_every, of.authority.lease.count() / 1000,
-    of.step_time.count() / 1000);
+    of.snapshot_every, of.checkpoint_every,
+    of.authority.waits_for_leases ? "strict " : "",
+    of.authority.lease.count() / 1000, of.step_time.count() / 1000);
   const auto add = [&](bool is_on, const char* name) {
     if (is_on)
       text += fmt::format(" {}", name);

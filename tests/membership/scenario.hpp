@@ -19,6 +19,7 @@ struct scenario {
   int snapshot_every = 0, checkpoint_every = 0;  // 0: none
   moment step_time{};
   moment faults_until{}, between_faults{}, bound{};
+  moment between_deaths{};  // at least: copies are made anew meanwhile
 
   bool crashes = false;         // a process ends; its peers see its links close
   bool silent_deaths = false;   // of a machine: nobody sees it

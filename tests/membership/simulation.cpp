@@ -13,7 +13,7 @@ simulation::simulation(const scenario& of, bool is_verbose)
   : of_(of),
     random_(mix(of.seed, 2)),
     net_(of, random_),
-    check_(of.authority.shape),
+    check_(of.authority.shape, of.authority.waits_for_leases),
     disk_(of.authority.shape.states()),
     shelf_(random_, of.store_outages),
     is_verbose_(is_verbose) {
@@ -89,7 +89,7 @@ void simulation::deliver(event& happened) {
 void simulation::on_world(const wake& of) {
   switch (of.kind) {
     case wake_kind::authority_start:
-      if (living_authorities().empty() || of.number == 1)
+      if (living_authorities().empty())
         start_authority();
       break;
     case wake_kind::process_start:
@@ -127,7 +127,7 @@ void simulation::start_process() {
 }
 
 void simulation::start_authority() {
-  if (authorities_.size() >= 20)
+  if (authorities_.size() >= 20 && !is_calm_)
     return;
   const auto index = authorities_.size();
   authorities_.push_back({std::make_unique<authority>(of_.authority, shelf_),
@@ -197,13 +197,6 @@ void simulation::send_report(int from, const member_report& report) {
                         : living[static_cast<std::size_t>(random_.between(
                           0, static_cast<std::int64_t>(living.size()) - 1))];
   net_.send_control(from, address_of_authority(chosen), report);
-}
-
-bool simulation::all_prepared(const membership::epoch& of, std::int64_t step) {
-  return std::ranges::all_of(of.hosting, [&](member_id host) {
-    return processes_[static_cast<std::size_t>(host)]->steps().last_prepared()
-           == std::pair(of.number, step);
-  });
 }
 
 void simulation::ended(int self) {

@@ -34,7 +34,6 @@ class simulation : public process::surroundings {
 
   // What processes need.
   void send_report(int from, const membership::member_report&) override;
-  bool all_prepared(const membership::epoch&, std::int64_t step) override;
   void ended(int self) override;
   void say(int self, const std::string& what) override;
 
@@ -52,6 +51,12 @@ class simulation : public process::surroundings {
 
   // Faults (faults.cpp).
   void disturb();
+  int any_process();  // -1: none lives
+  void end_process();
+  bool may_die();
+  void kill_machine();
+  void join();
+  void lose_store();
   void wish();
   void crash(int self, bool is_silent);
   void pause();
@@ -75,7 +80,7 @@ class simulation : public process::surroundings {
   std::vector<std::unique_ptr<process>> processes_;
   std::vector<authority_host> authorities_;
   bool is_verbose_, is_calm_ = false;
-  moment calm_at_{};
+  moment calm_at_{}, next_death_{};
   std::int64_t stored_epoch_ = 0, decisions_at_calm_ = 0;
 };
 
