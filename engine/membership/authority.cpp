@@ -65,13 +65,6 @@ authority_output authority::receive(moment now, const member_report& report) {
   authority_output out;
   if (!is_confirmed(now))
     return out;
-  if (report.epoch > 0 && !is_member(report.member)) {
-    const auto ends = phase_ == authority_phase::stopped;
-    out.orders.push_back({.member = report.member,
-                          .kind = ends ? order_kind::stop : order_kind::leave,
-                          .reason = record_.stop_reason});
-    return out;
-  }
   auto& from = seats_.add(now, report.member);
   if (report.serial <= from.last.serial)
     return out;
@@ -98,7 +91,7 @@ authority_output authority::move(moment now, rank_move wish) {
 }
 
 authority_output authority::drain(moment now, member_id member) {
-  drained_.push_back(member);
+  record_.drained.push_back(member);
   return tick(now);
 }
 
@@ -117,8 +110,12 @@ void authority::note(moment now, seat& from, authority_output& out) {
   from.noted_epoch = problem->epoch;
   switch (problem->kind) {
     case trouble_kind::link_broken:
-      if (auto* peer = seats_.find(problem->peer))
+      is_link_broken_ = true;
+      ++from.broken_links;
+      if (auto* peer = seats_.find(problem->peer)) {
         peer->is_accused = true;
+        ++peer->broken_links;
+      }
       cause_ = fmt::format("the link between members {} and {} broke",
                            from.member, problem->peer);
       break;
@@ -161,13 +158,12 @@ authority_order authority::order_for(const seat& to) const {
   if (phase_ == authority_phase::stopped) {
     order.kind = order_kind::stop;
     order.reason = record_.stop_reason;
-  } else if (phase_ == authority_phase::freezing) {
-    if (!to.has_promised(number))
-      order.kind = order_kind::freeze;
-  } else if (is_member(to.member)) {
+  } else if (phase_ != authority_phase::freezing && is_member(to.member)) {
     return order_of_epoch(to);
-  } else if (is_draining(to)) {
+  } else if (phase_ == authority_phase::running && is_draining(to)) {
     order.kind = order_kind::leave;
+  } else if (!to.has_promised(number)) {
+    order.kind = order_kind::freeze;
   }
   return order;
 }
@@ -204,8 +200,8 @@ bool authority::is_leaving(member_id member) const {
 }
 
 bool authority::is_draining(const seat& of) const {
-  return of.last.wants_to_leave || is_leaving(of.member)
-         || std::ranges::count(drained_, of.member) > 0;
+  return of.last.wants_to_leave
+         || std::ranges::count(record_.drained, of.member) > 0;
 }
 
 }  // namespace troupe::membership

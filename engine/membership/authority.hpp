@@ -21,15 +21,18 @@ struct authority_options {
   std::int64_t first_step = 0;
   /// How long a member may vote after it sent a report that was answered.
   moment lease = std::chrono::seconds(60);
-  /// A member of which nothing is heard for so long is lost, as is one that
-  /// does not freeze within this time; if a link to it broke, within the
-  /// second.
+  /// A member of which nothing is heard for so long is lost.
   moment silent_after = std::chrono::seconds(10);
+  /// How long members have to freeze that are silent, or lost a link.
   moment accused_after = std::chrono::seconds(1);
   /// Whether hosts that do not answer are given up only when their leases are
   /// over; else one host's promise ends an epoch. A host that was given up may
   /// then still apply the one step for which all others had voted.
   bool waits_for_leases = false;
+  /// If links break in so many epochs in a row, each of which lasts less than
+  /// `silent_after`, the member with the most of them is left out for a while.
+  int most_broken_epochs = 3;
+  moment unfit_for = std::chrono::minutes(2);
   /// How long ranks wait for a process that is started again.
   moment restart_patience = std::chrono::seconds(30);
   failure_policy policy{};
@@ -89,9 +92,18 @@ class authority {
   bool is_old_epoch_over(moment now) const;
   void count_losses(moment now, authority_output&);
   void form_epoch(moment now, authority_output&);
+  bool may_form(moment now, const std::vector<member_id>& able) const;
+  void leave_out_worst(moment now);
+  std::vector<member_id> without_unfit(
+    moment now, const std::vector<member_id>& able) const;
+  step_choice choose_step_of(const std::vector<member_id>& members,
+                             const hosting_map& hosting) const;
+  hosting_map choose_hosting_of(const std::vector<member_id>& members) const;
+  void stop_for_lost(moment now, const std::vector<std::int32_t>& ranks,
+                     authority_output&);
   void store_epoch(moment now, epoch next, authority_output&);
   bool all_ready() const;
-  void begin(authority_output&);
+  void begin(moment now, authority_output&);
   void stop(moment now, std::string reason, authority_output&);
   bool store(moment now, job_record next);
   void order_all(authority_output&) const;
@@ -110,10 +122,11 @@ class authority {
   failure_history history_;
   seat_table seats_;
   hosting_wishes wishes_;
-  std::vector<member_id> drained_;
   std::string cause_;
   std::size_t restarting_ = 0;
-  moment frozen_at_{};
+  int broken_epochs_ = 0;  // in a row
+  bool is_link_broken_ = false;
+  moment frozen_at_{}, begun_at_{};
   moment confirmed_at_{};  // when the record was seen to be this one's last
 };
 

@@ -20,7 +20,7 @@ void authority::advance(moment now, authority_output& out) {
     if (auto cause = cause_of_new_epoch(now))
       freeze(now, *std::move(cause), out);
     else if (phase_ == authority_phase::preparing && all_ready())
-      begin(out);
+      begin(now, out);
     else if (phase_ == authority_phase::running)
       wishes_ = {};
   } else if (phase_ == authority_phase::freezing) {
@@ -88,10 +88,13 @@ bool authority::is_able(moment now, const seat& of) const {
          && now - of.heard < options_.silent_after;
 }
 
+/// Whoever is heard may take `silent_after` to freeze; whoever is not, or has
+/// lost a link, at least `accused_after`.
 bool authority::is_awaited(moment now, const seat& of) const {
-  const auto patience =
-    of.is_accused ? options_.accused_after : options_.silent_after;
-  return !of.has_ended && !is_able(now, of) && now - frozen_at_ < patience;
+  const auto least = frozen_at_ + options_.accused_after;
+  const auto most = std::min(of.heard, frozen_at_) + options_.silent_after;
+  const auto until = of.is_accused ? least : std::max(least, most);
+  return !of.has_ended && !is_able(now, of) && now < until;
 }
 
 /// No step of the old epoch can begin any more, as all hosts must vote for it:
@@ -145,47 +148,96 @@ std::vector<member_id> authority::candidates(
   return stay.empty() ? able : stay;
 }
 
-void authority::form_epoch(moment now, authority_output& out) {
-  count_losses(now, out);
-  const auto able = able_members(now);
+bool authority::may_form(moment now, const std::vector<member_id>& able) const {
   const auto is_new = [&](member_id member) { return !is_member(member); };
-  if (phase_ != authority_phase::freezing || able.empty()
-      || std::ranges::any_of(
-        seats_, [&](const seat& each) { return is_awaited(now, each); })
-      || !is_old_epoch_over(now)
-      || (std::cmp_less(std::ranges::count_if(able, is_new), restarting_)
-          && now - frozen_at_ < options_.restart_patience))
-    return;
-  epoch next{.number = record_.epoch.number + 1, .members = able};
-  const auto stay = candidates(able);
-  next.hosting =
-    choose_hosting(options_.shape, stay, record_.epoch.hosting, wishes_);
-  if (stay != able)
-    std::ranges::set_difference(able, stay, std::back_inserter(next.leaving));
+  const auto waits_for_restarts =
+    std::cmp_less(std::ranges::count_if(able, is_new), restarting_)
+    && now - frozen_at_ < options_.restart_patience;
+  return !able.empty() && !waits_for_restarts && is_old_epoch_over(now)
+         && std::ranges::none_of(
+           seats_, [&](const seat& each) { return is_awaited(now, each); });
+}
+
+/// A link that stays broken would end every epoch soon after it has begun.
+void authority::leave_out_worst(moment now) {
+  if (!std::exchange(is_link_broken_, false)
+      || frozen_at_ - begun_at_ > options_.silent_after) {
+    broken_epochs_ = 0;
+    for (auto& each : seats_)
+      each.broken_links = 0;
+  } else if (++broken_epochs_ >= options_.most_broken_epochs) {
+    const auto worst = std::max_element(
+      seats_.begin(), seats_.end(), [](const seat& a, const seat& b) {
+        return std::pair(a.broken_links, a.member)
+               < std::pair(b.broken_links, b.member);
+      });
+    worst->unfit_until = now + options_.unfit_for;
+    worst->broken_links = 0;
+  }
+}
+
+std::vector<member_id> authority::without_unfit(
+  moment now, const std::vector<member_id>& able) const {
+  auto fit = able;
+  std::erase_if(
+    fit, [&](member_id member) { return seats_.find(member)->is_unfit(now); });
+  if (fit.empty() || fit == able)
+    return able;
+  const auto hosting = choose_hosting_of(fit);
+  return choose_step_of(fit, hosting).step == choose_step_of(able, hosting).step
+           ? fit
+           : able;
+}
+
+hosting_map authority::choose_hosting_of(
+  const std::vector<member_id>& members) const {
+  return choose_hosting(options_.shape, candidates(members),
+                        record_.epoch.hosting, wishes_);
+}
+
+step_choice authority::choose_step_of(const std::vector<member_id>& members,
+                                      const hosting_map& hosting) const {
   std::vector<member_copies> copies;
-  for (const auto member : able)
+  for (const auto member : members)
     copies.push_back({member, seats_.find(member)->last.copies});
   auto readable = record_.checkpoint_step;
   if (record_.epoch.number == 0)
     readable = std::max(readable, options_.first_step);
-  const auto choice =
-    choose_step(options_.shape, copies, next.hosting,
-                readable < 0 ? std::nullopt : std::optional(readable));
-  if (!choice.step) {
-    const auto may_return = [&](const seat& each) {
-      return !each.has_ended && !is_able(now, each) && each.lease_end > now;
-    };
-    if (std::ranges::none_of(seats_, may_return))
-      stop(now,
-           fmt::format("no copy is left of the states of ranks {}",
-                       fmt::join(choice.lost_ranks, ", ")),
-           out);
+  return choose_step(options_.shape, copies, hosting,
+                     readable < 0 ? std::nullopt : std::optional(readable));
+}
+
+void authority::form_epoch(moment now, authority_output& out) {
+  count_losses(now, out);
+  if (phase_ != authority_phase::freezing || !may_form(now, able_members(now)))
     return;
-  }
+  leave_out_worst(now);
+  epoch next{.number = record_.epoch.number + 1, .cause = cause_};
+  next.members = without_unfit(now, able_members(now));
+  next.hosting = choose_hosting_of(next.members);
+  const auto stay = candidates(next.members);
+  std::ranges::set_difference(next.members, stay,
+                              std::back_inserter(next.leaving));
+  const auto choice = choose_step_of(next.members, next.hosting);
+  if (!choice.step)
+    return stop_for_lost(now, choice.lost_ranks, out);
   next.from_step = *choice.step;
   next.givers = choice.givers;
-  next.cause = cause_;
   store_epoch(now, std::move(next), out);
+}
+
+/// A member that may still have a lease may come back with what is missing.
+void authority::stop_for_lost(moment now,
+                              const std::vector<std::int32_t>& ranks,
+                              authority_output& out) {
+  const auto may_return = [&](const seat& each) {
+    return !each.has_ended && !is_able(now, each) && each.lease_end > now;
+  };
+  if (std::ranges::none_of(seats_, may_return))
+    stop(now,
+         fmt::format("no copy is left of the states of ranks {}",
+                     fmt::join(ranks, ", ")),
+         out);
 }
 
 void authority::store_epoch(moment now, epoch next, authority_output& out) {
@@ -193,12 +245,12 @@ void authority::store_epoch(moment now, epoch next, authority_output& out) {
   changed.epoch = std::move(next);
   if (!store(now, std::move(changed)))
     return;
-  seats_.drop_if([&](const seat& each) { return !is_member(each.member); });
   for (auto& each : seats_)
-    each.is_accused = false;
+    each.is_accused = each.is_counted_lost = false;
   wishes_ = {};
   cause_.clear();
   restarting_ = 0;
+  begun_at_ = now;
   phase_ = authority_phase::preparing;
   order_all(out);
 }
@@ -212,7 +264,8 @@ bool authority::all_ready() const {
   });
 }
 
-void authority::begin(authority_output& out) {
+void authority::begin(moment now, authority_output& out) {
+  begun_at_ = now;
   phase_ = authority_phase::running;
   order_all(out);
 }

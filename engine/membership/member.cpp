@@ -85,7 +85,7 @@ bool member::begin(std::int64_t number, member_output& out) {
 
 member_output member::receive(moment now, const step_vote& vote) {
   member_output out;
-  if (!takes_part(vote.epoch) || !commit_.receive(vote))
+  if (!commit_.receive(vote))
     ++refused_;
   take_due_steps(now, out);
   return out;
@@ -93,7 +93,7 @@ member_output member::receive(moment now, const step_vote& vote) {
 
 member_output member::receive(moment now, const step_decision& decision) {
   member_output out;
-  if (!takes_part(decision.epoch) || !commit_.receive(decision))
+  if (!commit_.receive(decision))
     ++refused_;
   take_due_steps(now, out);
   return out;
@@ -121,8 +121,7 @@ member_output member::loaded(moment now, std::int64_t epoch) {
 member_output member::prepared(moment now, std::int64_t step,
                                std::int64_t stored_step) {
   member_output out;
-  if (stage_ == member_stage::running)
-    commit_.prepare(step, stored_step);
+  commit_.prepare(step, stored_step);
   take_due_steps(now, out);
   return out;
 }

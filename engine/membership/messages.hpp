@@ -97,8 +97,8 @@ struct step_vote {
   std::int64_t epoch = 0;
   member_id member = no_member;
   std::int64_t step = 0;
-  /// The newest step whose snapshots of the member's ranks are complete in its
-  /// memory and at their neighbours; -1: none.
+  /// The newest snapshot of the epoch up to which all of the member's ranks are
+  /// complete, in its memory and at their neighbours; -1: none.
   std::int64_t stored_step = -1;
 };
 TROUPE_FIELDS(step_vote, epoch, member, step, stored_step)

@@ -17,10 +17,11 @@ struct job_record {
   std::int64_t revision = 0;  // one more each time it is stored
   membership::epoch epoch{};
   std::int64_t checkpoint_step = -1;
+  std::vector<member_id> drained{};  // as users wished
   std::vector<past_failure> failures{};
   std::string stop_reason{};  // not empty: the job has ended
 };
-TROUPE_FIELDS(job_record, revision, epoch, checkpoint_step, failures,
+TROUPE_FIELDS(job_record, revision, epoch, checkpoint_step, drained, failures,
               stop_reason)
 
 enum class swap_result : std::uint8_t {

@@ -16,8 +16,11 @@ struct seat {
   bool is_accused = false;  // another member's link to it broke
   bool has_ended = false;   // its process is known to have ended
   bool is_counted_lost = false;
+  int broken_links = 0;  // in the last epochs, none of which lasted
+  moment unfit_until{};  // it is left out where others can do without it
   std::int64_t noted_epoch = -1;  // of the last problem that was counted
 
+  bool is_unfit(moment now) const { return now < unfit_until; }
   bool has_promised(std::int64_t number) const {
     return last.promise >= number;
   }

@@ -41,7 +41,8 @@ void executor::prepare(const membership::epoch& next) {
   epoch_ = next;
   is_running_ = is_computed_ = is_at_rest_ = false;
   step_ = epoch_.from_step;
-  acknowledged_.clear();
+  snapshots_.clear();
+  unstored_.clear();
   heard_.clear();
   hosted_.clear();
   missing_.clear();
@@ -98,6 +99,8 @@ void executor::load(std::int32_t rank, std::uint64_t hash) {
 }
 
 void executor::load_again() {
+  if (is_at_rest_)
+    return;
   for (const auto rank : missing_)
     request(rank);
   if (!missing_.empty())
@@ -121,6 +124,8 @@ void executor::request(std::int32_t rank) {
 }
 
 void executor::read_checkpoint() {
+  if (is_at_rest_)
+    return;
   std::erase_if(missing_, [&](std::int32_t rank) {
     if (epoch_.givers[static_cast<std::size_t>(rank)] != no_member)
       return false;
@@ -144,7 +149,8 @@ void executor::receive(int from, const state_request& wanted) {
 }
 
 void executor::receive(int, const state_reply& given) {
-  if (given.epoch == epoch_.number && std::erase(missing_, given.rank) > 0)
+  if (given.epoch == epoch_.number && !is_at_rest_
+      && std::erase(missing_, given.rank) > 0)
     load(given.rank, given.hash);
 }
 
@@ -158,7 +164,6 @@ void executor::begin() {
       at(rank) = {};
   peers_ = hosts_of(epoch_.hosting);
   std::erase(peers_, self_);
-  acknowledged_.assign(static_cast<std::size_t>(shape_.ranks()), -1);
   is_running_ = true;
   if (of_.snapshot_every > 0)
     take_snapshots();
@@ -250,41 +255,44 @@ void executor::apply(const step_decision& decision) {
 // -------------------------------------------------------- snapshots
 
 void executor::take_snapshots() {
+  snapshots_.push_back(step_);
   for (const auto rank : hosted_) {
     const snapshot_copy copy{epoch_.number, rank, step_, at(rank).hash};
     receive(self_, copy);
-    const auto neighbour = neighbour_of(shape_, epoch_, rank);
-    if (neighbour == no_member)
-      receive(self_, snapshot_stored{epoch_.number, rank, step_});
-    else
-      net_.send(self_, static_cast<int>(neighbour), copy);
+    if (const auto to = neighbour_of(shape_, epoch_, rank); to != no_member) {
+      unstored_.emplace_back(rank, step_);
+      net_.send(self_, static_cast<int>(to), copy);
+    }
   }
+}
+
+bool executor::has_stored(std::int32_t rank, std::int64_t step) const {
+  return std::ranges::any_of(stored_, [&](const stored_copy& each) {
+    return each.rank == rank && each.step == step;
+  });
 }
 
 void executor::receive(int from, const snapshot_copy& copy) {
   if (copy.epoch != epoch_.number || is_at_rest_)
     return;
-  const auto is_same = [&](const stored_copy& each) {
-    return each.rank == copy.rank && each.step == copy.step;
-  };
-  if (std::ranges::none_of(stored_, is_same))
+  if (!has_stored(copy.rank, copy.step))
     stored_.push_back({copy.rank, copy.step, copy.hash});
   if (from != self_)
     net_.send(self_, from, snapshot_stored{copy.epoch, copy.rank, copy.step});
 }
 
 void executor::receive(int, const snapshot_stored& stored) {
-  if (stored.epoch != epoch_.number || acknowledged_.empty())
-    return;
-  auto& last = acknowledged_[static_cast<std::size_t>(stored.rank)];
-  last = std::max(last, stored.step);
+  if (stored.epoch == epoch_.number)
+    std::erase(unstored_, std::pair(stored.rank, stored.step));
 }
 
 std::int64_t executor::stored_step() const {
-  auto least = step_;
-  for (const auto rank : hosted_)
-    least = std::min(least, acknowledged_[static_cast<std::size_t>(rank)]);
-  return least;
+  std::int64_t newest = -1;
+  for (const auto step : snapshots_)
+    if (std::ranges::none_of(
+          unstored_, [&](const auto& each) { return each.second <= step; }))
+      newest = step;
+  return newest;
 }
 
 }  // namespace troupe::simulated

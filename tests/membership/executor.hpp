@@ -63,6 +63,8 @@ class executor {
   std::int64_t stored_step() const;
   void apply(const membership::step_decision&);
 
+  bool has_stored(std::int32_t rank, std::int64_t step) const;
+
   void receive(int from, const step_data&);
   void receive(int from, const state_request&);
   void receive(int from, const state_reply&);
@@ -114,7 +116,8 @@ class executor {
   std::vector<member_id> peers_;  // hosts of other ranks
   std::vector<heard_data> heard_;
   std::vector<stored_copy> stored_;
-  std::vector<std::int64_t> acknowledged_;  // by rank, of the neighbour
+  std::vector<std::int64_t> snapshots_;  // steps, of this epoch
+  std::vector<std::pair<std::int32_t, std::int64_t>> unstored_;  // rank, step
 };
 
 }  // namespace troupe::simulated

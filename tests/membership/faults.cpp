@@ -44,20 +44,24 @@ int simulation::any_process() {
 }
 
 void simulation::end_process() {
-  if (const auto any = any_process(); any >= 0 && may_die())
+  if (const auto any = any_process(); any >= 0 && may_die(any))
     crash(any, false);
 }
 
 void simulation::kill_machine() {
-  if (const auto any = any_process(); any >= 0 && may_die())
+  if (const auto any = any_process(); any >= 0 && may_die(any))
     crash(any, true);
 }
 
-bool simulation::may_die() {
-  if (net_.now() < next_death_)
-    return false;
-  next_death_ = net_.now() + of_.between_deaths;
-  return true;
+/// In most seeds a copy of each state stays alive.
+bool simulation::may_die(int victim) {
+  if (!of_.spares_states)
+    return true;
+  std::vector<member_id> others;
+  for (const auto each : living_processes())
+    if (each != victim)
+      others.push_back(each);
+  return check_.newest_step(living_copies(others)).has_value();
 }
 
 void simulation::join() {
@@ -87,35 +91,39 @@ void simulation::crash(int self, bool is_silent) {
 }
 
 void simulation::pause() {
-  const auto until = net_.now() + random_.time(100, 6000);
-  const auto living = living_processes();
   const auto authorities = living_authorities();
-  const auto all = living.size() + authorities.size();
-  if (all == 0)
+  if (const auto any = any_process(); any >= 0 && !random_.chance(4))
+    return pause_process(any, random_.chance(2) ? 1000 : 8000);
+  if (authorities.empty())
     return;
-  const auto index = static_cast<std::size_t>(
-    random_.between(0, static_cast<std::int64_t>(all) - 1));
-  if (index < living.size())
-    processes_[static_cast<std::size_t>(living[index])]->paused_until = until;
-  else
-    authorities_[authorities[index - living.size()]].paused_until = until;
-  say(index < living.size() ? living[index] : -2,
-      fmt::format("is paused until {} ms", until.count() / 1000));
+  const auto index = authorities[static_cast<std::size_t>(
+    random_.between(0, static_cast<std::int64_t>(authorities.size()) - 1))];
+  authorities_[index].paused_until = net_.now() + random_.time(100, 8000);
+  say(address_of_authority(index), "is paused");
+}
+
+void simulation::pause_process(int self, std::int64_t most_ms) {
+  const auto until = net_.now() + random_.time(100, most_ms);
+  processes_[static_cast<std::size_t>(self)]->paused_until = until;
+  say(self, fmt::format("is paused until {} ms", until.count() / 1000));
 }
 
 void simulation::part() {
   std::vector<bool> sides(64);
-  // Often, all processes on the one side and authorities on the other.
-  const auto is_plain = random_.chance(3);
-  const auto split = random_.between(0, 3);
-  for (std::size_t i = 0; i < sides.size(); ++i) {
-    const auto is_authority = i >= 40;
-    const auto is_late = i + 1 >= processes_.size();
-    sides[i] =
-      is_plain ? is_authority || (split == 0 && is_late) : random_.chance(2);
-  }
+  const auto kind = random_.between(0, 3);
+  const auto& hosting = shelf_.stored().epoch.hosting;
+  const auto is_host = [&](std::size_t i) {
+    return std::ranges::count(hosting, static_cast<member_id>(i)) > 0;
+  };
+  // Authorities alone, with a few processes, or with all that host nothing; or
+  // two halves.
+  for (std::size_t i = 0; i < sides.size(); ++i)
+    sides[i] = kind == 0   ? i >= 40
+               : kind == 1 ? i >= 40 || random_.chance(4)
+               : kind == 2 ? !is_host(i)
+                           : random_.chance(2);
   net_.set_partition(std::move(sides), of_.one_way && random_.chance(2));
-  net_.after(random_.time(100, random_.chance(2) ? 12000 : 2000), the_world,
+  net_.after(random_.time(100, random_.chance(2) ? 9000 : 1000), the_world,
              wake{wake_kind::heal});
   say(the_world, "the network is parted");
 }
@@ -127,7 +135,8 @@ void simulation::cut_link() {
   net_.cut(a, b);
   net_.after(random_.time(5, 400), a, link_closed{b});
   net_.after(random_.time(5, 400), b, link_closed{a});
-  net_.after(random_.time(50, 3000), the_world, wake{wake_kind::heal});
+  net_.after(random_.time(50, random_.chance(2) ? 8000 : 1000), the_world,
+             wake{wake_kind::heal});
   say(a, fmt::format("its link to {} is cut", b));
 }
 

@@ -29,9 +29,13 @@ bool network::next(event& found) {
 }
 
 moment network::delay() {
-  if (of_.slow && !is_calm_ && random_.chance(8))
-    return random_.time(20, random_.chance(8) ? 3000 : 300);
+  if (of_.slow > 0 && !is_calm_ && random_.chance(of_.slow))
+    return random_.time(20, random_.chance(4) ? 3000 : 300);
   return moment(random_.between(500, 12000));
+}
+
+bool network::is_doubled() {
+  return of_.doubles && !is_calm_ && random_.chance(12);
 }
 
 void network::send(int from, int to, payload what) {
@@ -40,17 +44,17 @@ void network::send(int from, int to, payload what) {
     after(random_.time(20, 400), to, link_closed{from});
     return;
   }
-  if (of_.doubles && !is_calm_ && random_.chance(16))
-    push(now_ + delay(), from, to, what);
+  if (is_doubled())
+    push(now_ + random_.time(1, 5000), from, to, what);
   push(now_ + delay(), from, to, std::move(what));
 }
 
 void network::send_control(int from, int to, const payload& what) {
   if (is_cut(from, to) || (of_.losses && !is_calm_ && random_.chance(6)))
     return;
+  if (is_doubled())
+    push(now_ + random_.time(1, 5000), from, to, what);
   push(now_ + delay(), from, to, what);
-  if (of_.doubles && !is_calm_ && random_.chance(16))
-    push(now_ + delay(), from, to, what);
 }
 
 bool network::side_of(int address) const {

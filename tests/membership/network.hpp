@@ -61,6 +61,7 @@ class network {
   };
   void push(moment at, int from, int to, payload what);
   moment delay();
+  bool is_doubled();
   bool side_of(int address) const;
 
   const scenario& of_;

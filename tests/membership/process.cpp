@@ -130,8 +130,10 @@ void process::perform(member_output out) {
     around_.say(self_,
                 fmt::format("begins epoch {}", member_.current().number));
   }
-  if (out.vote && member_.leader() != self_)
+  if (out.vote && member_.leader() != self_) {
     net_.send(self_, static_cast<int>(member_.leader()), *out.vote);
+    around_.voted(member_.leader());
+  }
   if (out.decision)
     broadcast(*out.decision);
   if (out.applies) {
@@ -147,7 +149,7 @@ void process::perform(member_output out) {
 
 void process::broadcast(const step_decision& decision) {
   const auto& of = member_.current();
-  check_.decided(self_, of, decision.step);
+  around_.decided(self_, of, decision);
   for (const auto member : of.members)
     if (member != self_)
       net_.send(self_, static_cast<int>(member), decision);

@@ -30,6 +30,9 @@ class process {
    public:
     virtual ~surroundings() = default;
     virtual void send_report(int from, const membership::member_report&) = 0;
+    virtual void decided(int self, const membership::epoch&,
+                         const membership::step_decision&) = 0;
+    virtual void voted(member_id leader) = 0;
     virtual void ended(int self) = 0;
     virtual void say(int self, const std::string& what) = 0;
   };

@@ -24,6 +24,7 @@ class record_shelf : public membership::record_store {
   }
   membership::swap_result swap(const membership::job_record& next) override {
     using membership::swap_result;
+    before_swap();
     const auto is_unclear = has_outages_ && random_.chance(6);
     if (is_out || (is_unclear && random_.chance(2)))
       return swap_result::unknown;
@@ -40,6 +41,8 @@ class record_shelf : public membership::record_store {
   bool is_out = false;
   std::int64_t swaps = 0;
   std::function<void(const membership::job_record&)> on_stored;
+  /// What others do while the one that swaps has decided to.
+  std::function<void()> before_swap;
 
  private:
   draws& random_;

@@ -16,8 +16,11 @@ void draw_sizes(draws& random, scenario& of) {
     random.chance(2) ? 1 : static_cast<int>(random.between(2, 3));
   shape.pipeline_ranks =
     std::min(shape.pipeline_ranks, random.chance(4) ? 8 : 12 / shape.replicas);
+  if (random.chance(3))
+    shape = {.pipeline_ranks = static_cast<int>(random.between(1, 2))};
   shape.is_sharded = shape.replicas > 1 && random.chance(4);
-  of.processes = static_cast<int>(random.between(1, random.chance(2) ? 4 : 8));
+  of.processes = static_cast<int>(
+    random.between(random.chance(6) ? 1 : 2, random.chance(2) ? 4 : 8));
   of.snapshot_every = static_cast<int>(random.between(0, 3));
   of.checkpoint_every = random.chance(3) ? 0 : 3;
 }
@@ -26,27 +29,31 @@ void draw_times(draws& random, scenario& of) {
   of.authority.waits_for_leases = random.chance(2);
   of.authority.silent_after = 2s;
   of.authority.accused_after = random.time(200, 1000);
-  of.authority.lease = random.chance(3) ? 8s : 2500ms;
+  of.authority.lease = random.chance(2) ? 6s : 3500ms;
   of.authority.restart_patience = 3s;
+  of.authority.unfit_for = random.time(2000, 20000);
   of.member.lease = of.authority.lease;
   of.member.lease_margin = 150ms;
   of.member.report_every = 400ms;
-  of.step_time = random.time(100, 700);
-  of.faults_until = random.time(4000, 16000);
-  of.between_faults = random.time(200, 2500);
-  of.between_deaths = random.chance(4) ? 0s : random.time(1000, 6000);
+  of.step_time = random.time(100, 600);
+  of.faults_until = random.time(6000, 24000);
+  of.between_faults = random.time(50, 1000);
   of.bound = 2 * (of.authority.lease + of.authority.silent_after)
              + of.authority.restart_patience + 12s;
 }
 
 void draw_faults(draws& random, scenario& of) {
   const auto rarity = random.between(2, 4);
-  for (auto* kind :
-       {&of.crashes, &of.silent_deaths, &of.pauses, &of.partitions, &of.cuts,
-        &of.losses, &of.doubles, &of.slow, &of.authority_ends,
-        &of.two_authorities, &of.store_outages, &of.wishes, &of.joins})
+  of.crashes = random.chance(2);
+  of.silent_deaths = random.chance(2);
+  for (auto* kind : {&of.pauses, &of.partitions, &of.cuts, &of.losses,
+                     &of.doubles, &of.authority_ends, &of.two_authorities,
+                     &of.store_outages, &of.wishes, &of.joins})
     *kind = random.chance(rarity);
+  if (random.chance(rarity))
+    of.slow = random.chance(2) ? 8 : 3;
   of.one_way = random.chance(3);
+  of.spares_states = !random.chance(4);
   of.known_ends = random.chance(2);
   of.restarts = !random.chance(3);
   of.failed_ops = random.chance(8);
@@ -94,6 +101,7 @@ std::string describe(const scenario& of) {
   };
   add(of.crashes, "crashes");
   add(of.silent_deaths, "silent_deaths");
+  add(of.spares_states, "spares_states");
   add(of.known_ends, "known_ends");
   add(of.restarts, "restarts");
   add(of.pauses, "pauses");
@@ -101,7 +109,7 @@ std::string describe(const scenario& of) {
   add(of.cuts, "cuts");
   add(of.losses, "losses");
   add(of.doubles, "doubles");
-  add(of.slow, "slow");
+  add(of.slow > 0, "slow");
   add(of.authority_ends, "authority_ends");
   add(of.two_authorities, "two_authorities");
   add(of.store_outages, "store_outages");

@@ -19,19 +19,19 @@ struct scenario {
   int snapshot_every = 0, checkpoint_every = 0;  // 0: none
   moment step_time{};
   moment faults_until{}, between_faults{}, bound{};
-  moment between_deaths{};  // at least: copies are made anew meanwhile
 
-  bool crashes = false;         // a process ends; its peers see its links close
-  bool silent_deaths = false;   // of a machine: nobody sees it
-  bool known_ends = false;      // the launcher tells the authority of ends
-  bool restarts = false;        // a process that ended is started again
-  bool pauses = false;          // of a process, beyond its lease
-  bool partitions = false;      // of processes and authorities
-  bool one_way = false;         // partitions in one direction
-  bool cuts = false;            // of a link between two processes
-  bool losses = false;          // of reports and orders
-  bool doubles = false;         // any message may come twice
-  bool slow = false;            // delays of up to seconds
+  bool crashes = false;        // a process ends; its peers see its links close
+  bool silent_deaths = false;  // of a machine: nobody sees it
+  bool spares_states = false;  // nothing ends that has the last copy of one
+  bool known_ends = false;     // the launcher tells the authority of ends
+  bool restarts = false;       // a process that ended is started again
+  bool pauses = false;         // of a process, beyond its lease
+  bool partitions = false;     // of processes and authorities
+  bool one_way = false;        // partitions in one direction
+  bool cuts = false;           // of a link between two processes
+  bool losses = false;         // of reports and orders
+  bool doubles = false;        // any message may come twice
+  int slow = 0;  // one message in so many is late, by up to seconds; 0: none
   bool authority_ends = false;  // also between storing and sending
   bool two_authorities = false;
   bool store_outages =

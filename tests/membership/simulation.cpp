@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "troupe/engine/membership/choose_hosting.hpp"
+
 namespace troupe::simulated {
 
 using namespace membership;
@@ -18,6 +20,7 @@ simulation::simulation(const scenario& of, bool is_verbose)
     shelf_(random_, of.store_outages),
     is_verbose_(is_verbose) {
   shelf_.on_stored = [this](const job_record& record) { check_stored(record); };
+  shelf_.before_swap = [this] { intervene(); };
   start_authority();
   for (int i = 0; i < of.processes; ++i)
     start_process();
@@ -26,22 +29,28 @@ simulation::simulation(const scenario& of, bool is_verbose)
 }
 
 outcome simulation::run() {
+  run_until(moment::max());
   outcome result;
-  event happened;
-  while (check_.violation().empty() && !is_over() && net_.next(happened)) {
-    ++result.events;
-    deliver(happened);
-    if (is_calm_ && net_.now() > calm_at_ + of_.bound)
-      check_.violated(fmt::format("no progress for {} ms after the last fault",
-                                  of_.bound.count() / 1000));
-  }
   result.violation = check_.violation();
+  result.events = events_;
   result.epochs = check_.epochs();
   result.decisions = check_.decisions();
   result.repeated = check_.repeated();
   result.has_stopped = !shelf_.stored().stop_reason.empty();
   result.recovery = net_.now() - calm_at_;
   return result;
+}
+
+void simulation::run_until(moment time) {
+  event happened;
+  while (check_.violation().empty() && !is_over() && net_.now() < time
+         && !(is_intervening_ && is_calm_) && net_.next(happened)) {
+    ++events_;
+    deliver(happened);
+    if (is_calm_ && net_.now() > calm_at_ + of_.bound)
+      check_.violated(fmt::format("no progress for {} ms after the last fault",
+                                  of_.bound.count() / 1000));
+  }
 }
 
 bool simulation::is_over() const {
@@ -121,7 +130,7 @@ void simulation::on_world(const wake& of) {
 
 void simulation::start_process() {
   const auto self = static_cast<int>(processes_.size());
-  if (self < 40)
+  if (self < 38 || is_calm_)
     processes_.push_back(std::make_unique<process>(of_, random_, net_, check_,
                                                    disk_, *this, self));
 }
@@ -139,25 +148,47 @@ void simulation::start_authority() {
 /// before anything is sent.
 template <class Call>
 void simulation::with_authority(std::size_t index, const Call& call) {
-  auto& host = authorities_[index];
-  if (!host.is_alive)
+  if (!authorities_[index].is_alive
+      || authorities_[index].paused_until > net_.now())
     return;
   const auto swaps = shelf_.swaps;
-  auto out = call(*host.machine, host.clock.local(net_.now()));
+  swapping_ = index;
+  auto& machine = *authorities_[index].machine;
+  auto out = call(machine, authorities_[index].clock.local(net_.now()));
   if (of_.authority_ends && !is_calm_ && shelf_.swaps != swaps
       && random_.chance(6)) {
     say(address_of_authority(index), "ends before it sends");
     return end_authority(index);
   }
   send_orders(index, std::move(out));
-  if (host.machine->phase() == authority_phase::deposed)
+  if (machine.phase() == authority_phase::deposed)
     end_authority(index);
 }
 
+/// An authority may be paused between its decision and the swap, while another
+/// one works.
+void simulation::intervene() {
+  if (is_calm_ || is_intervening_ || !of_.two_authorities || !random_.chance(4))
+    return;
+  const auto index = swapping_;
+  const auto until = net_.now() + random_.time(10, 8000);
+  say(address_of_authority(index), "is paused before it stores");
+  is_intervening_ = true;
+  authorities_[index].paused_until = until;
+  start_authority();
+  run_until(until);
+  is_intervening_ = false;
+  say(address_of_authority(index), "goes on and stores");
+}
+
 void simulation::send_orders(std::size_t index, authority_output out) {
-  for (const auto& order : out.orders)
-    net_.send_control(address_of_authority(index),
-                      static_cast<int>(order.member), order);
+  for (const auto& order : out.orders) {
+    const auto to = static_cast<int>(order.member);
+    net_.send_control(address_of_authority(index), to, order);
+    // The worst moments: before a renewal is known, and before a decision.
+    if (order.answers > 0 && of_.pauses && !is_calm_ && random_.chance(60))
+      pause_process(to, 8000);
+  }
   for (const auto member : out.restarts) {
     if (processes_[static_cast<std::size_t>(member)]->is_alive())
       crash(static_cast<int>(member), false);
@@ -168,8 +199,8 @@ void simulation::send_orders(std::size_t index, authority_output out) {
 
 void simulation::end_authority(std::size_t index) {
   authorities_[index].is_alive = false;
-  net_.after(random_.time(50, is_calm_ ? 500 : 5000), the_world,
-             wake{wake_kind::authority_start});
+  net_.after(random_.time(5, is_calm_ || random_.chance(2) ? 200 : 3000),
+             the_world, wake{wake_kind::authority_start});
 }
 
 std::vector<std::size_t> simulation::living_authorities() const {
@@ -199,10 +230,44 @@ void simulation::send_report(int from, const member_report& report) {
   net_.send_control(from, address_of_authority(chosen), report);
 }
 
+/// Older snapshots are dropped: those of that step are there, twice.
+void simulation::decided(int self, const membership::epoch& of,
+                         const step_decision& decision) {
+  check_.decided(self, of, decision.step);
+  if (decision.keep_from < 0)
+    return;
+  for (std::int32_t rank = 0; rank < of_.authority.shape.ranks(); ++rank)
+    for (const auto holder : {of.hosting[static_cast<std::size_t>(rank)],
+                              neighbour_of(of_.authority.shape, of, rank)})
+      if (holder != no_member)
+        check_kept(of.number, holder,
+                   {rank, decision.keep_from, copy_kind::snapshot});
+}
+
+void simulation::check_kept(std::int64_t number, member_id holder,
+                            const held_copy& copy) {
+  const auto& at = *processes_[static_cast<std::size_t>(holder)];
+  if (of_.snapshot_every > 0 && at.is_alive()
+      && at.member().current().number == number
+      && !at.steps().has_stored(copy.rank, copy.step))
+    check_.violated(
+      fmt::format("snapshots before step {} are dropped, but "
+                  "member {} has none of rank {} of that step",
+                  copy.step, holder, copy.rank));
+}
+
+void simulation::voted(member_id leader) {
+  if (of_.pauses && !is_calm_ && random_.chance(30))
+    pause_process(static_cast<int>(leader), 8000);
+}
+
 void simulation::ended(int self) {
   say(self, "has left the job");
   processes_[static_cast<std::size_t>(self)]->kill();
-  if (of_.restarts && shelf_.stored().stop_reason.empty())
+  const auto& record = shelf_.stored();
+  const auto is_needed =
+    of_.restarts || record.epoch.number == 0 || living_processes().empty();
+  if (is_needed && record.stop_reason.empty())
     net_.after(random_.time(100, 2000), the_world,
                wake{wake_kind::process_start});
 }
@@ -243,7 +308,7 @@ void simulation::check_stop(const job_record& record) {
   if (!is_lost && !of_.failed_ops && of_.poisoned_step == 0)
     check_.violated("the job stops without a reason: " + record.stop_reason);
   if (!is_lost || of_.partitions || of_.pauses || of_.losses || of_.cuts
-      || of_.slow || of_.two_authorities || of_.authority_ends
+      || of_.slow > 0 || of_.two_authorities || of_.authority_ends
       || of_.store_outages)
     return;
   std::vector<member_id> members;

@@ -34,9 +34,13 @@ class simulation : public process::surroundings {
 
   // What processes need.
   void send_report(int from, const membership::member_report&) override;
+  void decided(int self, const membership::epoch&,
+               const membership::step_decision&) override;
+  void voted(member_id leader) override;
   void ended(int self) override;
   void say(int self, const std::string& what) override;
 
+  void run_until(moment time);
   void deliver(event&);
   bool is_paused(event&);
   void on_world(const wake&);
@@ -44,6 +48,7 @@ class simulation : public process::surroundings {
   void start_authority();
   template <class Call>
   void with_authority(std::size_t index, const Call& call);
+  void intervene();
   void send_orders(std::size_t index, membership::authority_output);
   void end_authority(std::size_t index);
   std::vector<std::size_t> living_authorities() const;
@@ -53,13 +58,14 @@ class simulation : public process::surroundings {
   void disturb();
   int any_process();  // -1: none lives
   void end_process();
-  bool may_die();
+  bool may_die(int victim);
   void kill_machine();
   void join();
   void lose_store();
   void wish();
   void crash(int self, bool is_silent);
   void pause();
+  void pause_process(int self, std::int64_t most_ms);
   void part();
   void cut_link();
   void end_some_authority();
@@ -69,6 +75,8 @@ class simulation : public process::surroundings {
   void check_stored(const membership::job_record&);
   std::vector<membership::member_copies> living_copies(
     const std::vector<member_id>&) const;
+  void check_kept(std::int64_t number, member_id holder,
+                  const membership::held_copy&);
   void check_stop(const membership::job_record&);
 
   const scenario& of_;
@@ -79,9 +87,10 @@ class simulation : public process::surroundings {
   record_shelf shelf_;
   std::vector<std::unique_ptr<process>> processes_;
   std::vector<authority_host> authorities_;
-  bool is_verbose_, is_calm_ = false;
-  moment calm_at_{}, next_death_{};
-  std::int64_t stored_epoch_ = 0, decisions_at_calm_ = 0;
+  bool is_verbose_, is_calm_ = false, is_intervening_ = false;
+  moment calm_at_{};
+  std::size_t swapping_ = 0;  // the authority that has its turn
+  std::int64_t events_ = 0, stored_epoch_ = 0, decisions_at_calm_ = 0;
 };
 
 }  // namespace troupe::simulated
