@@ -40,7 +40,8 @@ class loads {
                         std::ranges::count(previous_, member) > 0, member);
     });
   }
-  /// Moves one rank from the most to the least loaded; false: none need move.
+  /// Moves the last rank of the most loaded to the least loaded; false: none
+  /// need move.
   bool level() {
     const auto load = [&](member_id member) {
       return std::ranges::count(hosting_, member);
@@ -49,7 +50,6 @@ class loads {
     const auto least = *std::ranges::min_element(members_, {}, load);
     if (load(most) <= load(least) + 1)
       return false;
-    // The last one: neighbours in the pipeline stay together.
     *std::find(hosting_.rbegin(), hosting_.rend(), most) = least;
     return true;
   }
