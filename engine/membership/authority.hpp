@@ -25,6 +25,8 @@ struct authority_options {
   moment silent_after = std::chrono::seconds(10);
   /// How long members have to freeze that are silent, or lost a link.
   moment accused_after = std::chrono::seconds(1);
+  /// How long the ops that run may take when members freeze.
+  moment rest_within = std::chrono::minutes(2);
   /// Whether hosts that do not answer are given up only when their leases are
   /// over; else one host's promise ends an epoch. A host that was given up may
   /// then still apply the one step for which all others had voted.

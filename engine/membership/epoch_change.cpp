@@ -88,13 +88,17 @@ bool authority::is_able(moment now, const seat& of) const {
          && now - of.heard < options_.silent_after;
 }
 
-/// Whoever is heard may take `silent_after` to freeze; whoever is not, or has
-/// lost a link, at least `accused_after`.
+/// Who has promised and is heard may take its time to come to rest. Others are
+/// awaited for as long as they may be silent, and at least `accused_after`.
 bool authority::is_awaited(moment now, const seat& of) const {
+  if (of.has_ended || is_able(now, of))
+    return false;
+  if (of.has_promised(record_.epoch.number))
+    return now - of.heard < options_.silent_after
+           && now - frozen_at_ < options_.rest_within;
   const auto least = frozen_at_ + options_.accused_after;
   const auto most = std::min(of.heard, frozen_at_) + options_.silent_after;
-  const auto until = of.is_accused ? least : std::max(least, most);
-  return !of.has_ended && !is_able(now, of) && now < until;
+  return now < (of.is_accused ? least : std::max(least, most));
 }
 
 /// No step of the old epoch can begin any more, as all hosts must vote for it:
@@ -226,12 +230,15 @@ void authority::form_epoch(moment now, authority_output& out) {
   store_epoch(now, std::move(next), out);
 }
 
-/// A member that may still have a lease may come back with what is missing.
+/// A member that is heard, or may still have a lease, may come back with what
+/// is missing.
 void authority::stop_for_lost(moment now,
                               const std::vector<std::int32_t>& ranks,
                               authority_output& out) {
   const auto may_return = [&](const seat& each) {
-    return !each.has_ended && !is_able(now, each) && each.lease_end > now;
+    return !each.has_ended && !is_able(now, each)
+           && (each.lease_end > now
+               || now - each.heard < options_.silent_after);
   };
   if (std::ranges::none_of(seats_, may_return))
     stop(now,

@@ -128,7 +128,11 @@ member_output member::prepared(moment now, std::int64_t step,
 
 member_output member::fail(moment now, trouble problem) {
   member_output out;
-  if (problem.epoch != epoch_.number || problem_)
+  const auto is_expected =
+    problem.kind == trouble_kind::link_broken
+    && std::ranges::count(epoch_.leaving, problem.peer) > 0
+    && stage_ == member_stage::running;
+  if (problem.epoch != epoch_.number || problem_ || is_expected)
     return out;
   problem_ = std::move(problem);
   report(now, out);

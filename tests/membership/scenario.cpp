@@ -30,6 +30,7 @@ void draw_times(draws& random, scenario& of) {
   of.authority.silent_after = 2s;
   of.authority.accused_after = random.time(200, 1000);
   of.authority.lease = random.chance(2) ? 6s : 3500ms;
+  of.authority.rest_within = 4s;
   of.authority.restart_patience = 3s;
   of.authority.unfit_for = random.time(2000, 20000);
   of.member.lease = of.authority.lease;
@@ -39,7 +40,7 @@ void draw_times(draws& random, scenario& of) {
   of.faults_until = random.time(6000, 24000);
   of.between_faults = random.time(50, 1000);
   of.bound = 2 * (of.authority.lease + of.authority.silent_after)
-             + of.authority.restart_patience + 12s;
+             + of.authority.restart_patience + of.authority.rest_within + 12s;
 }
 
 void draw_faults(draws& random, scenario& of) {
@@ -56,6 +57,7 @@ void draw_faults(draws& random, scenario& of) {
   of.spares_states = !random.chance(4);
   of.known_ends = random.chance(2);
   of.restarts = !random.chance(3);
+  of.long_ops = random.chance(4);
   of.failed_ops = random.chance(8);
   if (random.chance(40))
     of.poisoned_step = random.between(1, 12);
@@ -115,6 +117,7 @@ std::string describe(const scenario& of) {
   add(of.store_outages, "store_outages");
   add(of.wishes, "wishes");
   add(of.joins, "joins");
+  add(of.long_ops, "long_ops");
   add(of.failed_ops, "failed_ops");
   add(of.poisoned_step > 0, "poisoned_step");
   return text;

@@ -38,6 +38,7 @@ struct scenario {
     false;              // and swaps of which nobody knows whether they were
   bool wishes = false;  // moves, drains, balance
   bool joins = false;
+  bool long_ops = false;  // it may take seconds to come to rest
   bool failed_ops = false;
   std::int64_t poisoned_step = 0;  // fails wherever it runs; 0: none
 };

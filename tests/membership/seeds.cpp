@@ -1,7 +1,5 @@
 #include "seeds.hpp"
 
-#include <algorithm>
-
 namespace troupe::simulated {
 
 outcome run_seed(std::int64_t seed, bool is_verbose) {
@@ -20,7 +18,10 @@ summary run_seeds(std::int64_t first, std::int64_t last, bool stops_at_first) {
     all.decisions += result.decisions;
     all.repeated += result.repeated;
     all.stops += result.has_stopped ? 1 : 0;
-    all.longest_recovery = std::max(all.longest_recovery, result.recovery);
+    if (result.recovery > all.longest_recovery) {
+      all.longest_recovery = result.recovery;
+      all.slowest = seed;
+    }
     if (result.violation.empty())
       continue;
     if (++all.violations == 1) {

@@ -13,6 +13,7 @@ struct summary {
   std::string what;  // of the first
   std::int64_t events = 0, epochs = 0, decisions = 0, repeated = 0, stops = 0;
   moment longest_recovery{};
+  std::int64_t slowest = -1;  // its seed
 };
 
 /// Seeds first .. last - 1; until one finds a violation, if it is to stop

@@ -264,6 +264,8 @@ void simulation::voted(member_id leader) {
 void simulation::ended(int self) {
   say(self, "has left the job");
   processes_[static_cast<std::size_t>(self)]->kill();
+  for (const auto other : living_processes())
+    net_.after(random_.time(5, 400), other, link_closed{self});
   const auto& record = shelf_.stored();
   const auto is_needed =
     of_.restarts || record.epoch.number == 0 || living_processes().empty();
