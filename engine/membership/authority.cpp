@@ -176,7 +176,7 @@ authority_order authority::order_of_epoch(const seat& to) const {
       order.kind = order_kind::prepare;
       order.epoch = record_.epoch;
     }
-  } else if (is_leaving(to.member)) {
+  } else if (is_released(to.member) && is_draining(to)) {
     order.kind = order_kind::leave;
   } else if (to.last.stage == member_stage::ready) {
     order.kind = order_kind::begin;
@@ -195,8 +195,8 @@ bool authority::is_member(member_id member) const {
   return std::ranges::binary_search(record_.epoch.members, member);
 }
 
-bool authority::is_leaving(member_id member) const {
-  return std::ranges::count(record_.epoch.leaving, member) > 0;
+bool authority::is_released(member_id member) const {
+  return std::ranges::count(record_.epoch.released, member) > 0;
 }
 
 bool authority::is_draining(const seat& of) const {

@@ -19,6 +19,7 @@ struct authority_options {
   std::int32_t least_members = 1;  // for the first epoch
   /// The state that every process can make or read when the job begins.
   std::int64_t first_step = 0;
+  bool keeps_snapshots = true;  // at neighbours
   /// How long a member may vote after it sent a report that was answered.
   moment lease = std::chrono::seconds(60);
   /// A member of which nothing is heard for so long is lost.
@@ -68,7 +69,8 @@ class authority {
   /// Its launcher saw the process end; there is no need to wait for it.
   authority_output member_ended(moment now, member_id);
   // What users wish. Wishes are met by the next epoch, or dropped if it would
-  // be like this one.
+  // be like this one; those that an authority has not met end with it, but
+  // drains.
   authority_output move(moment now, rank_move);
   authority_output drain(moment now, member_id);
   authority_output balance(moment now);
@@ -111,7 +113,7 @@ class authority {
   void order_all(authority_output&) const;
 
   bool is_member(member_id) const;
-  bool is_leaving(member_id) const;
+  bool is_released(member_id) const;
   bool is_draining(const seat&) const;
   bool is_able(moment now, const seat&) const;
   std::vector<member_id> able_members(moment now) const;

@@ -108,7 +108,7 @@ member_id neighbour_of(const job_shape& shape, const epoch& of,
   auto chosen = no_member;
   const auto first = std::ranges::upper_bound(of.members, host);
   const auto consider = [&](member_id member) {
-    if (member == host || std::ranges::count(of.leaving, member) > 0)
+    if (member == host || std::ranges::count(of.released, member) > 0)
       return;
     if (chosen == no_member || (hosts_state(chosen) && !hosts_state(member)))
       chosen = member;
@@ -116,6 +116,18 @@ member_id neighbour_of(const job_shape& shape, const epoch& of,
   std::for_each(first, of.members.end(), consider);
   std::for_each(of.members.begin(), first, consider);
   return chosen;
+}
+
+std::vector<member_id> unneeded_members(const job_shape& shape, const epoch& of,
+                                        bool keeps_snapshots) {
+  auto needed = of.hosting;
+  for (std::int32_t rank = 0; keeps_snapshots && rank < shape.ranks(); ++rank)
+    needed.push_back(neighbour_of(shape, of, rank));
+  auto rest = of.members;
+  std::erase_if(rest, [&](member_id member) {
+    return std::ranges::count(needed, member) > 0;
+  });
+  return rest;
 }
 
 }  // namespace troupe::membership

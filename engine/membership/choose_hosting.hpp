@@ -38,7 +38,12 @@ hosting_map choose_hosting(const job_shape&,
 
 /// Who keeps snapshots of a rank: the next member after its host that hosts no
 /// rank of the same state, else the next one; none if the host is alone.
-/// Members that are about to leave keep none.
+/// Members that are released keep none.
 member_id neighbour_of(const job_shape&, const epoch&, std::int32_t rank);
+
+/// The members of an epoch that host no rank and keep no snapshots, if there
+/// are any: all those whose help ends when it begins.
+std::vector<member_id> unneeded_members(const job_shape&, const epoch&,
+                                        bool keeps_snapshots);
 
 }  // namespace troupe::membership

@@ -38,7 +38,7 @@ std::optional<std::string> authority::cause_of_new_epoch(moment now) const {
              : std::optional("the job begins");
   for (const auto member : record_.epoch.members) {
     const auto* of = seats_.find(member);
-    if (phase_ == authority_phase::running && is_leaving(member))
+    if (phase_ == authority_phase::running && is_released(member))
       continue;
     if (of->has_ended)
       return fmt::format("member {} ended", member);
@@ -54,7 +54,7 @@ std::optional<std::string> authority::cause_of_new_epoch(moment now) const {
 bool authority::has_drains() const {
   return std::ranges::any_of(seats_, [&](const seat& each) {
     return is_draining(each) && is_member(each.member)
-           && !is_leaving(each.member);
+           && !is_released(each.member);
   });
 }
 
@@ -121,7 +121,7 @@ bool authority::is_old_epoch_over(moment now) const {
 void authority::count_losses(moment now, authority_output& out) {
   for (auto& each : seats_) {
     if (each.is_counted_lost || !is_member(each.member)
-        || is_leaving(each.member) || is_able(now, each)
+        || is_released(each.member) || is_able(now, each)
         || is_awaited(now, each))
       continue;
     each.is_counted_lost = true;
@@ -221,7 +221,9 @@ void authority::form_epoch(moment now, authority_output& out) {
   next.hosting = choose_hosting_of(next.members);
   const auto stay = candidates(next.members);
   std::ranges::set_difference(next.members, stay,
-                              std::back_inserter(next.leaving));
+                              std::back_inserter(next.released));
+  next.released =
+    unneeded_members(options_.shape, next, options_.keeps_snapshots);
   const auto choice = choose_step_of(next.members, next.hosting);
   if (!choice.step)
     return stop_for_lost(now, choice.lost_ranks, out);

@@ -44,12 +44,13 @@ struct epoch {
   hosting_map hosting{};
   /// Who gives each rank's state to its host; no_member: the checkpoint.
   hosting_map givers{};
-  /// Members that host nothing and may go once the epoch has begun.
-  std::vector<member_id> leaving{};
+  /// Members that are of no use once the epoch has begun: they host nothing and
+  /// keep no snapshots. Ascending.
+  std::vector<member_id> released{};
   /// Why there is a new epoch, in words.
   std::string cause{};
 };
-TROUPE_FIELDS(epoch, number, from_step, members, hosting, givers, leaving,
+TROUPE_FIELDS(epoch, number, from_step, members, hosting, givers, released,
               cause)
 
 }  // namespace troupe::membership

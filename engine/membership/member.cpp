@@ -128,10 +128,12 @@ member_output member::prepared(moment now, std::int64_t step,
 
 member_output member::fail(moment now, trouble problem) {
   member_output out;
+  const auto is_released = [&](member_id member) {
+    return std::ranges::count(epoch_.released, member) > 0;
+  };
   const auto is_expected =
-    problem.kind == trouble_kind::link_broken
-    && std::ranges::count(epoch_.leaving, problem.peer) > 0
-    && stage_ == member_stage::running;
+    stage_ == member_stage::running && problem.kind == trouble_kind::link_broken
+    && (is_released(problem.peer) || is_released(options_.self));
   if (problem.epoch != epoch_.number || problem_ || is_expected)
     return out;
   problem_ = std::move(problem);

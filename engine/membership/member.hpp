@@ -62,7 +62,7 @@ class member {
   /// The gradients of all ranks that it hosts are complete.
   member_output prepared(moment now, std::int64_t step,
                          std::int64_t stored_step);
-  /// The first one of the current epoch; that a member which leaves closes its
+  /// The first one of the current epoch; that a released member closes its
   /// links is none.
   member_output fail(moment now, trouble);
   void checkpoint_saved(std::int64_t step);

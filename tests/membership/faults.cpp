@@ -109,6 +109,8 @@ void simulation::pause_process(int self, std::int64_t most_ms) {
 }
 
 void simulation::part() {
+  if (net_.is_parted() && !random_.chance(4))
+    return;
   std::vector<bool> sides(64);
   const auto kind = random_.between(0, 3);
   const auto& hosting = shelf_.stored().epoch.hosting;
@@ -123,8 +125,8 @@ void simulation::part() {
                : kind == 2 ? !is_host(i)
                            : random_.chance(2);
   net_.set_partition(std::move(sides), of_.one_way && random_.chance(2));
-  net_.after(random_.time(100, random_.chance(2) ? 9000 : 1000), the_world,
-             wake{wake_kind::heal});
+  net_.after(random_.time(100, random_.chance(2) ? 12000 : 1000), the_world,
+             wake{wake_kind::heal, 0, ++partitions_});
   say(the_world, "the network is parted");
 }
 
@@ -136,7 +138,7 @@ void simulation::cut_link() {
   net_.after(random_.time(5, 400), a, link_closed{b});
   net_.after(random_.time(5, 400), b, link_closed{a});
   net_.after(random_.time(50, random_.chance(2) ? 8000 : 1000), the_world,
-             wake{wake_kind::heal});
+             wake{wake_kind::link_healed, a, b});
   say(a, fmt::format("its link to {} is cut", b));
 }
 

@@ -11,10 +11,11 @@ namespace {
 using namespace membership;
 
 std::string text_of(const wake& of) {
-  constexpr std::array<std::string_view, 12> names{
-    "tick",       "computed",      "rested",        "load again",
-    "checkpoint", "new authority", "new process",   "end is known",
-    "fault",      "heal",          "store is back", "calm"};
+  constexpr std::array<std::string_view, 13> names{
+    "tick",       "computed",      "rested",      "load again",
+    "checkpoint", "new authority", "new process", "end is known",
+    "fault",      "heal",          "link healed", "store is back",
+    "calm"};
   return fmt::format("{} {} {}", names[static_cast<std::size_t>(of.kind)],
                      of.epoch, of.number);
 }

@@ -52,7 +52,8 @@ enum class wake_kind : std::uint8_t {
   process_start,
   end_known,  // of the process `number`, to its launcher
   fault,
-  heal,
+  heal,         // of the partition `number`
+  link_healed,  // between `epoch` and `number`
   store_back,
   calm,
 };

@@ -69,13 +69,9 @@ void network::set_partition(std::vector<bool> sides, bool is_one_way) {
   is_one_way_ = is_one_way;
 }
 
-void network::heal() {
+void network::calm() {
   sides_.clear();
   cuts_.clear();
-}
-
-void network::calm() {
-  heal();
   is_calm_ = true;
 }
 

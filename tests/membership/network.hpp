@@ -45,7 +45,9 @@ class network {
 
   void set_partition(std::vector<bool> sides, bool is_one_way);
   void cut(int a, int b) { cuts_.emplace_back(a, b); }
-  void heal();
+  bool is_parted() const { return !sides_.empty(); }
+  void heal() { sides_.clear(); }
+  void heal(int a, int b) { std::erase(cuts_, std::pair(a, b)); }
   /// From now on nothing is lost, doubled or slow.
   void calm();
   bool is_cut(int from, int to) const;

@@ -22,6 +22,7 @@ void draw_sizes(draws& random, scenario& of) {
   of.processes = static_cast<int>(
     random.between(random.chance(6) ? 1 : 2, random.chance(2) ? 4 : 8));
   of.snapshot_every = static_cast<int>(random.between(0, 3));
+  of.authority.keeps_snapshots = of.snapshot_every > 0;
   of.checkpoint_every = random.chance(3) ? 0 : 3;
 }
 
@@ -63,6 +64,21 @@ void draw_faults(draws& random, scenario& of) {
     of.poisoned_step = random.between(1, 12);
 }
 
+/// Few hosts that others can replace, cut off from their authority: what leases
+/// are for.
+void draw_cut_off_hosts(draws& random, scenario& of) {
+  of.authority.shape = {.pipeline_ranks =
+                          static_cast<int>(random.between(1, 2))};
+  of.processes = static_cast<int>(random.between(3, 5));
+  of.checkpoint_every = 3;
+  of.step_time = random.time(100, 300);
+  of.partitions = of.doubles = of.spares_states = true;
+  of.one_way = of.cuts = of.losses = of.store_outages = false;
+  of.crashes = of.silent_deaths = of.wishes = of.failed_ops = false;
+  of.slow = 3;
+  of.poisoned_step = 0;
+}
+
 void draw_policy(draws& random, scenario& of) {
   using membership::remedy;
   auto& policy = of.authority.policy;
@@ -83,6 +99,8 @@ scenario draw_scenario(std::uint64_t seed) {
   draw_times(random, of);
   draw_faults(random, of);
   draw_policy(random, of);
+  if (random.chance(8))
+    draw_cut_off_hosts(random, of);
   of.authority.least_members =
     static_cast<int>(random.between(1, of.processes));
   return of;

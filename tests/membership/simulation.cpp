@@ -115,7 +115,11 @@ void simulation::on_world(const wake& of) {
         disturb();
       break;
     case wake_kind::heal:
-      net_.heal();
+      if (of.number == partitions_)
+        net_.heal();
+      break;
+    case wake_kind::link_healed:
+      net_.heal(static_cast<int>(of.epoch), static_cast<int>(of.number));
       break;
     case wake_kind::store_back:
       shelf_.is_out = false;

@@ -90,7 +90,8 @@ class simulation : public process::surroundings {
   bool is_verbose_, is_calm_ = false, is_intervening_ = false;
   moment calm_at_{};
   std::size_t swapping_ = 0;  // the authority that has its turn
-  std::int64_t events_ = 0, stored_epoch_ = 0, decisions_at_calm_ = 0;
+  std::int64_t events_ = 0, partitions_ = 0, stored_epoch_ = 0,
+               decisions_at_calm_ = 0;
 };
 
 }  // namespace troupe::simulated

@@ -145,6 +145,23 @@ TEST_CASE("a member that was given up comes back as a spare") {
   CHECK(job.current().hosting == hosting_map{1, 2});
 }
 
+TEST_CASE("the end of a member that is of no use interrupts nothing") {
+  auto options = small_job::options();
+  options.least_members = 3;
+  options.keeps_snapshots = false;
+  small_job job(options);
+  for (const member_id id : {1, 2, 3})
+    job.add(id);
+  job.run(3);
+  REQUIRE(job.current().released.size() == 1);
+  const auto spare = job.current().released[0];
+  job.members.erase(spare);
+  job.follow(job.machine.member_ended(job.now, spare));
+  job.run(15);
+  CHECK(job.current().number == 1);
+  CHECK(job.machine.phase() == authority_phase::running);
+}
+
 TEST_CASE("wishes are met by a new epoch, or dropped") {
   auto job = running_job();
   job.follow(job.machine.move(job.now, {0, 1}));
@@ -154,7 +171,7 @@ TEST_CASE("wishes are met by a new epoch, or dropped") {
   CHECK(job.current().hosting == hosting_map{2, 2});
   job.follow(job.machine.drain(job.now, 2));
   CHECK(job.current().hosting == hosting_map{1, 1});
-  CHECK(job.current().leaving == std::vector<member_id>{2});
+  CHECK(job.current().released == std::vector<member_id>{2});
   CHECK(job.members.at(2).stage() == member_stage::left);
 }
 

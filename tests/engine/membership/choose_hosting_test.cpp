@@ -53,12 +53,19 @@ TEST_CASE("a rank avoids a member unless there is no other") {
 }
 
 TEST_CASE("a rank's snapshots are kept by another member that stays") {
-  epoch of{.members = {1, 2, 3}, .hosting = {1, 2, 3}, .leaving = {}};
+  epoch of{.members = {1, 2, 3}, .hosting = {1, 2, 3}, .released = {}};
   const job_shape shape{.pipeline_ranks = 3};
   CHECK(neighbour_of(shape, of, 0) == 2);
   CHECK(neighbour_of(shape, of, 2) == 1);
-  of.leaving = {2};
+  of.released = {2};
   CHECK(neighbour_of(shape, of, 0) == 3);
   of = {.members = {1}, .hosting = {1, 1, 1}};
   CHECK(neighbour_of(shape, of, 0) == no_member);
+}
+
+TEST_CASE("members that neither host nor keep snapshots are unneeded") {
+  const job_shape shape{.pipeline_ranks = 2};
+  const epoch of{.members = {1, 2, 3, 4}, .hosting = {1, 2}};
+  CHECK(unneeded_members(shape, of, true) == std::vector<member_id>{4});
+  CHECK(unneeded_members(shape, of, false) == std::vector<member_id>{3, 4});
 }
