@@ -118,7 +118,8 @@ void process::go_on() {
 void process::perform(member_output out) {
   if (out.stops_steps) {
     executor_.rest();
-    const auto is_long = of_.long_ops && random_.chance(4);
+    const auto is_long =
+      of_.long_ops && net_.now() < of_.faults_until && random_.chance(4);
     net_.after(random_.time(1, is_long ? 5000 : 60), self_,
                wake{wake_kind::rested, 0, 0});
   }
