@@ -1,7 +1,7 @@
 # The simulator of membership (docs/design.md, Membership): the program
-# membership_simulator, and one like it for each bug of tests/membership/bugs,
-# planted in a copy of the sources of engine/membership, so that production code
-# has no switch for them.
+# membership_simulator, and one like it, bugs/NAME, for each bug of
+# tests/membership/bugs, planted in a copy of the sources of engine/membership, so
+# that production code has no switch for them.
 if(NOT TROUPE_TESTS)
   return()
 endif()
@@ -9,7 +9,7 @@ endif()
 file(GLOB sources CONFIGURE_DEPENDS
   ${PROJECT_SOURCE_DIR}/tests/membership/*.cpp)
 list(REMOVE_ITEM sources ${PROJECT_SOURCE_DIR}/tests/membership/main.cpp)
-# Compiled as those that link it do; which membership it is, they say.
+# Whose membership it simulates is for the programs to say that link it.
 add_library(troupe_simulator STATIC ${sources})
 target_include_directories(troupe_simulator PUBLIC ${troupe_include})
 target_link_libraries(troupe_simulator PUBLIC fmt::fmt PRIVATE troupe_flags)
@@ -42,7 +42,7 @@ function(troupe_plant name file text replacement)
   set(source ${PROJECT_BINARY_DIR}/bugs/${name}.cpp)
   file(CONFIGURE OUTPUT ${source} CONTENT "${all}" @ONLY)
   set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -w)
-  troupe_program(membership_simulator_${name}
+  troupe_program(membership_simulator_${name} OUTPUT bugs/${name}
     SOURCES tests/membership/main.cpp ${source} DEPENDS troupe_simulator)
 endfunction()
 

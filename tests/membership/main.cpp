@@ -10,6 +10,7 @@
 
 #include <charconv>
 #include <ctime>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -85,7 +86,9 @@ int run_fast(const arguments& given) {
 int main(int argc, char** argv) {
   const auto given = parse({argv + 1, argv + argc});
   if (!given.bug.empty()) {
-    const auto program = fmt::format("{}_{}", argv[0], given.bug);
+    const auto program =
+      (std::filesystem::path(argv[0]).parent_path() / "bugs" / given.bug)
+        .string();
     std::vector<std::string> words{program};
     for (int i = 1; i < argc; ++i)
       if (std::string_view(argv[i]) == "--bug")
