@@ -98,7 +98,8 @@ void simulation::pause() {
     return;
   const auto index = authorities[static_cast<std::size_t>(
     random_.between(0, static_cast<std::int64_t>(authorities.size()) - 1))];
-  authorities_[index].paused_until = net_.now() + random_.time(100, 8000);
+  auto& until = authorities_[index].paused_until;
+  until = std::max(until, net_.now() + random_.time(100, 8000));
   say(address_of_authority(index), "is paused");
 }
 

@@ -182,6 +182,7 @@ void simulation::intervene() {
   start_authority();
   run_until(until);
   is_intervening_ = false;
+  swapping_ = index;
   say(address_of_authority(index), "goes on and stores");
 }
 
