@@ -74,7 +74,10 @@ authority_output authority::receive(moment now, const member_report& report) {
     std::max(record_.checkpoint_step, report.checkpoint_step);
   note(now, from, out);
   advance(now, out);
-  if (auto* still = seats_.find(report.member))
+  const auto is_in_office =
+    phase_ != authority_phase::starting && phase_ != authority_phase::deposed;
+  if (auto* still = seats_.find(report.member);
+      still != nullptr && is_in_office)
     out.orders.push_back(answer(now, *still));
   return out;
 }

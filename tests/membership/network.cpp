@@ -16,8 +16,8 @@ void network::push(moment at, int from, int to, payload what) {
   std::push_heap(heap_.begin(), heap_.end());
 }
 
-bool network::next(event& found) {
-  if (heap_.empty())
+bool network::next(event& found, moment before) {
+  if (heap_.empty() || heap_.front().at >= before)
     return false;
   std::pop_heap(heap_.begin(), heap_.end());
   const auto slot = heap_.back().slot;

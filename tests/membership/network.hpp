@@ -29,8 +29,8 @@ class network {
   network(const scenario& of, draws& random) : of_(of), random_(random) {}
 
   moment now() const { return now_; }
-  /// False when nothing is left. The event is valid until the next call.
-  bool next(event&);
+  /// False when nothing is left before that time.
+  bool next(event&, moment before);
   void after(moment delay, int to, payload what) {
     push(now_ + delay, to, to, std::move(what));
   }

@@ -43,8 +43,8 @@ outcome simulation::run() {
 
 void simulation::run_until(moment time) {
   event happened;
-  while (check_.violation().empty() && !is_over() && net_.now() < time
-         && !(is_intervening_ && is_calm_) && net_.next(happened)) {
+  while (check_.violation().empty() && !is_over()
+         && !(is_intervening_ && is_calm_) && net_.next(happened, time)) {
     ++events_;
     deliver(happened);
     if (is_calm_ && net_.now() > calm_at_ + of_.bound)
