@@ -19,16 +19,23 @@ authority_output authority::tick(moment now) {
   return out;
 }
 
-/// Members may have leases of the authority before, so each gets one of full
-/// length: nobody is given up before it has ended. An epoch that runs goes on.
+/// The authority before may have renewed leases until the record was taken
+/// over, which may take long. So its end is only known to be past when this is
+/// called the next time.
 void authority::take_over(moment now) {
+  if (std::exchange(has_record_, false))
+    return take_office(now);
   auto found = store_.read();
   if (!found)
     return;
   record_ = *found;
   history_.restore(now, record_.failures);
-  if (!store(now, *found))
-    return;
+  has_record_ = store(now, *found);
+}
+
+/// Each member has a lease of full length: nobody is given up before it has
+/// ended. An epoch that runs goes on.
+void authority::take_office(moment now) {
   seats_ = {};
   for (const auto member : record_.epoch.members)
     seats_.add(now, member).lease_end = now + options_.lease;

@@ -63,7 +63,8 @@ class authority {
  public:
   authority(authority_options options, record_store& store);
 
-  /// To be called at least as often as members report.
+  /// To be called at least as often as members report, with a time that is read
+  /// when it is called. Two calls are needed to take over.
   authority_output tick(moment now);
   authority_output receive(moment now, const member_report&);
   /// Its launcher saw the process end; there is no need to wait for it.
@@ -81,6 +82,7 @@ class authority {
 
  private:
   void take_over(moment now);
+  void take_office(moment now);
   bool is_confirmed(moment now);
   void note(moment now, seat&, authority_output&);
   void note_failed_op(moment now, seat&, authority_output&);
@@ -123,6 +125,7 @@ class authority {
   record_store& store_;
   authority_phase phase_ = authority_phase::starting;
   job_record record_;
+  bool has_record_ = false;  // stored, and office is not yet taken
   failure_history history_;
   seat_table seats_;
   hosting_wishes wishes_;

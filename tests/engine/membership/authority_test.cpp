@@ -179,6 +179,8 @@ TEST_CASE("the next authority goes on with the epoch that runs") {
   auto job = running_job();
   authority next(small_job::options(), job.store);
   next.tick(job.now);
+  CHECK(next.phase() == authority_phase::starting);
+  next.tick(job.now);
   CHECK(next.phase() == authority_phase::preparing);
   for (auto& [id, of] : job.members)
     next.receive(job.now, *of.tick(of.next_tick()).report);
