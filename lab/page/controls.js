@@ -48,6 +48,7 @@ const restore = () => {
 // Disables what has no effect now.
 const enabling = (row, ...inputs) => (on) => {
   row.classList.toggle("off", !on);
+  row.ariaDisabled = !on;
   for (const input of inputs) input.disabled = !on;
 };
 
