@@ -29,5 +29,5 @@ set_tests_properties("docs: drawings" PROPERTIES LABELS docs TIMEOUT 60)
 # The site in a browser, where scripts/docs has made it and there is a browser.
 add_test(NAME "docs: site" COMMAND ${Python3_EXECUTABLE}
   ${PROJECT_SOURCE_DIR}/tests/docs/site.py ${PROJECT_SOURCE_DIR}/build/docs/html)
-set_tests_properties("docs: site" PROPERTIES LABELS docs TIMEOUT 300
+set_tests_properties("docs: site" PROPERTIES LABELS docs TIMEOUT 600
   SKIP_RETURN_CODE 77)

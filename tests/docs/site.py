@@ -1,18 +1,18 @@
 """The documentation site, opened from the disk in a headless Chromium:
 site.py FOLDER, the build/docs/html of scripts/docs
 
-Search finds pages and functions, what it finds is there, and no page complains on
-the console. Ends with 77 where there is no site or no browser (Chromium, or
-$TROUPE_CHROMIUM).
+Search finds pages and functions, no page complains on the console, none is wider
+than a phone, and axe-core finds nothing wrong with contrast, headings, names and
+landmarks of any kind of page, light or dark, on a phone or a desk. Ends with 77
+where there is no site or no browser (Chromium, or $TROUPE_CHROMIUM).
 """
-import os
 import re
-import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from urllib.parse import quote
+
+import chromium
 
 # What a search has to find, among the addresses of its results.
 SEARCHES = {
@@ -22,9 +22,16 @@ SEARCHES = {
     "did not connect to": (r"troubleshooting\.html",),
     "pipeline-model-parallel-size": (r"migration/megatron-lm\.html",),
 }
-PAGES = ("index.html", "tutorial.html", "troubleshooting.html", "schedules/zb_v.html",
-         "commands/train.html", "api/train.html", "migration/README.html")
-RESULT = re.compile(r'<ul[^>]* class="search">(.*?)</ul>', re.DOTALL)
+# One of each kind, and those with most of their own.
+PAGES = ("index.html", "tutorial.html", "troubleshooting.html", "monitors.html",
+         "schedules/zb_v.html", "commands/train.html", "examples/own_schedule.html",
+         "api/train.html", "migration/README.html", "search.html?q=resume")
+SCREENS = ((390, "light"), (390, "dark"), (1280, "light"), (1280, "dark"))
+SEARCHED = "document.querySelector('#search-results > .search-summary')?.innerText"
+RESULTS = "Array.from(document.querySelectorAll('ul.search a'), each => each.href)"
+VIOLATIONS = """axe.run(document, {resultTypes: ["violations"]}).then(found =>
+  found.violations.map(rule => `${rule.id}: ` + rule.nodes.slice(0, 3).map(
+    node => `${node.target} ${node.any[0]?.message ?? ""}`).join("; ")))"""
 
 
 def skip(why):
@@ -32,62 +39,58 @@ def skip(why):
     sys.exit(77)
 
 
-def browser():
-    names = [os.environ.get("TROUPE_CHROMIUM"), "chromium", "chromium-browser",
-             "google-chrome"]
-    return next((name for name in names if name and shutil.which(name)), None)
+class Site:
+    def __init__(self, browser, folder):
+        self.browser, self.address, self.failed = browser, folder.as_uri(), []
 
-
-class Browser:
-    def __init__(self, program, profile):
-        self.command = [
-            program, "--headless", "--no-sandbox", "--disable-gpu",
-            "--disable-dev-shm-usage", "--disable-background-networking",
-            "--no-first-run", "--host-resolver-rules=MAP * ~NOTFOUND",
-            "--virtual-time-budget=10000", "--enable-logging=stderr",
-            f"--user-data-dir={profile}", "--dump-dom"]
-        self.failed = []
-
-    def open(self, address):
-        """The page's elements after its scripts have run."""
-        done = subprocess.run([*self.command, address], capture_output=True,
-                              text=True, timeout=120)
-        complaints = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-        self.check(done.returncode == 0, f"{address}: ended with {done.returncode}")
-        self.check(not complaints, f"{address}: {complaints[:3]}")
-        return done.stdout
+    def open(self, page):
+        self.browser.open(f"{self.address}/{page}")
+        if "?q=" in page:
+            self.browser.wait_for(SEARCHED)
+        self.check(not self.browser.complaints, f"{page}: {self.browser.complaints}")
 
     def check(self, holds, why):
         if not holds:
             self.failed.append(why)
 
+    def search(self, query, wanted):
+        self.open(f"search.html?q={quote(query)}")
+        found = self.browser.value(RESULTS)
+        for pattern in wanted:
+            self.check(any(re.search(pattern, address) for address in found),
+                       f"'{query}' finds no {pattern}, but {found[:20]}")
 
-def search(opened, site, query, wanted):
-    page = opened.open(f"{site}/search.html?q={quote(query)}")
-    found = re.findall(r'href="([^"]+)"', " ".join(RESULT.findall(page)))
-    for pattern in wanted:
-        opened.check(any(re.search(pattern, address) for address in found),
-                     f"'{query}' finds no {pattern}, but {found[:20]}")
-    return found
+    def examine(self, page, width, theme):
+        self.browser.look(width, theme)
+        self.open(page)
+        where = f"{page}, {width} px, {theme}"
+        self.check(self.browser.value("!!document.querySelector('article')"),
+                   f"{where}: no text")
+        wide = self.browser.value("document.documentElement.scrollWidth")
+        self.check(wide <= width, f"{where}: {wide} px wide")
+        for violation in self.browser.value(VIOLATIONS):
+            self.failed.append(f"{where}: {violation}")
 
 
 def main():
-    folder, program = Path(sys.argv[1]).resolve(), browser()
+    folder, program = Path(sys.argv[1]).resolve(), chromium.found()
     if not (folder / "index.html").is_file():
         skip("there is no site; scripts/docs makes it")
     if program is None:
         skip("there is no Chromium; TROUPE_CHROMIUM names one")
-    site = folder.as_uri()
-    with tempfile.TemporaryDirectory() as profile:
-        opened = Browser(program, profile)
-        for page in PAGES:
-            opened.check("</article>" in opened.open(f"{site}/{page}"),
-                         f"{page} has no text")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        browser = chromium.Browser(program, profile)
+        site = Site(browser, folder)
         for query, wanted in SEARCHES.items():
-            search(opened, site, query, wanted)
-    print(*opened.failed, f"{len(PAGES)} pages, {len(SEARCHES)} searches, "
-          f"{len(opened.failed)} failed", sep="\n")
-    sys.exit(1 if opened.failed else 0)
+            site.search(query, wanted)
+        browser.before_each_page((folder.parent / "axe.min.js").read_text())
+        for page in PAGES:
+            for screen in SCREENS:
+                site.examine(page, *screen)
+        browser.close()
+    print(*site.failed, f"{len(PAGES)} pages on {len(SCREENS)} screens, "
+          f"{len(SEARCHES)} searches, {len(site.failed)} failed", sep="\n")
+    sys.exit(1 if site.failed else 0)
 
 
 main()
