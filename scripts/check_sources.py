@@ -286,6 +286,8 @@ def name_problems(path, line):
             yield f"names a host: {host}"
     if MACHINE_PATH.search(line):
         yield "names a path of somebody's machine"
+    if path.suffix == ".cu" and line == "namespace {":
+        yield "nvcc gives anonymous namespaces names by the file's path"
 
 
 def check_names():

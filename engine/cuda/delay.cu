@@ -1,7 +1,7 @@
 #include "troupe/engine/cuda/launches.hpp"
 
 namespace troupe {
-namespace {
+inline namespace delay_kernels {
 
 __device__ std::uint64_t nanoseconds() {
   std::uint64_t now;
@@ -15,7 +15,7 @@ __global__ void delay_kernel(std::uint64_t duration) {
     __nanosleep(1000);
 }
 
-}  // namespace
+}  // namespace delay_kernels
 
 cudaError_t launch_delay(double seconds, cudaStream_t stream) {
   delay_kernel<<<1, 1, 0, stream>>>(static_cast<std::uint64_t>(seconds * 1e9));

@@ -3,7 +3,7 @@
 #include "troupe/engine/cuda/launches.hpp"
 
 namespace troupe {
-namespace {
+inline namespace fill_mask_kernels {
 
 /// Each thread makes one block of four numbers.
 __global__ void mask_kernel(std::uint8_t* mask, std::int64_t count,
@@ -21,7 +21,7 @@ __global__ void mask_kernel(std::uint8_t* mask, std::int64_t count,
   }
 }
 
-}  // namespace
+}  // namespace fill_mask_kernels
 
 cudaError_t launch_fill_mask(std::uint8_t* mask, std::int64_t count,
                              const philox_stream& numbers,

@@ -5,7 +5,7 @@
 #include "troupe/engine/cuda/launches.hpp"
 
 namespace troupe {
-namespace {
+inline namespace norm_powers_kernels {
 
 /// Calls `visit` with a typed pointer to an entry's values.
 template <class Visit>
@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(block_threads)
     table.sums[entry.row] = all;
 }
 
-}  // namespace
+}  // namespace norm_powers_kernels
 
 cudaError_t launch_norm_powers(const flat_table& table, std::int64_t pieces,
                                norm_type type, cudaStream_t stream) {

@@ -2,7 +2,7 @@
 #include "troupe/engine/cuda/launches.hpp"
 
 namespace troupe {
-namespace {
+inline namespace statistics_kernels {
 
 struct join_moments {
   __device__ void operator()(moments& to, const moments& from) const {
@@ -269,7 +269,7 @@ __global__ void __launch_bounds__(block_threads, 2)
     write_row(entry, all, row);
 }
 
-}  // namespace
+}  // namespace statistics_kernels
 
 cudaError_t launch_statistics(const statistics_table& table,
                               std::int64_t pieces, cudaStream_t stream) {
