@@ -177,6 +177,12 @@ void run_plans::replan(const schedule& order) {
   next_ = std::move(next);
 }
 
+bool run_plans::forget_announcement() {
+  announced_ = false;
+  const std::scoped_lock lock(mutex_);
+  return next_ != nullptr;
+}
+
 bool run_plans::take_up(std::int64_t step) {
   auto* const job = setup_.job();
   const bool announced = std::exchange(announced_, false);

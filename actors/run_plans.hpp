@@ -57,6 +57,9 @@ class run_plans {
   void replan(const schedule& order);
   /// All processes know of a change (`step_report::changes`).
   void note_announced(bool announced) { announced_ |= announced; }
+  /// No change is known, as processes have met again. Returns whether a switch
+  /// was wished for here, and has to be announced once more.
+  bool forget_announcement();
   /// Switches before training step `step`; in a job all processes make the call
   /// at the same one. Returns whether they know of a change, of this or another
   /// kind.

@@ -74,6 +74,14 @@ bool trainer::impl::has_lost() const {
   return false;
 }
 
+/// Changes that some processes knew of, and others not, are announced anew.
+void trainer::impl::announce_pending() {
+  const bool switches = plans.forget_announcement();
+  const std::scoped_lock lock(hosting_mutex);
+  if (switches || !next_hosting.empty())
+    actors.announce_change();
+}
+
 std::map<stage_place, std::int32_t> trainer::impl::hosts() const {
   std::map<stage_place, std::int32_t> all;
   for (std::int32_t d = 0; d < setup.options.data_parallel; ++d)

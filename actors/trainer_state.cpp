@@ -95,6 +95,7 @@ void trainer::impl::meet() {
   require_matching(job, stages.parameters_here(), setup.groups);
   names = names_of_all(job, stages.names());
   parameter_count = count_parameters(job, stages.parameters_here());
+  announce_pending();
   last_copied.reset();
   const auto from = find_recovery();
   recovered = from.has_value();

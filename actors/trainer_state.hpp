@@ -52,6 +52,7 @@ struct trainer::impl {
   bool has_lost() const;
   std::map<stage_place, std::int32_t> hosts() const;
   std::vector<stage_place> copies_from_others() const;
+  void announce_pending();
   void send_copies();
   void await_copies(std::int64_t of_step);
   std::optional<recovery> find_recovery();

@@ -9,7 +9,7 @@
 namespace troupe::cli {
 
 /// The lines of a screen, which --help does not exceed, and its columns.
-inline constexpr std::size_t help_lines = 30;
+inline constexpr std::size_t help_lines = 34;
 inline constexpr std::size_t help_columns = 80;
 
 /// A section of a command's help: the flags of one or more of CLI11's groups

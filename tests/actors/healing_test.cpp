@@ -122,12 +122,7 @@ class mortal_process {
       options.job.get(), [](mesh* job) { job->leave(); });
     options.healing = {.rejoin =
                          [this] {
-                           {
-                             const std::scoped_lock lock(mutex_);
-                             if (was_killed_)
-                               throw troupe::error(error_code::interrupted,
-                                                   "killed");
-                           }
+                           require_alive();
                            return where_.join(process_);
                          },
                        .copy_every = copy_every_};
@@ -160,11 +155,7 @@ class mortal_process {
         parameters.emplace_back(name, value.clone());
       return true;
     } catch (const troupe::error&) {
-      {
-        const std::scoped_lock lock(mutex_);
-        if (was_killed_)
-          throw;
-      }
+      require_alive();
       has_stepped_ = false;
       if (!run.heal())
         throw;
@@ -174,6 +165,7 @@ class mortal_process {
   /// The leading process also changes the order and the hosting now and then.
   void step(trainer& run) {
     const auto before = run.progress().step;
+    require_alive();
     if (changes_ && process_ == 0 && before % 7 == 3)
       run.replan(
         make_schedule(before % 2 == 0 ? "gpipe" : "zb_h1", shape_of(what_)));
@@ -182,6 +174,11 @@ class mortal_process {
                static_cast<std::int32_t>(before / 2 % 3));
     run.step(small_text());
     has_stepped_ = true;
+  }
+  void require_alive() {
+    const std::scoped_lock lock(mutex_);
+    if (was_killed_)
+      throw troupe::error(error_code::interrupted, "killed");
   }
   void set(trainer* run, std::shared_ptr<mesh> job) {
     const std::scoped_lock lock(mutex_);
