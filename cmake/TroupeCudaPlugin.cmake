@@ -38,6 +38,8 @@ set(folders ${TROUPE_TORCH_ROOT}/lib ${nvidia}/cu13/lib ${nvidia}/nccl/lib
 list(REMOVE_DUPLICATES folders)
 if(TROUPE_PACKAGE)
   list(TRANSFORM troupe_plugin_library_folders PREPEND $ORIGIN/ OUTPUT_VARIABLE folders)
+  # nvcc names files in the symbol table by its process; a build ID is of what is linked.
+  target_link_options(troupe_cuda PRIVATE LINKER:--strip-all)
 endif()
 set_target_properties(troupe_cuda PROPERTIES
   LINKER_LANGUAGE CXX CUDA_RESOLVE_DEVICE_SYMBOLS OFF
