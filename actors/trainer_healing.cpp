@@ -103,6 +103,7 @@ std::vector<stage_place> trainer::impl::copies_from_others() const {
 }
 
 void trainer::impl::send_copies() {
+  expected_copies = copies_from_others();  // before a move changes them
   for (auto& each : stages.copies(progress())) {
     const auto place = from_wire<stage_state_head>(each.head).place;
     const auto keeper = keeper_of(setup.layout, place.data_rank,
@@ -134,8 +135,7 @@ void trainer::impl::copy_states() {
 
 /// Returns when the copies of that step have come in all processes.
 void trainer::impl::await_copies(std::int64_t of_step) {
-  if (!kept->await(copies_from_others(), of_step,
-                   [this] { return has_lost(); }))
+  if (!kept->await(expected_copies, of_step, [this] { return has_lost(); }))
     fail(error_code::transport,
          "a process was lost while copies of states were on their way");
   setup.job()->gather({frame_type::mail, {}, {}});

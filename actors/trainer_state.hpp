@@ -80,9 +80,10 @@ struct trainer::impl {
   /// Guards the hosting, which the thread that runs steps changes, and the next
   /// one.
   std::mutex hosting_mutex;
-  std::vector<std::int32_t> next_hosting;   // empty: no other one
-  std::int64_t rehosted = 0;                // so often
-  std::optional<std::int64_t> last_copied;  // step, since the processes met
+  std::vector<std::int32_t> next_hosting;    // empty: no other one
+  std::int64_t rehosted = 0;                 // so often
+  std::optional<std::int64_t> last_copied;   // step, since the processes met
+  std::vector<stage_place> expected_copies;  // of that step, from others
   bool has_copied = false;  // all processes held copies of one step
   bool recovered = false;   // the run goes on from copies
 };
