@@ -56,6 +56,16 @@ class meeting_place {
     const std::scoped_lock lock(mutex_);
     return is_over_;
   }
+  /// A process was killed.
+  void lose_one() {
+    const std::scoped_lock lock(mutex_);
+    has_lost_one_ = true;
+    all_here_.notify_all();
+  }
+  void await_loss() {
+    std::unique_lock lock(mutex_);
+    all_here_.wait(lock, [&] { return has_lost_one_ || is_over_; });
+  }
   int meetings() const {
     const std::scoped_lock lock(mutex_);
     return meetings_;
@@ -68,6 +78,7 @@ class meeting_place {
   std::int32_t here_ = 0;
   int meetings_ = 0;
   bool is_over_ = false;
+  bool has_lost_one_ = false;
   std::shared_ptr<joined_meshes> met_;
 };
 
@@ -105,6 +116,7 @@ class mortal_process {
     was_killed_ = true;
     job_->leave();
     run_->interrupt("killed");
+    where_.lose_one();
     return true;
   }
   void join() { thread_.join(); }
@@ -165,6 +177,8 @@ class mortal_process {
   /// The leading process also changes the order and the hosting now and then.
   void step(trainer& run) {
     const auto before = run.progress().step;
+    if (before == 20)
+      where_.await_loss();
     require_alive();
     if (changes_ && process_ == 0 && before % 7 == 3)
       run.replan(
