@@ -59,7 +59,7 @@ void remote_links::deliver(std::int32_t process, stage_tensors message) {
 
 void remote_links::send_now(std::int32_t process, stage_tensors message) {
   message.header.left = now_ns();
-  job_->send(process, to_frame(std::move(message)));
+  job_->send(process, to_frame(std::move(message)), run_);
 }
 
 void remote_links::on(const credit_back& credit) {
@@ -78,7 +78,7 @@ void remote_links::on(const credit_back& credit) {
 }
 
 void remote_links::tell(const frame& control) {
-  job_->broadcast(control);
+  job_->broadcast(control, run_);
 }
 
 stage_tensors remote_links::receive(std::int32_t sender, frame what) {
@@ -91,7 +91,7 @@ stage_tensors remote_links::receive(std::int32_t sender, frame what) {
   message.receipt = std::shared_ptr<const void>(
     nullptr, [self = shared_from_this(), sender, credit](const void*) {
       self->checks_.consumed(sender);
-      self->job_->send(sender, to_frame(credit));
+      self->job_->send(sender, to_frame(credit), self->run_);
     });
   return message;
 }

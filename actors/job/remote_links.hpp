@@ -26,6 +26,7 @@ class remote_links : public std::enable_shared_from_this<remote_links> {
                std::int64_t parameter_bytes)
     : job_(std::move(job)),
       layout_(layout),
+      run_(run),
       checks_(layout, run, std::move(plans), parameter_bytes) {}
 
   const job_layout& layout() const { return layout_; }
@@ -58,6 +59,7 @@ class remote_links : public std::enable_shared_from_this<remote_links> {
 
   std::shared_ptr<mesh> job_;
   job_layout layout_;
+  std::uint64_t run_;  // nothing is sent once the mesh is of another one
   admission checks_;
   std::mutex mutex_;  // of what follows
   step_pointer step_;

@@ -320,9 +320,11 @@ void mesh::stop() {
   });
 }
 
-void mesh::send(std::int32_t receiver, frame message) {
+void mesh::send(std::int32_t receiver, frame message, std::uint64_t run) {
   const auto purpose = line_of(message.type);
   const auto state = now();
+  if (run != 0 && run != state->place.run)
+    return;
   const auto& lines = state->at(receiver).lines;
   const auto link = lines.find(purpose);
   if (link == lines.end())

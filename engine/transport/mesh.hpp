@@ -100,9 +100,11 @@ class mesh {
 
   /// Sends on the line of the frame's type. The receiver gets mail and states
   /// by `receive`, notes by `poll`, and all else by `mesh_events::arrived`.
-  void send(std::int32_t receiver, frame message);
+  /// What is of another run than the mesh is now, of before its processes have
+  /// met again, is dropped; 0: of any.
+  void send(std::int32_t receiver, frame message, std::uint64_t run = 0);
   /// Sends to all others if this is the leader, else to the leader.
-  void broadcast(const frame& message);
+  void broadcast(const frame& message, std::uint64_t run = 0);
   /// Waits for a process's next mail, or state. Throws `transport` if it is
   /// lost.
   frame receive(std::int32_t sender, frame_type type = frame_type::mail);

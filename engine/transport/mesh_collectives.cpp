@@ -27,11 +27,11 @@ line line_of(frame_type type) {
   }
 }
 
-void mesh::broadcast(const frame& message) {
+void mesh::broadcast(const frame& message, std::uint64_t run) {
   if (!place().leads())
-    return send(0, message);
+    return send(0, message, run);
   for (std::int32_t p = 1; p < place().processes; ++p)
-    send(p, message);
+    send(p, message, run);
 }
 
 std::vector<frame> mesh::gather(frame mail) {

@@ -38,7 +38,7 @@ class meeting_place {
     if (++here_ == processes_) {
       here_ = 0;
       ++meetings_;
-      met_ = std::make_shared<joined_meshes>(processes_);
+      met_ = std::make_shared<joined_meshes>(processes_, new_run_id());
       all_here_.notify_all();
     }
     all_here_.wait(lock, [&] { return is_over_ || meetings_ != meeting; });

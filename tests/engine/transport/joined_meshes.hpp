@@ -17,11 +17,11 @@ namespace troupe::testing {
 /// The processes of a job as threads of this one, joined by socket pairs.
 class joined_meshes {
  public:
-  explicit joined_meshes(std::int32_t processes) {
+  explicit joined_meshes(std::int32_t processes, std::uint64_t run = 7) {
     for (std::int32_t p = 0; p < processes; ++p) {
       loops_.push_back(std::make_unique<io_loop>());
       all.push_back(
-        std::make_shared<mesh>(*loops_.back(), job_place{p, processes, 7}));
+        std::make_shared<mesh>(*loops_.back(), job_place{p, processes, run}));
     }
     for (std::int32_t a = 0; a < processes; ++a)
       for (std::int32_t b = 0; b < processes; ++b) {
