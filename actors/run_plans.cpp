@@ -158,8 +158,7 @@ plan_pointer run_plans::generation(std::int32_t microbatches,
   generation_.keep(newest);
   if (auto* const job = setup_.job()) {
     of_job_->add(*newest);
-    job->gather({frame_type::mail, {}, {}});
-    job->share({frame_type::mail, {}, {}});
+    job->barrier();
   }
   return newest;
 }

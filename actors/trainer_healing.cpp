@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
-#include <tuple>
 #include <utility>
 
 #include "troupe/actors/trainer_state.hpp"
@@ -67,11 +65,7 @@ meeting_decision decide(const std::vector<frame>& all) {
 }  // namespace
 
 bool trainer::impl::has_lost() const {
-  const auto* const job = setup.job();
-  for (std::int32_t p = 0; p < job->place().processes; ++p)
-    if (job->lost(p))
-      return true;
-  return false;
+  return setup.job()->await_loss({});
 }
 
 /// Changes that some processes knew of, and others not, are announced anew.
@@ -138,8 +132,7 @@ void trainer::impl::await_copies(std::int64_t of_step) {
   if (!kept->await(expected_copies, of_step, [this] { return has_lost(); }))
     fail(error_code::transport,
          "a process was lost while copies of states were on their way");
-  setup.job()->gather({frame_type::mail, {}, {}});
-  setup.job()->share({frame_type::mail, {}, {}});
+  setup.job()->barrier();
 }
 
 bool trainer::impl::is_healable() {
@@ -147,14 +140,7 @@ bool trainer::impl::is_healable() {
       || actors.failed_by_loss() == false)
     return false;
   // The leading process may have told of a loss that is about to be seen here.
-  constexpr std::chrono::seconds longest{5};
-  const auto until = std::chrono::steady_clock::now() + longest;
-  while (!has_lost()) {
-    if (std::chrono::steady_clock::now() > until)
-      return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
+  return setup.job()->await_loss(std::chrono::seconds(5));
 }
 
 std::optional<recovery> trainer::impl::find_recovery() {

@@ -229,16 +229,6 @@ handed_over pipeline::ask_actors() const {
           actors_->ask<hub_monitors>(book().hub, hand_over_monitors{})};
 }
 
-namespace {
-
-/// Returns when all processes of the job have called it.
-void meet_in(mesh& job) {
-  job.gather({frame_type::mail, {}, {}});
-  job.share({frame_type::mail, {}, {}});
-}
-
-}  // namespace
-
 void pipeline::replace_actors(pipeline_options options,
                               const handed_over& so_far) {
   options_ = std::move(options);
@@ -254,12 +244,12 @@ void pipeline::replace_actors(pipeline_options options,
 void pipeline::rehost(pipeline_options options) {
   const std::unique_lock lock(control_->mutex);
   actors_->ask<run_record>(book().coordinator, hand_over{});
-  meet_in(*options_.job);
+  options_.job->barrier();
   const auto so_far = ask_actors();
   const auto before = std::move(actors_);
   replace_actors(std::move(options), so_far);
   options_.job->redirect(dispatch_to(actors_->book()));
-  meet_in(*options_.job);
+  options_.job->barrier();
 }
 
 /// A process that was started again counts its steps anew, so all do.

@@ -69,7 +69,7 @@ class pipeline {
   /// All processes of a job make the call; it returns when all have new actors.
   void rehost(pipeline_options options);
   /// The same after a failure, for a job whose mesh has taken over connections
-  /// of processes that have met again. What failed is forgotten.
+  /// of processes that have met again. Forgets the failure.
   void restart(pipeline_options options);
   /// Whether the run has failed as another process is gone; empty: it has not
   /// failed.

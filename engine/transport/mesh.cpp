@@ -375,6 +375,15 @@ std::optional<std::string> mesh::lost(std::int32_t process) const {
   return state->at(process).lost;
 }
 
+bool mesh::await_loss(std::chrono::milliseconds longest) const {
+  const auto state = now();
+  std::unique_lock lock(state->mutex);
+  return state->changed.wait_for(lock, longest, [&] {
+    return std::ranges::any_of(
+      state->peers, [](const impl::peer& each) { return !!each.lost; });
+  });
+}
+
 std::int64_t mesh::bytes_received(std::int32_t process) const {
   std::int64_t bytes = 0;
   const auto state = now();

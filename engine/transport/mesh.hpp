@@ -100,8 +100,8 @@ class mesh {
 
   /// Sends on the line of the frame's type. The receiver gets mail and states
   /// by `receive`, notes by `poll`, and all else by `mesh_events::arrived`.
-  /// What is of another run than the mesh is now, of before its processes have
-  /// met again, is dropped; 0: of any.
+  /// `run`: the sender's; the frame is dropped if the processes have met again
+  /// since, for another run. 0: of any run.
   void send(std::int32_t receiver, frame message, std::uint64_t run = 0);
   /// Sends to all others if this is the leader, else to the leader.
   void broadcast(const frame& message, std::uint64_t run = 0);
@@ -115,6 +115,9 @@ class mesh {
   std::vector<frame> gather(frame mail);
   /// Returns the leader's mail on all processes.
   frame share(frame mail);
+  /// Returns when all processes of the job have called it. What they sent
+  /// before by way of the leader, or it to them, has arrived then.
+  void barrier();
 
   /// A thread whose `receive` has waited so long calls `report`, and again each
   /// time that this doubles.
@@ -123,6 +126,9 @@ class mesh {
     std::function<void(std::int32_t sender, double seconds)> report);
   /// Why a process is lost, in words, if it is.
   std::optional<std::string> lost(std::int32_t process) const;
+
+  /// Waits, at most so long, until a process is lost; returns whether one is.
+  bool await_loss(std::chrono::milliseconds longest) const;
 
   /// The bytes received from a process, on all lines together.
   std::int64_t bytes_received(std::int32_t process) const;

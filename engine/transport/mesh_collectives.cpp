@@ -53,4 +53,9 @@ frame mesh::share(frame mail) {
   return mail;
 }
 
+void mesh::barrier() {
+  gather({frame_type::mail, {}, {}});
+  share({frame_type::mail, {}, {}});
+}
+
 }  // namespace troupe

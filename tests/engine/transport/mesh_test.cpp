@@ -186,12 +186,14 @@ TEST_CASE("a mesh hands on what comes next to other handlers") {
   b->send(0, {frame_type::control, "one", {}});
   b->send(0, {frame_type::mail, "then", {}});
   CHECK(a.receive(1).head == "then");
+  CHECK_FALSE(a.await_loss(std::chrono::milliseconds(1)));
   a.redirect(into(second));
   b->send(0, {frame_type::control, "two", {}});
   b->send(0, {frame_type::mail, "then", {}});
   CHECK(a.receive(1).head == "then");
   std::thread leaving([&] { b.reset(); });
   CHECK_THROWS_WITH(a.receive(1), Catch::Matchers::ContainsSubstring("left"));
+  CHECK(a.await_loss({}));
   std::vector<std::string> third;
   a.redirect(into(third));  // it is lost already
   a.stop();
