@@ -9,7 +9,6 @@
 #include "troupe/base/fail.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
-#include "troupe/base/text_columns.hpp"
 #include "troupe/cli/commands.hpp"
 #include "troupe/cli/live/live_options.hpp"
 #include "troupe/cli/plan/checks.hpp"

@@ -66,7 +66,8 @@ argument_list flags_of(const CLI::App& command) {
   return flags;
 }
 
-/// Of the program itself.
+/// Throws `invalid_argument` for a flag before the command that the program
+/// does not have.
 void require_known_flag(const std::string& flag, const CLI::App& app) {
   const auto name = flag.substr(0, flag.find('='));
   if (!name.starts_with("--help") && !app.get_option_no_throw(name))

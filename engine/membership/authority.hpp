@@ -69,9 +69,9 @@ class authority {
   authority_output receive(moment now, const member_report&);
   /// Its launcher saw the process end; there is no need to wait for it.
   authority_output member_ended(moment now, member_id);
-  // What users wish. Wishes are met by the next epoch, or dropped if it would
-  // be like this one; those that an authority has not met end with it, but
-  // drains.
+  // Requests of users. The next epoch fulfils them, or drops those that would
+  // change nothing. Requests that are not fulfilled are lost with an authority;
+  // drains are in its record.
   authority_output move(moment now, rank_move);
   authority_output drain(moment now, member_id);
   authority_output balance(moment now);

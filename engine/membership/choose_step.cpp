@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <utility>
 
 namespace troupe::membership {
@@ -67,13 +68,7 @@ class holders {
 
 hosting_map choose_givers(const holders& held, const hosting_map& hosting,
                           std::int64_t step) {
-  std::vector<std::pair<member_id, int>> given;
-  const auto gives = [&](member_id member) -> int& {
-    const auto found =
-      std::ranges::find(given, member, &std::pair<member_id, int>::first);
-    return found != given.end() ? found->second
-                                : given.emplace_back(member, 0).second;
-  };
+  std::map<member_id, int> sends;  // states
   hosting_map givers;
   for (std::size_t rank = 0; rank < hosting.size(); ++rank) {
     auto best = no_member;
@@ -82,11 +77,11 @@ hosting_map choose_givers(const holders& held, const hosting_map& hosting,
         if (best == hosting[rank])
           return;
         if (member == hosting[rank] || best == no_member
-            || std::pair(gives(member), member) < std::pair(gives(best), best))
+            || std::pair(sends[member], member) < std::pair(sends[best], best))
           best = member;
       });
     if (best != hosting[rank])
-      ++gives(best);
+      ++sends[best];
     givers.push_back(best);
   }
   return givers;

@@ -17,7 +17,8 @@ struct member_copies {
 
 struct step_choice {
   std::optional<std::int64_t> step{};
-  /// Of each rank, if there is a step; no_member: the checkpoint.
+  /// If there is a step: the member that sends each rank's state; no_member:
+  /// the state comes from the checkpoint.
   hosting_map givers{};
   /// If there is none: ranks that lack a copy of the step of which most states
   /// have one.

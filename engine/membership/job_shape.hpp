@@ -42,7 +42,8 @@ struct epoch {
   std::int64_t from_step = 0;
   std::vector<member_id> members{};  // ascending
   hosting_map hosting{};
-  /// Who gives each rank's state to its host; no_member: the checkpoint.
+  /// The member that sends each rank's state to its host; no_member: the host
+  /// reads the checkpoint.
   hosting_map givers{};
   /// Members that are of no use once the epoch has begun: they host nothing and
   /// keep no snapshots. Ascending.

@@ -75,7 +75,7 @@ class member {
   bool takes_part(std::int64_t epoch) const {
     return stage_ == member_stage::running && epoch == epoch_.number;
   }
-  /// Who gets this member's votes while it runs.
+  /// The member that receives the votes of this one while it runs.
   member_id leader() const { return commit_.leader(); }
   member_stage stage() const { return stage_; }
   const epoch& current() const { return epoch_; }

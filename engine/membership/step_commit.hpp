@@ -10,8 +10,8 @@ namespace troupe::membership {
 
 /// The two-phase commit of an epoch's steps, in one member: a step is applied
 /// only when the gradients of all ranks are complete. Members that host ranks
-/// vote; the lowest of them, the leader, decides. What is due is taken by
-/// `take_...`, when the member may send.
+/// vote; the lowest of them, the leader, decides. When the member may send, it
+/// takes what is due by `take_...`.
 class step_commit {
  public:
   step_commit() = default;

@@ -35,8 +35,8 @@ class checker {
   /// A rank's state has the bits of the undisturbed run.
   void applied(int self, std::int32_t rank, std::int64_t step,
                std::uint64_t hash);
-  /// What is applied was decided. Nobody who is in a later epoch applies a step
-  /// of an earlier one.
+  /// Members apply only steps that were decided, and none of an earlier epoch
+  /// than their own.
   void applied_step(int self, std::int64_t epoch, std::int64_t step);
   /// A leader's decision: all hosts have prepared the step. Two maps never run:
   /// no later epoch has begun, or it is the one step for which the hosts that

@@ -148,10 +148,10 @@ void executor::receive(int from, const state_request& wanted) {
             state_reply{epoch_.number, wanted.rank, epoch_.from_step, *hash});
 }
 
-void executor::receive(int, const state_reply& given) {
-  if (given.epoch == epoch_.number && !is_at_rest_
-      && std::erase(missing_, given.rank) > 0)
-    load(given.rank, given.hash);
+void executor::receive(int, const state_reply& reply) {
+  if (reply.epoch == epoch_.number && !is_at_rest_
+      && std::erase(missing_, reply.rank) > 0)
+    load(reply.rank, reply.hash);
 }
 
 bool executor::take_loaded() {

@@ -89,7 +89,7 @@ TEST_CASE("orders of older epochs are refused and counted") {
   CHECK(of.refused() == 4);
 }
 
-TEST_CASE("a problem is told until there is a new epoch") {
+TEST_CASE("a member reports its problem until there is a new epoch") {
   auto of = running_member();
   CHECK(!of.fail(2s, {.epoch = 2}).report);
   CHECK(of.fail(2s, {.epoch = 3, .peer = 2}).report->problem->peer == 2);
