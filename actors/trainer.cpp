@@ -243,6 +243,21 @@ bool trainer::heal() {
   return true;
 }
 
+bool trainer::can_heal() {
+  return impl_->is_healable();
+}
+
+void trainer::regroup(bool at_once) {
+  const auto* const job = impl_->setup.job();
+  if (!job || !impl_->setup.options.healing.rejoin)
+    return;
+  impl_->regroups = true;
+  if (at_once)
+    impl_->actors.interrupt("the processes of the job meet again");
+  else if (job->place().leads())
+    impl_->actors.announce_change();
+}
+
 bool trainer::recovered() const {
   return impl_->recovered;
 }
@@ -301,6 +316,8 @@ void trainer::rehost(std::vector<std::int32_t> hosting) {
              : "is a run of one process");
   auto next = state.setup.layout_with(std::move(hosting));
   state.require_movable(next);
+  if (const auto& request = state.setup.options.healing.request_hosting)
+    return request(std::move(next.hosting));
   {
     const std::scoped_lock lock(state.hosting_mutex);
     state.next_hosting = std::move(next.hosting);

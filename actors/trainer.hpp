@@ -18,6 +18,7 @@
 #include "troupe/engine/stage/model.hpp"
 #include "troupe/engine/stage/numerics.hpp"
 #include "troupe/engine/stage/parameters/sharding.hpp"
+#include "troupe/engine/transport/job_meeting.hpp"
 #include "troupe/schedules/schedule.hpp"
 
 namespace troupe {
@@ -34,13 +35,17 @@ struct run_progress;
 using plan_pointer = std::shared_ptr<const plan>;
 using source_pointer = std::shared_ptr<const microbatch_source>;
 
-/// A job that goes on when one of its processes is lost, and started again: its
-/// ranks go back to copies of their states in the other processes' memory, and
-/// the trained parameters have the bits of a run without losses.
+/// A job that goes on when processes are lost, and others join: its ranks go
+/// back to copies of their states in the processes' memory, and the trained
+/// parameters have the bits of a run without losses.
 struct healing_options {
-  /// Meets the processes of the job again, as at its start; null: the job ends
-  /// with a lost process. Throws what `join_job` throws.
-  std::function<std::shared_ptr<mesh>()> rejoin{};
+  /// Meets the processes of the job again, which may be others and host other
+  /// ranks; null: the job ends with a lost process. `held`: the states in this
+  /// process's memory. May throw, for good.
+  std::function<job_meeting(const std::vector<held_rank>& held)> rejoin{};
+  /// Asks for another hosting, at the next meeting; null: ranks move without
+  /// one.
+  std::function<void(std::vector<std::int32_t> hosting)> request_hosting{};
   /// Steps between two copies: at most so many are repeated after a loss.
   std::int64_t copy_every = 1;
 };
@@ -192,14 +197,21 @@ class trainer {
   /// of a stage, differ.
   void check_replicas() const;
 
-  /// After a call that has thrown: whether the job goes on, as another process
-  /// was lost, and has been started again (healing_options). The run is then at
-  /// the newest step of which all states are left (`progress`), which may be
-  /// before the last one. All processes of a job make the call; one that was
-  /// started again is there when its trainer has been made. False: the failure
-  /// is for good. Throws `op_failed` if a state is lost, and what `rejoin`
-  /// throws.
+  /// After a call that has thrown: whether the job goes on, as it was a process
+  /// that was lost, or `regroup` was asked for, and the processes have met
+  /// again (healing_options). The run is then at the newest step of which all
+  /// states are left (`progress`), which may be before the last one. All
+  /// processes of a job make the call; one that was started again, or is new,
+  /// is there when its trainer has been made. False: the failure is for good.
+  /// Throws `op_failed` if a state is lost, and what `rejoin` throws.
   bool heal();
+  /// Whether `heal` would let the job go on; changes nothing. May wait for some
+  /// seconds for the loss of a process to be seen here.
+  bool can_heal();
+  /// Lets the processes of the job meet again: the next call of `step` throws
+  /// in all of them, before it computes, and `heal` is to be called. `at_once`:
+  /// the step that runs is given up. Any thread, in all processes.
+  void regroup(bool at_once = false);
   /// Whether the run goes on from copies of states, since its trainer was made
   /// or has healed: then nothing is to be loaded. The same in all processes.
   bool recovered() const;

@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <utility>
 
 #include "troupe/actors/trainer_state.hpp"
 #include "troupe/base/deadline.hpp"
 #include "troupe/base/fail.hpp"
+#include "troupe/engine/device/clock.hpp"
+#include "troupe/engine/events/event.hpp"
 #include "troupe/engine/events/log.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/engine/transport/wire.hpp"
@@ -96,6 +99,41 @@ std::vector<stage_place> trainer::impl::copies_from_others() const {
   return all;
 }
 
+/// In this process's memory alone.
+void trainer::impl::keep_states() {
+  for (auto& each : stages.copies(progress()))
+    kept->keep(std::move(each));
+}
+
+/// A rank's state is held after a step if those of all its stages are. Before
+/// the first copies, the ranks here are as the run began.
+std::vector<held_rank> trainer::impl::held_states() const {
+  std::map<std::pair<std::int32_t, std::int64_t>, std::size_t> held;
+  const auto number_of = [&](std::int32_t data_rank, std::int32_t rank) {
+    return data_rank * setup.layout.ranks + rank;
+  };
+  for (const auto& each : kept->held())
+    ++held[{
+      number_of(each.place.data_rank, setup.places().rank_of(each.place.stage)),
+      each.progress.step}];
+  std::vector<held_rank> all;
+  const auto& places = setup.places();
+  for (const auto& [which, stages_held] : held) {
+    const auto rank = which.first % setup.layout.ranks;
+    const auto of_rank = std::ranges::count_if(
+      places.instances(),
+      [&](const auto& each) { return places.rank_of(each) == rank; });
+    if (std::cmp_equal(stages_held, of_rank))
+      all.push_back({which.first, which.second});
+  }
+  for (std::int32_t n = 0; !has_copied && n < std::ssize(setup.layout.hosting);
+       ++n)
+    if (setup.layout.hosting[static_cast<std::size_t>(n)]
+        == setup.layout.process)
+      all.push_back({n, step});
+  return all;
+}
+
 void trainer::impl::send_copies() {
   expected_copies = copies_from_others();  // before a move changes them
   for (auto& each : stages.copies(progress())) {
@@ -136,8 +174,11 @@ void trainer::impl::await_copies(std::int64_t of_step) {
 }
 
 bool trainer::impl::is_healable() {
-  if (!setup.job() || !setup.options.healing.rejoin
-      || actors.failed_by_loss() == false)
+  if (!setup.job() || !setup.options.healing.rejoin)
+    return false;
+  if (regroups)
+    return true;
+  if (actors.failed_by_loss() == false)
     return false;
   // The leading process may have told of a loss that is about to be seen here.
   return setup.job()->await_loss(std::chrono::seconds(5));
@@ -168,9 +209,9 @@ std::optional<recovery> trainer::impl::find_recovery() {
   };
   auto found = choose_recovery(decision.held, hosts(), is_equal);
   if (!found && decision.has_copied)
-    fail(error_code::op_failed,
-         "the job can't heal: of some stage no process that is left holds a "
-         "state; resume from a checkpoint");
+    throw states_lost(
+      "the job can't heal: of some stage no process that is left holds a "
+      "state; resume from a checkpoint");
   return found;
 }
 
@@ -181,13 +222,25 @@ void trainer::impl::rejoin() {
     fail(error_code::op_failed,
          "the job can't heal: an op of the step that failed does not end");
   auto& job = *options.job;
+  const auto began = now_ns();
   do {
+    if (!regroups.exchange(false))
+      log()->warn("a process was lost: the processes of the job meet again");
     job.leave();
-    log()->warn("a process was lost: the processes of the job meet again");
-    job.take_over(options.healing.rejoin());
+    auto met = options.healing.rejoin(held_states());
+    epoch = met.epoch;
+    job.take_over(std::move(met.job));
+    change_layout(met.hosting.empty() ? setup.layout.hosting
+                                      : std::move(met.hosting));
     actors.restart(relinked());
     stages.publish_to(actors.tensor_outlet());
   } while (!meets());
+  const auto seconds = static_cast<double>(now_ns() - began) * 1e-9;
+  const auto place = job.place();
+  if (place.leads())
+    log()->info("{} processes go on after step {}; meeting took {:.3g} s",
+                place.processes, step, seconds);
+  actors.publish(epoch_event{{.step = step}, epoch, place.processes, seconds});
 }
 
 bool trainer::impl::meets() {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "troupe/actors/job/hosting.hpp"
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/events/log.hpp"
@@ -37,6 +38,13 @@ std::shared_ptr<device_links> links_of(const trainer_setup& setup,
     gradient_mean(options.data_parallel, options.numerics.division),
     options.execution.limits.stall);
 }
+
+/// What the leading process announces to all before a step.
+struct step_changes {
+  bool regroups = false;
+  std::vector<std::int32_t> hosting;  // empty: as it is
+};
+TROUPE_FIELDS(step_changes, regroups, hosting)
 
 pipeline_options running(const trainer_setup& setup, const model& layers,
                          const run_plans& plans, const held_stages& stages,
@@ -80,6 +88,9 @@ trainer::impl::impl(const model& all_layers, trainer_options options)
   stages.publish_to(actors.tensor_outlet());
   if (!meets())
     rejoin();
+  else if (recovered && setup.layout.process == 0)
+    log()->info("this process leads the job, which goes on after step {}",
+                step);
   if (setup.options.cuda_graphs)
     graphs = std::make_unique<graph_steps>(
       graph_steps_setup{&actors, plans.training(), stages.devices(),
@@ -104,8 +115,6 @@ void trainer::impl::meet() {
   stages.recover(*from, *kept);
   set_progress(from->progress);
   kept->forget_after(step);
-  if (setup.layout.process == 0)
-    log()->info("going on after step {}, from copies in memory", step);
 }
 
 run_progress trainer::impl::progress() const {
@@ -144,12 +153,22 @@ void trainer::impl::take_up_changes() {
   if (!plans.take_up(step + 1) || !job)
     return;
   std::unique_lock lock(hosting_mutex);
-  const auto wanted = to_wire(std::exchange(next_hosting, {}));
+  const auto wanted =
+    to_wire(step_changes{regroups, std::exchange(next_hosting, {})});
   lock.unlock();
-  const auto hosting = from_wire<std::vector<std::int32_t>>(
-    job->share({frame_type::mail, wanted, {}}).head);
-  if (!hosting.empty() && hosting != setup.layout.hosting)
-    rehost(hosting);
+  const auto changes =
+    from_wire<step_changes>(job->share({frame_type::mail, wanted, {}}).head);
+  if (!changes.hosting.empty() && changes.hosting != setup.layout.hosting)
+    rehost(changes.hosting);
+  if (changes.regroups)
+    meet_again();
+}
+
+/// The states here are those of one step in all processes.
+void trainer::impl::meet_again() {
+  regroups = true;
+  keep_states();
+  fail(error_code::transport, "the processes of the job meet again");
 }
 
 pipeline_options trainer::impl::relinked() {
@@ -157,16 +176,19 @@ pipeline_options trainer::impl::relinked() {
   return running(setup, layers, plans, stages, links, kept);
 }
 
-/// The stages that stay keep their modules; all actors and links are new.
-void trainer::impl::take_hosting(std::vector<std::int32_t> hosting) {
+/// The stages that stay keep their modules; all actors and links are to be new.
+void trainer::impl::change_layout(std::vector<std::int32_t> hosting) {
   auto next = setup.layout_with(std::move(hosting));
   const auto before = setup.layout;
   {
     const std::scoped_lock lock(hosting_mutex);
     setup.layout = std::move(next);
   }
-  const auto training = plans.training();
-  stages.take_up(before, layers, *training);
+  stages.take_up(before, layers, *plans.training());
+}
+
+void trainer::impl::take_hosting(std::vector<std::int32_t> hosting) {
+  change_layout(std::move(hosting));
   actors.rehost(relinked());
   stages.publish_to(actors.tensor_outlet());
   if (links)

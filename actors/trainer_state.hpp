@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -53,10 +54,14 @@ struct trainer::impl {
   std::map<stage_place, std::int32_t> hosts() const;
   std::vector<stage_place> copies_from_others() const;
   void announce_pending();
+  void keep_states();
   void send_copies();
   void await_copies(std::int64_t of_step);
   std::optional<recovery> find_recovery();
   void take_hosting(std::vector<std::int32_t> hosting);
+  void change_layout(std::vector<std::int32_t> hosting);
+  std::vector<held_rank> held_states() const;
+  [[noreturn]] void meet_again();
 
   /// Throws `invalid_argument` for a layout that links between devices can't
   /// have; any thread.
@@ -84,8 +89,10 @@ struct trainer::impl {
   std::int64_t rehosted = 0;                 // so often
   std::optional<std::int64_t> last_copied;   // step, since the processes met
   std::vector<stage_place> expected_copies;  // of that step, from others
-  bool has_copied = false;  // all processes held copies of one step
-  bool recovered = false;   // the run goes on from copies
+  bool has_copied = false;             // all processes held copies of one step
+  bool recovered = false;              // the run goes on from copies
+  std::int64_t epoch = 0;              // of the last meeting
+  std::atomic<bool> regroups = false;  // the processes are to meet again
 };
 
 }  // namespace troupe

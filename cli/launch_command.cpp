@@ -17,12 +17,16 @@
 
 #include "troupe/base/deadline.hpp"
 #include "troupe/base/fail.hpp"
+#include "troupe/base/names.hpp"
 #include "troupe/base/patient_write.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/signals.hpp"
+#include "troupe/engine/launch/authority_server.hpp"
 #include "troupe/engine/launch/local_launcher.hpp"
+#include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/address/own_folder.hpp"
+#include "troupe/engine/transport/own_sockets.hpp"
 
 namespace troupe::cli {
 
@@ -40,6 +44,8 @@ processes, too. Exit code: that of the process that is named.)";
 
 struct launch_settings {
   std::int32_t processes = 2;
+  std::int32_t spares = 0;
+  std::int32_t most_losses = 10;
   double grace = usual_grace;
   std::vector<std::string> command;
 };
@@ -135,6 +141,46 @@ std::shared_ptr<signal_queue> forward_signals(signal_watch& signals) {
   return queue;
 }
 
+/// Who decides for processes that heal (train --heal); the others don't ask.
+std::unique_ptr<authority_server> make_authority(
+  const launch_settings& settings, local_launch& what) {
+  std::string where;
+  try {
+    where = own_socket(fmt::format("authority-{}", random_digits(2)));
+  } catch (const error& reason) {
+    spdlog::debug("no job can heal: {}", reason.what());
+    return nullptr;
+  }
+  auto server = std::make_unique<authority_server>(
+    parse_endpoint(where),
+    authority_server_options{
+      .processes = settings.processes,
+      .spares = settings.spares,
+      .most_losses = settings.most_losses,
+      .news = [](const std::string& text) { spdlog::warn("{}", text); }});
+  what.processes += settings.spares;
+  what.environment.push_back(fmt::format("{}={}", authority_variable, where));
+  what.environment.push_back(
+    fmt::format("{}={}", spares_variable, settings.spares));
+  what.has_part = [at = server.get()](std::int64_t pid) {
+    return at->has_part(pid);
+  };
+  what.judge = [at = server.get()](const ended_process& which) {
+    const bool goes_on = at->process_ended(which.pid);
+    if (!goes_on)
+      return ending::counts;
+    if (at->has_left(which.pid))
+      return ending::leaves;
+    if (which.killed) {
+      spdlog::warn("process {} was killed by signal {}, and is started again",
+                   which.process, which.status);
+      return ending::restarts;
+    }
+    return which.status == 0 ? ending::completes : ending::counts;
+  };
+  return server;
+}
+
 std::string failure_text(const launch_outcome& outcome) {
   if (outcome.others_failed.empty())
     return fmt::format("process {} was the first to fail: {}",
@@ -154,6 +200,7 @@ void launch(const CLI::App& app, const launch_settings& settings) {
   // folder.
   if (const auto own = find_own_folder(); !own.trouble.empty())
     spdlog::warn("sockets are in {}, as {}", own.path, own.trouble);
+  const auto authority = make_authority(settings, what);
   signal_watch signals(watched_signals::with_suspend);
   const auto queue = forward_signals(signals);
   what.next_signal = [queue] { return queue->take(); };
@@ -183,6 +230,15 @@ void add_launch_command(CLI::App* command) {
             "seconds for the processes to end and save after a signal; then "
             "they are killed; also their default for --grace",
             number_above(0, 1e6))
+    ->capture_default_str();
+  add_value(*command, "--spares", settings->spares,
+            "more processes, which take the place of lost ones (train --heal)",
+            whole_number(0, 1024))
+    ->capture_default_str();
+  add_value(*command, "--max-losses", settings->most_losses,
+            "processes that may be lost within 10 minutes (train --heal); one "
+            "more, and the job stops",
+            whole_number(0))
     ->capture_default_str();
   add_value(*command, "command COMMAND", settings->command,
             "the command of each process, after --: train ...")

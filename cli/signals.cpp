@@ -120,7 +120,7 @@ struct signal_watch::state {
   std::mutex mutex;  // guards what follows
   bool over = false;
   bool save_waits = false;  // until `save` is set
-  handler end, save;
+  handler end, save, drain;
   std::function<void()> suspend, before_end_now;
   std::optional<clock::time_point> hurried;
   std::atomic<int> code{0};
@@ -151,6 +151,8 @@ struct signal_watch::state {
         save_waits = !save;
         return save ? print_line(save(request)) : void();
       case signal_action::end:
+        if (drain && signal.number == SIGTERM && !signal.from_ancestor)
+          return print_line(drain(request));
         return handle_end(request);
       case signal_action::end_now:
         if (before_end_now)
@@ -204,6 +206,16 @@ void signal_watch::on_save(handler save) {
   state_->save = std::move(save);
   if (state_->save && std::exchange(state_->save_waits, false))
     print_line(state_->save({SIGUSR1, name_of(SIGUSR1)}));
+}
+
+void signal_watch::on_drain(handler drain) {
+  const std::scoped_lock lock(state_->mutex);
+  state_->drain = std::move(drain);
+}
+
+void signal_watch::end_drained() {
+  const std::scoped_lock lock(state_->mutex);
+  state_->handle_end({SIGTERM, name_of(SIGTERM)});
 }
 
 void signal_watch::on_suspend(std::function<void()> suspend) {

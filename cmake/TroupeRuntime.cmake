@@ -25,7 +25,7 @@ troupe_component(transport DIRECTORY engine/transport SUBFOLDERS address stream 
   DEPENDS troupe::device PRIVATE Boost::headers PCH tensors)
 target_link_libraries(troupe_transport PRIVATE OpenSSL::SSL)
 troupe_component(launch DIRECTORY engine/launch
-  DEPENDS troupe::transport PRIVATE Boost::headers PCH tensors)
+  DEPENDS troupe::membership troupe::transport PRIVATE Boost::headers PCH tensors)
 troupe_component(events DIRECTORY engine/events
   DEPENDS troupe::device spdlog::spdlog PCH tensors)
 include(TroupeStatistics)

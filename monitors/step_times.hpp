@@ -56,15 +56,15 @@ op_costs measured_costs(const plan& plan, const std::vector<ops_event>& ops,
                         std::int32_t data_rank);
 
 /// Gathers what the ranks executed until the step's summary comes, which is
-/// always its last event. The ops of a step whose rest was dropped are
-/// discarded.
+/// always its last event. The ops of a step whose rest was dropped, or that
+/// comes again, are discarded.
 class step_collector {
  public:
   /// The finished step's ops; null until its summary came.
   const std::vector<ops_event>* add(const event& what) {
     if (const auto* ops = std::get_if<ops_event>(&what))
       gathering_.push_back(*ops);
-    if (std::holds_alternative<dropped_event>(what))
+    if (voids_step(what))
       gathering_.clear();
     if (!std::holds_alternative<step_event>(what))
       return nullptr;

@@ -88,7 +88,7 @@ void checkpoint_saver::after_step(const run_progress& progress,
                                   const std::function<snapshot()>& copies,
                                   bool now) {
   const bool due = options_.every > 0 && progress.step % options_.every == 0;
-  if (options_.folder.empty() || progress.step == saved_ || (!due && !now))
+  if (options_.folder.empty() || progress.step <= saved_ || (!due && !now))
     return;
   finish_or_log();  // training goes on; the next one may do
   auto parts = copies();

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "troupe/actors/trainer.hpp"
+#include "troupe/base/parse_number.hpp"
+#include "troupe/engine/checkpoint/checkpoint_folder.hpp"
 #include "troupe/engine/plan/plan.hpp"
 
 namespace troupe {
@@ -16,8 +18,30 @@ saved_run saved_run_of(const trainer& run, manifest about) {
   return {std::move(about), run.plan().ranks(), run.options().job};
 }
 
+namespace {
+
+/// Of a run that goes on from states in memory: its checkpoints so far are of
+/// the same run. All processes of a job call it.
+resumed_run recovered_run(const trainer& run, const resume_options& from) {
+  const auto& job = run.options().job;
+  std::string name, saved;
+  if (const checkpoint_folder own(from.folder);
+      leads_job(job) && !from.folder.empty())
+    if (const auto steps = own.steps(); !steps.empty()) {
+      name = stored_checkpoint(own.path_of(steps.front())).about().run;
+      saved = std::to_string(steps.front());
+    }
+  name = shared_text(job, name.empty() ? new_run_name() : name);
+  saved = shared_text(job, saved);
+  return {name, parse_number<std::int64_t>(saved).value_or(-1)};
+}
+
+}  // namespace
+
 resumed_run resume(trainer& run, const resume_options& from,
                    const manifest& about) {
+  if (run.recovered())
+    return recovered_run(run, from);
   return resume(from, saved_run_of(run, about),
                 rates_of(run.options().numerics),
                 [&](const stored_checkpoint& stored) {

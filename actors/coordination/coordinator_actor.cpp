@@ -258,9 +258,13 @@ struct coordinator_state : step_supervisor {
   void on(const op_failure& failure) {
     if (!fail_with(failure))
       return;
-    publish(failure_event{failure.source, failure.op, failure.reason});
+    if (!may_heal())
+      publish(failure_event{failure.source, failure.op, failure.reason});
     end(false);
   }
+
+  /// Whether the failure may be none of the run's.
+  bool may_heal() const { return lost && book->kept; }
 
   void on(const finish_run& request) {
     if (accept(request)) {
@@ -289,7 +293,8 @@ struct coordinator_state : step_supervisor {
 
   /// Publishes a failure that belongs to no op.
   void end_by_failure() {
-    publish(failure_event{place, {}, failed});
+    if (!may_heal())
+      publish(failure_event{place, {}, failed});
     end(false);
   }
 

@@ -13,7 +13,9 @@ namespace {
 struct hub_state {
   std::shared_ptr<event_board> board;
   std::map<std::int64_t, hub_monitor> monitors;
+  seen_steps repeated;  // of the hub before
   shard_joiner joiner = {};
+  seen_steps seen = repeated;
 
   std::int64_t tell_board() const {
     std::vector<subscription> all;
@@ -48,8 +50,26 @@ struct hub_state {
              : nullptr;
   }
 
+  /// Notes the outcome of a step. Returns whether the event was seen before,
+  /// until the run is beyond what it repeats.
+  bool is_repeated(const event& what) {
+    const auto& source = source_of(what);
+    if (std::holds_alternative<epoch_event>(what)
+        || source.phase == phase::inference)
+      return false;
+    const auto of = source.phase == phase::training ? &seen_steps::training
+                                                    : &seen_steps::validation;
+    if (source.step <= repeated.*of)
+      return true;
+    if (std::holds_alternative<step_event>(what)) {
+      repeated.*of = 0;
+      seen.*of = source.step;
+    }
+    return false;
+  }
+
   void publish(const event_pointer& what) {
-    if (!what)
+    if (!what || is_repeated(*what))
       return;
     bool changed = false;
     for (auto& [id, monitor] : monitors) {
@@ -89,7 +109,7 @@ behavior_for<event_hub_handle> event_hub_actor(
   caf::event_based_actor*, std::shared_ptr<event_board> board,
   hub_monitors so_far) {
   auto state = std::make_shared<hub_state>(
-    hub_state{std::move(board), std::move(so_far.by_id)});
+    hub_state{std::move(board), std::move(so_far.by_id), so_far.seen});
   return {
     [state](const attach_monitor& request) {
       state->attach(request);
@@ -97,7 +117,7 @@ behavior_for<event_hub_handle> event_hub_actor(
     },
     [state](const detach_monitor& request) { return state->detach(request); },
     [state](const hand_over_monitors&) {
-      return hub_monitors{std::exchange(state->monitors, {})};
+      return hub_monitors{std::exchange(state->monitors, {}), state->seen};
     },
     [state](const publish_event& message) {
       state->publish(state->whole(message.what));

@@ -35,10 +35,16 @@ struct hub_monitor {
   bool leaves = false;
   bool gone = false;  // failed; kept for whoever detaches it
 };
+/// The last steps whose outcome monitors have seen.
+struct seen_steps {
+  std::int64_t training = 0;
+  std::int64_t validation = 0;
+};
 /// Asked to hand its monitors over, a hub answers with them, by id, for the hub
 /// that takes its place.
 struct hub_monitors {
   std::map<std::int64_t, hub_monitor> by_id{};
+  seen_steps seen{};
 };
 struct hand_over_monitors {};
 
@@ -50,7 +56,8 @@ using event_hub_handle =
 
 /// Hands events to the monitors that asked for them. It waits for nobody, and
 /// no step waits for it. Monitors that fail are unsubscribed and reported.
-/// `so_far`: of the hub whose place it takes.
+/// `so_far`: of the hub whose place it takes; what a job that has healed
+/// repeats of the steps that it has seen is not handed on.
 behavior_for<event_hub_handle> event_hub_actor(
   caf::event_based_actor* self, std::shared_ptr<event_board> board,
   hub_monitors so_far);

@@ -31,4 +31,13 @@ class stopped_by_monitor : public error {
     : error(error_code::op_failed, reason) {}
 };
 
+/// No process that is left of a job that heals holds some rank's state: the job
+/// can only begin anew, or go on from a checkpoint, with new trainers in all
+/// processes, after another meeting.
+class states_lost : public error {
+ public:
+  explicit states_lost(const std::string& reason)
+    : error(error_code::op_failed, reason) {}
+};
+
 }  // namespace troupe

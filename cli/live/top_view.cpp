@@ -66,7 +66,7 @@ bool top_view::add(const event& what) {
   }
   if (const auto* memory = std::get_if<memory_event>(&what))
     of_rank().resident_bytes = memory->resident_bytes;
-  if (std::holds_alternative<dropped_event>(what))
+  if (voids_step(what))
     gathering_.clear();
   const auto* ops = collector_.add(what);
   if (!ops || source_of(what).phase != phase::training)

@@ -31,7 +31,8 @@ void finish_after_failure(trainer& run);
 /// Prints to standard error, after the program's name.
 void print_error_line(const std::string& text);
 
-/// Keeps processes of a job from ending as a success before process 0 has.
+/// Keeps processes of a job from ending as a success before all have come to
+/// their end.
 void end_together(const std::shared_ptr<mesh>& job);
 
 /// Reports a run that a signal or a monitor ended after a step, once its

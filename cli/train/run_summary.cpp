@@ -39,10 +39,6 @@ std::string split_text(const stage_split& split) {
   return fmt::format("layers {}", fmt::join(parts, " | "));
 }
 
-std::string counted(std::int64_t count, std::string_view what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
-
 std::string device_text(const train_options& o) {
   return o.devices.device == "cpu"
            ? fmt::format("cpu ({:.3g} cores)", usable_cores())

@@ -16,6 +16,7 @@
 #include "troupe/base/fnv_hash.hpp"
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/live/live_options.hpp"
+#include "troupe/cli/train/train_healing.hpp"
 #include "troupe/engine/data/mapped_file.hpp"
 #include "troupe/engine/launch/meeting_point.hpp"
 #include "troupe/engine/models/model_folder.hpp"
@@ -146,29 +147,33 @@ void require_job(const train_options& options) {
     tls_context::of_certificates(joining.shown.certificates);
 }
 
-std::shared_ptr<mesh> join_job(const CLI::App& command,
-                               const train_options& options,
-                               signal_watch& signals, job_description more) {
+job_options joining_of(const CLI::App& command, const train_options& options,
+                       const signal_watch& signals, job_description more) {
   auto joining = options.processes.joining;
   joining.place = read_environment();
-  if (joining.place.is_alone())
-    return nullptr;
   joining.lines = options.processes.link;
   joining.shown.token = read_token(options.processes.token_file);
   joining.description = describe(command);
   std::ranges::move(more, std::back_inserter(joining.description));
-  add_outputs(joining.description, command, joining.place.process == 0);
+  // Any process of a job that heals may come to lead it.
+  add_outputs(joining.description, command,
+              joining.place.process == 0 || options.healing.heals);
   add_contents(joining.description, options);
   joining.patience = std::chrono::milliseconds(
     static_cast<std::int64_t>(options.processes.patience * 1000));
   joining.news = [](const std::string& whom) { spdlog::warn(whom); };
+  log_as_process(joining.place.process, options.output.log_level);
+  joining.stopped = [&signals] { return signals.exit_code() != 0; };
+  return joining;
+}
+
+std::shared_ptr<mesh> join_job(const CLI::App& command,
+                               const train_options& options,
+                               signal_watch& signals, job_description more) {
+  const auto joining = joining_of(command, options, signals, std::move(more));
   const auto& place = joining.place;
-  if (place.process > 0) {
-    spdlog::set_level(std::max(options.output.log_level, spdlog::level::warn));
-    spdlog::set_pattern(
-      fmt::format("troupe: %^%l%$: process {}: %v", place.process));
-  }
-  joining.stopped = [&] { return signals.exit_code() != 0; };
+  if (place.is_alone())
+    return nullptr;
   signals.defer_signals();  // so that sockets are removed
   auto job = troupe::join_job(joining);
   signals.on_end({});

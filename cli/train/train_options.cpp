@@ -7,6 +7,7 @@
 #include "troupe/cli/signals.hpp"
 #include "troupe/cli/train/optimisation_flags.hpp"
 #include "troupe/cli/train/pipeline_flags.hpp"
+#include "troupe/cli/train/train_healing.hpp"
 #include "troupe/monitors/sinks/sink_spec.hpp"
 #include "troupe/monitors/spec/monitor_spec.hpp"
 
@@ -235,6 +236,7 @@ void add_train_flags(CLI::App& app, train_options& options) {
   add_checkpoint_flags(app, options.checkpoints);
   add_access_flags(app, options.access);
   add_process_flags(app, options.processes);
+  add_healing_flags(app, options.healing);
   app.option_defaults()->group("Options");  // CLI11's group of --help
   app.add_flag("--print-config", options.print_config,
                "print all settings that have an effect as TOML, for --config, "

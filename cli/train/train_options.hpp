@@ -123,6 +123,12 @@ struct process_options {
   double patience = 60;  // seconds
 };
 
+/// A job that goes on when a process is lost.
+struct healing_flags {
+  bool heals = false;
+  std::int64_t snapshot_every = 1;  // steps
+};
+
 /// The flags of `troupe train`; a TOML file's keys are the long flags.
 struct train_options {
   data_options data;
@@ -138,6 +144,7 @@ struct train_options {
   checkpoint_options checkpoints;
   access_options access;
   process_options processes;
+  healing_flags healing;
   std::int64_t steps = 100;
   std::int64_t epochs = 0;  // replaces steps; 0: none
   std::string config;

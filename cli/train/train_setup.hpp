@@ -19,6 +19,10 @@
 #include "troupe/engine/transport/mesh.hpp"
 #include "troupe/training/resume.hpp"
 
+namespace troupe {
+class job_membership;
+}
+
 namespace troupe::cli {
 
 /// Everything that a run needs, made from the flags and checked before any
@@ -94,6 +98,11 @@ inline std::chrono::milliseconds step_time_after_signal(
 void train_plain(const train_options& options, const train_setup& setup,
                  signal_watch& signals);
 
+/// Trains by the setup's trainer. `membership`: in a job that heals, else null.
+void train_pipeline(const train_options& options, train_setup& setup,
+                    signal_watch& signals,
+                    const std::shared_ptr<job_membership>& membership);
+
 /// Opens the texts, and adds the sources of training and validation data, and
 /// the settings of them that checkpoints hold. Throws `io`, `invalid_data` and
 /// `invalid_argument`.
@@ -114,10 +123,14 @@ std::vector<std::shared_ptr<accelerator>> open_devices(
 /// The options of `--overlap`. Throws `invalid_argument`.
 overlap_options overlap_of(const device_options& options);
 
-/// Meets the other processes of the job that the launcher started, and checks
-/// that all have equal settings, including `more`; null if this process is
-/// alone. Processes other than 0 log only warnings and errors, with their
-/// number. A signal ends the meeting: throws `interrupted`.
+/// How this process meets the others of the job that the launcher started, and
+/// that all have equal settings, including `more`. Processes other than 0 log
+/// only warnings and errors from then on, with their number.
+job_options joining_of(const CLI::App& command, const train_options& options,
+                       const signal_watch& signals, job_description more = {});
+
+/// Meets them; null if this process is alone. A signal ends the meeting: throws
+/// `interrupted`.
 std::shared_ptr<mesh> join_job(const CLI::App& command,
                                const train_options& options,
                                signal_watch& signals,

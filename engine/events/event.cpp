@@ -63,6 +63,13 @@ std::string dropped_event::text() const {
     source_text(source), count);
 }
 
+std::string epoch_event::text() const {
+  return fmt::format(
+    "epoch {}: {} process{} met again after {:.3g} s; the run goes on after "
+    "step {}\n",
+    epoch, processes, processes == 1 ? "" : "es", seconds, source.step);
+}
+
 std::string tensors_event::text() const {
   std::string text;
   for (const auto& each : tensors) {

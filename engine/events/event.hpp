@@ -229,6 +229,22 @@ struct dropped_event {
 };
 TROUPE_FIELDS(dropped_event, source, count)
 
+/// The processes of a job that heals have met again, and the run goes on after
+/// `source.step`. What came of a later step so far is void: that step was not
+/// finished, and comes again. Steps that were finished are repeated unseen.
+struct epoch_event {
+  static constexpr auto kind = "epoch";
+
+  event_source source;
+  std::int64_t epoch = 0;      // the job's first is 1; 0: they are not counted
+  std::int32_t processes = 1;  // of the job
+  double seconds = 0;          // from the end of the last step to here
+
+  bool wanted_by(const subscription&) const { return true; }
+  std::string text() const;
+};
+TROUPE_FIELDS(epoch_event, source, epoch, processes, seconds)
+
 /// What monitors see. Each has
 ///   kind         its name in JSON
 ///   source       where it happened
@@ -236,10 +252,16 @@ TROUPE_FIELDS(dropped_event, source, count)
 ///   wanted_by    whether a subscription asks for it
 ///   text         optional: lines for a person
 ///   list         optional: a member that may be too long for one frame
-using event =
-  std::variant<ops_event, messages_event, memory_event, tensors_event,
-               step_event, slow_load_event, failure_event, dropped_event>;
+using event = std::variant<ops_event, messages_event, memory_event,
+                           tensors_event, step_event, slow_load_event,
+                           failure_event, dropped_event, epoch_event>;
 
 const event_source& source_of(const event& what);
+
+/// Whether what came so far of a step that is not finished is void.
+inline bool voids_step(const event& what) {
+  return std::holds_alternative<dropped_event>(what)
+         || std::holds_alternative<epoch_event>(what);
+}
 
 }  // namespace troupe

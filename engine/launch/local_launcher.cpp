@@ -90,9 +90,9 @@ std::vector<std::string> inherited_environment() {
     const std::string_view text(*each);
     const auto name = text.substr(0, text.find('='));
     constexpr std::array replaced{
-      "RANK",        "WORLD_SIZE",          "LOCAL_RANK",  "LOCAL_WORLD_SIZE",
-      "TROUPE_JOB",  "TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT",
-      "TROUPE_GRACE"};
+      "RANK",         "WORLD_SIZE",          "LOCAL_RANK",   "LOCAL_WORLD_SIZE",
+      "TROUPE_JOB",   "TORCHELASTIC_RUN_ID", "MASTER_ADDR",  "MASTER_PORT",
+      "TROUPE_GRACE", authority_variable,    spares_variable};
     if (std::ranges::find(replaced, name) == replaced.end())
       kept.emplace_back(text);
   }
@@ -119,12 +119,12 @@ class launcher {
   }
 
   launch_outcome run() {
-    const auto job = random_digits(2);
     for (std::int32_t p = 0; p < what_.processes; ++p)
-      start(p, job);
+      start(p);
     while (is_busy()) {
       forward_signals();
       reap();
+      start_again();
       insist();
       hear();
     }
@@ -139,13 +139,13 @@ class launcher {
  private:
   using clock = std::chrono::steady_clock;
 
-  void start(std::int32_t process, const std::string& job) {
+  void start(std::int32_t process) {
     auto variables = inherited_environment();
     variables.push_back(fmt::format("RANK={}", process));
     variables.push_back(fmt::format("LOCAL_RANK={}", process));
     variables.push_back(fmt::format("WORLD_SIZE={}", what_.processes));
     variables.push_back(fmt::format("LOCAL_WORLD_SIZE={}", what_.processes));
-    variables.push_back("TROUPE_JOB=" + job);
+    variables.push_back("TROUPE_JOB=" + job_);
     std::ranges::copy(what_.environment, std::back_inserter(variables));
     std::vector<std::string> words{what_.program};
     std::ranges::copy(what_.arguments, std::back_inserter(words));
@@ -292,13 +292,39 @@ class launcher {
       each.has_ended = true;
       last_ended_ = clock::now();
       ::kill(-each.pid, SIGTERM);
-      const bool killed = found.si_code != CLD_EXITED;
-      if (!killed && found.si_status == 0)
-        continue;
-      failed_.push_back(
-        {each.process, found.si_status, killed, told_since_.has_value()});
-      if (!fails_since_)
-        fails_since_ = clock::now();
+      note_end(
+        {each.process, each.pid, found.si_status, found.si_code != CLD_EXITED});
+    }
+  }
+
+  void note_end(const ended_process& which) {
+    const bool asks = what_.judge && !told_since_ && !fails_since_ && !done_;
+    const auto meaning = asks ? what_.judge(which) : ending::counts;
+    if (meaning == ending::restarts)
+      restarting_.push_back(which.pid);
+    else if (meaning == ending::completes)
+      done_ = clock::now();
+    if (meaning != ending::counts || done_
+        || (!which.killed && which.status == 0))
+      return;
+    failed_.push_back(
+      {which.process, which.status, which.killed, told_since_.has_value()});
+    if (!fails_since_)
+      fails_since_ = clock::now();
+  }
+
+  /// The processes that are to be, once the output of their lives before is
+  /// handed on.
+  void start_again() {
+    for (const auto pid : std::exchange(restarting_, {})) {
+      const auto before = std::ranges::find(children_, pid, &child::pid);
+      for (const bool is_error : {false, true})
+        drain(*before, is_error);
+      ::waitpid(before->pid, nullptr, 0);
+      const auto process = before->process;
+      children_.erase(before);
+      if (!told_since_)
+        start(process);
     }
   }
 
@@ -306,10 +332,21 @@ class launcher {
   /// time to write files.
   void insist() {
     const auto now = clock::now();
-    if (told_since_ && now - *told_since_ >= what_.last_grace)
+    if (done_)
+      end_others();
+    else if (told_since_ && now - *told_since_ >= what_.last_grace)
       kill_overdue();
     else if (!told_since_ && fails_since_ && now - *fails_since_ >= what_.grace)
       signal_end(SIGTERM);
+  }
+
+  /// After the job is done.
+  void end_others() const {
+    const bool is_late = clock::now() - *done_ >= what_.last_grace;
+    for (const auto& each : children_)
+      if (!each.has_ended
+          && (is_late || (what_.has_part && !what_.has_part(each.pid))))
+        ::kill(-each.pid, SIGKILL);
   }
 
   void kill_overdue() {
@@ -337,10 +374,12 @@ class launcher {
   }
 
   const local_launch& what_;
+  const std::string job_ = random_digits(2);
   std::vector<child> children_;
-  std::vector<failed_child> failed_;  // in the order in which they ended
+  std::vector<std::int64_t> restarting_;  // pids
+  std::vector<failed_child> failed_;      // in the order in which they ended
   clock::time_point last_ended_;
-  std::optional<clock::time_point> fails_since_, told_since_;
+  std::optional<clock::time_point> fails_since_, told_since_, done_;
   bool ends_ = false;                  // by a signal
   std::vector<std::int32_t> overdue_;  // killed
 };

@@ -10,11 +10,33 @@
 
 namespace troupe {
 
+/// The environment variables by which `troupe launch` tells its processes where
+/// the authority of a job that heals is, and how many of them wait to replace
+/// others.
+inline constexpr auto authority_variable = "TROUPE_AUTHORITY";
+inline constexpr auto spares_variable = "TROUPE_SPARES";
+
 /// A signal that the launcher received.
 struct launcher_signal {
   int number = 0;
   /// The processes are killed instead of receiving it.
   bool kills = false;
+};
+
+/// A process that has ended by itself, or by somebody else's signal.
+struct ended_process {
+  std::int32_t process = 0;
+  std::int64_t pid = 0;
+  int status = 0;  // its exit code, or the signal that killed it
+  bool killed = false;
+};
+
+/// What the end of a process means for the others.
+enum class ending : std::uint8_t {
+  counts,     ///< the job ends with it, as a failure unless its code is 0
+  restarts,   ///< it is started again
+  leaves,     ///< the job goes on without it
+  completes,  ///< the job is done, and what happens to the others is no failure
 };
 
 struct local_launch {
@@ -46,6 +68,12 @@ struct local_launch {
   bool holds_notices = false;
   /// More variables of the processes' environment: "NAME=VALUE".
   std::vector<std::string> environment{};
+  /// Asked about each process that ends before any signal was forwarded; empty:
+  /// all count.
+  std::function<ending(const ended_process&)> judge{};
+  /// Whether a process has a part in a job that is done, and some time to end;
+  /// others are killed. Empty: all have.
+  std::function<bool(std::int64_t pid)> has_part{};
 };
 
 struct launch_outcome {

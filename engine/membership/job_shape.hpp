@@ -30,7 +30,10 @@ struct job_shape {
   std::int32_t states() const { return is_sharded ? ranks() : pipeline_ranks; }
   /// Ranks of equal state have equal numbers, 0 .. states() - 1.
   std::int32_t state_of(std::int32_t rank) const { return rank % states(); }
+
+  bool operator==(const job_shape&) const = default;
 };
+TROUPE_FIELDS(job_shape, pipeline_ranks, replicas, is_sharded)
 
 /// A hosting: the member of each rank.
 using hosting_map = std::vector<member_id>;

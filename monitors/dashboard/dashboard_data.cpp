@@ -68,6 +68,10 @@ void dashboard_data::see(const event& what) {
     add_alert(
       dropped->source, "dropped", "dashboard",
       fmt::format("{} events arrived too fast to be shown", dropped->count));
+  } else if (const auto* epoch = std::get_if<epoch_event>(&what)) {
+    collector_ = {};
+    kept_.failure.clear();
+    add_alert(epoch->source, "epoch", "job", epoch->text());
   }
   if (const auto* ops = collector_.add(what))
     add_step(std::get<step_event>(what), *ops);

@@ -16,7 +16,7 @@ namespace troupe {
 // `malformed_text` naming the field.
 
 /// {"event": "step" | "ops" | "messages" | "memory" | "tensors" | "slow_load" |
-/// "failure" | "dropped", "source": {...}, ...}
+/// "failure" | "dropped" | "epoch", "source": {...}, ...}
 nlohmann::json json_of(const event& what);
 event event_of(const nlohmann::json& value);
 

@@ -100,6 +100,7 @@ class gap_state {
   }
   void see(const step_event& step) { conclude(step.source); }
   void see(const dropped_event&) { forget(); }
+  void see(const epoch_event&) { forget(); }
 
  private:
   void add(const place& where, const tensor_record& record) {

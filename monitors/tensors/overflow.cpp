@@ -56,6 +56,7 @@ class overflow_state {
     conclude(failure.source, ending::failed);
   }
   void see(const dropped_event&) { ops_.clear(); }
+  void see(const epoch_event&) { ops_.clear(); }
   std::int64_t kept_bytes() const {
     std::int64_t bytes = 0;
     for (const auto& op : before_)

@@ -80,6 +80,10 @@ class retro_state {
       dump(source, *rule + " (the rest of that step was dropped)");
     now_ = {};
   }
+  void see(const epoch_event&) {
+    fired_.reset();
+    now_ = {};
+  }
 
  private:
   std::optional<std::string> rule_for(const tensors_event& op,

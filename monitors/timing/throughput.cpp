@@ -118,7 +118,7 @@ class throughput_state {
     else if (const auto* memory = std::get_if<memory_event>(&what))
       of_ranks_.push_back(
         {metric_of(memory->source, "memory_mib"), mib(memory->resident_bytes)});
-    else if (std::holds_alternative<dropped_event>(what))
+    else if (voids_step(what))
       of_ranks_.clear();
     const auto* ops = collector_.add(what);
     if (!ops || ops->empty())

@@ -224,7 +224,7 @@ struct timeline_state {
         anomalies.push_back(std::move(*found));
       return;
     }
-    if (std::holds_alternative<dropped_event>(what))
+    if (voids_step(what))
       anomalies.clear();
     const auto* ops = collector.add(what);
     if (!ops || ops->empty())

@@ -133,9 +133,9 @@ class mortal_process {
     const std::unique_ptr<mesh, void (*)(mesh*)> leaving(
       options.job.get(), [](mesh* job) { job->leave(); });
     options.healing = {.rejoin =
-                         [this] {
+                         [this](const std::vector<held_rank>&) {
                            require_alive();
-                           return where_.join(process_);
+                           return job_meeting{.job = where_.join(process_)};
                          },
                        .copy_every = copy_every_};
     trainer run(model_for(what_), options);
@@ -274,7 +274,7 @@ TEST_CASE("a failure that is no loss does not heal") {
   const auto errors = in_all(meshes, [&](const auto& job) {
     auto options = options_for(what);
     options.job = job;
-    options.healing.rejoin = []() -> std::shared_ptr<mesh> {
+    options.healing.rejoin = [](const std::vector<held_rank>&) -> job_meeting {
       throw std::logic_error("is not called");
     };
     trainer run(model_for(what), options);

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "troupe/cli/train/train_setup.hpp"
+#include "troupe/engine/launch/job_membership.hpp"
+
+namespace troupe::cli {
+
+/// Declares --heal and --snapshot-every.
+void add_healing_flags(CLI::App& app, healing_flags& options);
+
+/// Throws `invalid_argument` for --heal without an authority, or with flags
+/// that a job that heals can't have.
+void require_healing(const train_options& options);
+
+/// Joins the job that heals, meets the others for the first time, and lets the
+/// trainer's options meet them again. Null without --heal, or if this process
+/// is alone: then nothing is done.
+std::shared_ptr<job_membership> join_healing_job(job_options joining,
+                                                 const train_options& options,
+                                                 train_setup& setup);
+
+/// Sets what this process logs: the leading one all of the level, the others
+/// warnings and errors, with their number.
+void log_as_process(std::int32_t process, spdlog::level::level_enum level);
+
+/// Lets a run meet the job's other processes again when they change, while it
+/// lives.
+class regrouped_run {
+ public:
+  /// `membership` may be null. A SIGTERM to this process alone lets the others
+  /// take its ranks.
+  regrouped_run(trainer& run, std::shared_ptr<job_membership> membership,
+                signal_watch& signals);
+  ~regrouped_run();
+  regrouped_run(const regrouped_run&) = delete;
+  regrouped_run& operator=(const regrouped_run&) = delete;
+
+ private:
+  std::shared_ptr<job_membership> membership_;
+  signal_watch& signals_;
+};
+
+}  // namespace troupe::cli

@@ -1,0 +1,329 @@
+#include "troupe/engine/launch/authority_server.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/steady_timer.hpp>
+#include <map>
+#include <mutex>
+#include <set>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "troupe/base/fail.hpp"
+#include "troupe/engine/device/thrown.hpp"
+#include "troupe/engine/launch/membership_clock.hpp"
+#include "troupe/engine/launch/membership_messages.hpp"
+#include "troupe/engine/membership/authority.hpp"
+#include "troupe/engine/transport/connection.hpp"
+#include "troupe/engine/transport/stream/acceptor.hpp"
+
+namespace troupe {
+
+namespace {
+
+using namespace membership;
+
+constexpr std::chrono::milliseconds tick_every{100};
+
+/// A record that lasts as long as this process.
+class record_in_memory : public record_store {
+ public:
+  explicit record_in_memory(job_record first) : record_(std::move(first)) {}
+
+  std::optional<job_record> read() override { return record_; }
+  std::optional<std::int64_t> revision() override { return record_.revision; }
+  swap_result swap(const job_record& next) override {
+    if (next.revision != record_.revision + 1)
+      return swap_result::conflict;
+    record_ = next;
+    return swap_result::stored;
+  }
+
+ private:
+  job_record record_;
+};
+
+hosting_map members_of(const std::vector<std::int32_t>& processes) {
+  return {processes.begin(), processes.end()};
+}
+
+/// A process that has connected, and its life as a member.
+struct connected_process {
+  membership_request about{};
+  member_id member = no_member;
+  connection_pointer link;
+};
+
+}  // namespace
+
+struct authority_server::impl {
+  impl(const endpoint& where, authority_server_options wanted)
+    : options(std::move(wanted)),
+      wanted_hosts(options.processes),
+      next_member(options.processes + options.spares),
+      timer(loop.context()) {
+    loop.run([&] {
+      doors = std::make_unique<acceptor>(
+        loop.context().get_executor(), where, options.shown,
+        acceptor::events{[this](stream_pointer stream) {
+          admit(connection::make(loop, std::move(stream)));
+        }});
+      tick();
+    });
+  }
+  ~impl() {
+    loop.run([&] {
+      doors.reset();
+      timer.cancel();
+      for (const auto& each : waiting)
+        each->abort();
+      for (const auto& [member, process] : processes)
+        process.link->abort();
+    });
+    loop.run([] {});  // their events are over
+  }
+
+  /// The first message of a process tells who it is.
+  void admit(const connection_pointer& link) {
+    waiting.insert(link);
+    const auto member = std::make_shared<member_id>(no_member);
+    connection_events handlers;
+    handlers.arrived = [this, member, by = link.get()](const frame& what) {
+      const auto message = read_membership(what);
+      if (*member != no_member)
+        return take(*member, message);
+      const auto* about = std::get_if<membership_request>(&message);
+      if (about == nullptr)
+        fail(error_code::transport, "a process did not say who it is");
+      *member = add(*about, by->shared_from_this());
+    };
+    handlers.lost = [this, member, by = link.get()](const std::string&) {
+      waiting.erase(by->shared_from_this());
+      if (*member != no_member)
+        lose(*member);
+    };
+    link->start(std::move(handlers));
+  }
+
+  member_id add(const membership_request& about, connection_pointer link) {
+    if (const auto reason = objection_to(about); !reason.empty()) {
+      link->send(to_frame(membership_refusal{reason}));
+      link->close();
+      waiting.erase(link);
+      return no_member;
+    }
+    if (!decides)
+      begin_job(about);
+    const auto member = used.insert(about.process).second
+                          ? member_id{about.process}
+                          : next_member++;
+    waiting.erase(link);
+    link->send(to_frame(membership_welcome{member}));
+    const std::scoped_lock lock(mutex);
+    processes[member] = {about, member, std::move(link)};
+    return member;
+  }
+
+  std::string objection_to(const membership_request& about) const {
+    const auto all = options.processes + options.spares;
+    if (about.process < 0 || about.process >= all)
+      return fmt::format("there is no process {} in a job of {}", about.process,
+                         all);
+    const auto ranks = about.shape.ranks();
+    if (about.shape.pipeline_ranks < 1 || about.shape.replicas < 1
+        || std::cmp_not_equal(about.hosting.size(), ranks)
+        || !std::ranges::all_of(about.hosting, [&](std::int32_t host) {
+             return host >= 0 && host < all;
+           }))
+      return "its hosting does not fit its ranks";
+    return decides && about.shape != shape
+             ? "it has other ranks than the processes before it"
+             : "";
+  }
+
+  void begin_job(const membership_request& about) {
+    shape = about.shape;
+    job_record first;
+    first.epoch.hosting = members_of(about.hosting);
+    store = std::make_unique<record_in_memory>(std::move(first));
+    authority_options wanted{
+      .shape = shape,
+      .least_members = options.processes + options.spares,
+      .lease = std::chrono::minutes(1),
+      .silent_after = options.silent_after};
+    wanted.policy.lost_member = {.action = remedy::rehost,
+                                 .most = options.most_losses,
+                                 .within = options.losses_within};
+    decides = std::make_unique<authority>(wanted, *store);
+  }
+
+  void take(member_id member, const membership_message& message) {
+    if (const auto* report = std::get_if<member_report>(&message)) {
+      if (report->member == member)
+        send(decides->receive(membership_time(), *report));
+    } else if (const auto* wish = std::get_if<hosting_request>(&message)) {
+      note(*wish);
+    } else {
+      fail(error_code::transport, "that message is the authority's");
+    }
+  }
+
+  /// A wish of an earlier epoch speaks of other processes.
+  void note(const hosting_request& wish) {
+    const auto& now = decides->record().epoch;
+    if (wish.epoch != now.number || wish.hosting.size() != now.hosting.size())
+      return;
+    std::set<member_id> hosts;
+    for (std::size_t rank = 0; rank < wish.hosting.size(); ++rank) {
+      const auto index = static_cast<std::size_t>(wish.hosting[rank]);
+      if (index >= now.members.size())
+        return;
+      hosts.insert(now.members[index]);
+    }
+    wanted_hosts = static_cast<std::int32_t>(hosts.size());
+    const auto before = now;
+    for (std::size_t rank = 0; rank < wish.hosting.size(); ++rank)
+      if (const auto to =
+            before.members[static_cast<std::size_t>(wish.hosting[rank])];
+          to != before.hosting[rank])
+        send(decides->move(membership_time(),
+                           {static_cast<std::int32_t>(rank), to}));
+  }
+
+  void lose(member_id member) {
+    const auto who = processes.find(member);
+    if (who == processes.end())
+      return;
+    ended.insert(who->second.about.pid);
+    {
+      const std::scoped_lock lock(mutex);
+      processes.erase(who);
+    }
+    send(decides->member_ended(membership_time(), member));
+  }
+
+  void send(const authority_output& out) {
+    for (const auto& order : out.orders) {
+      if (order.kind == order_kind::leave)
+        note_leaving(order.member);
+      if (const auto to = processes.find(order.member); to != processes.end())
+        to->second.link->send(to_frame(order));
+    }
+    tell_news();
+  }
+
+  void note_leaving(member_id member) {
+    const std::scoped_lock lock(mutex);
+    if (const auto who = processes.find(member); who != processes.end())
+      left.insert(who->second.about.pid);
+  }
+
+  void tell_news() {
+    const auto& record = decides->record();
+    if (decides->phase() == authority_phase::running
+        && std::exchange(told, record.epoch.number) != record.epoch.number
+        && options.news && record.epoch.number > 1)
+      options.news(fmt::format("epoch {}: {}; {} processes go on after step {}",
+                               record.epoch.number, record.epoch.cause,
+                               record.epoch.members.size(),
+                               record.epoch.from_step));
+    const std::scoped_lock lock(mutex);
+    members = record.epoch.members;
+    if (!record.stop_reason.empty())
+      stopped = record.stop_reason;
+  }
+
+  /// Processes that came later get ranks of others where hosts are missing.
+  void balance() {
+    if (decides->phase() != authority_phase::running)
+      return;
+    const auto& epoch = decides->record().epoch;
+    const std::set<member_id> hosts(epoch.hosting.begin(), epoch.hosting.end());
+    const bool has_idle =
+      std::ranges::any_of(decides->seats(), [&](const seat& each) {
+        return !hosts.contains(each.member)
+               && (each.last.stage == member_stage::frozen
+                   || each.last.stage == member_stage::running);
+      });
+    if (has_idle && std::cmp_less(hosts.size(), wanted_hosts))
+      send(decides->balance(membership_time()));
+  }
+
+  void tick() {
+    if (decides) {
+      send(decides->tick(membership_time()));
+      balance();
+    }
+    timer.expires_after(tick_every);
+    timer.async_wait([this](const auto& problem) {
+      if (!problem)
+        tick();
+    });
+  }
+
+  const authority_server_options options;
+  std::int32_t wanted_hosts;
+  member_id next_member;
+  io_loop loop;
+  boost::asio::steady_timer timer;
+  std::unique_ptr<acceptor> doors;
+  std::set<connection_pointer> waiting;  // for who they are
+  std::set<std::int32_t> used;           // processes that were members
+  std::set<std::int64_t> ended;          // pids of members
+  job_shape shape;
+  std::unique_ptr<record_in_memory> store;
+  std::unique_ptr<authority> decides;  // null: no process has come
+  std::int64_t told = 0;               // epoch
+  /// Guards what other threads ask for; all else is the loop's.
+  mutable std::mutex mutex;
+  std::map<member_id, connected_process> processes;
+  std::vector<member_id> members;  // of the last epoch
+  std::set<std::int64_t> left;     // pids
+  std::optional<std::string> stopped;
+};
+
+authority_server::authority_server(const endpoint& where,
+                                   authority_server_options options)
+  : impl_(std::make_unique<impl>(where, std::move(options))) {}
+
+authority_server::~authority_server() = default;
+
+bool authority_server::process_ended(std::int64_t pid) {
+  bool goes_on = false;
+  impl_->loop.run([&] {
+    const auto who = std::ranges::find_if(
+      impl_->processes,
+      [&](const auto& each) { return each.second.about.pid == pid; });
+    const bool was_member =
+      who != impl_->processes.end() || impl_->ended.contains(pid);
+    if (who != impl_->processes.end()) {
+      const auto link = who->second.link;
+      impl_->lose(who->first);
+      link->abort();
+    }
+    goes_on = was_member && !impl_->stopped;
+  });
+  return goes_on;
+}
+
+bool authority_server::has_left(std::int64_t pid) const {
+  const std::scoped_lock lock(impl_->mutex);
+  return impl_->left.contains(pid);
+}
+
+bool authority_server::has_part(std::int64_t pid) const {
+  const std::scoped_lock lock(impl_->mutex);
+  return std::ranges::any_of(impl_->processes, [&](const auto& each) {
+    return each.second.about.pid == pid
+           && std::ranges::binary_search(impl_->members, each.first);
+  });
+}
+
+std::optional<std::string> authority_server::stop_reason() const {
+  const std::scoped_lock lock(impl_->mutex);
+  return impl_->stopped;
+}
+
+}  // namespace troupe

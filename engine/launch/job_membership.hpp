@@ -1,0 +1,78 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "troupe/engine/launch/job.hpp"
+#include "troupe/engine/transport/job_meeting.hpp"
+
+namespace troupe {
+
+struct membership_options {
+  /// Where the job's authority is: `unix:PATH` or `tcp:HOST:PORT`.
+  std::string authority{};
+  /// Of the meetings of its epochs. Which process this is in an epoch, and of
+  /// how many, is for the authority to say.
+  job_options joining{};
+  std::int32_t pipeline_ranks = 1;
+  std::int32_t replicas = 1;
+  bool is_sharded = false;  // the replicas' states differ
+  /// The process of each rank, at the job's start.
+  std::vector<std::int32_t> hosting{};
+  /// How long a step may take once another epoch is to begin.
+  std::chrono::milliseconds rest_within = std::chrono::seconds(5);
+  /// How long a process that wants to leave waits for others to take its ranks.
+  std::chrono::milliseconds leave_within = std::chrono::seconds(5);
+};
+
+/// Callbacks of a membership, on a thread of its own; they must not call its
+/// members. Empty ones are not called.
+struct membership_events {
+  /// Another epoch is to begin: the step that runs is to be the last of this
+  /// one, and `at_once`, it is to be given up.
+  std::function<void(bool at_once)> change{};
+  /// Nobody has taken the ranks of this process, which wants to leave.
+  std::function<void()> stays{};
+};
+
+/// This process's membership of a job that heals: its processes may be lost,
+/// and others may join. The authority (authority_server) divides the job's time
+/// into epochs; within an epoch, members and hosting are fixed
+/// (engine/membership/).
+class job_membership {
+ public:
+  /// Connects to the authority. Throws `transport`, and `mismatch` if it
+  /// refuses.
+  explicit job_membership(membership_options options);
+  ~job_membership();
+  job_membership(const job_membership&) = delete;
+  job_membership& operator=(const job_membership&) = delete;
+
+  /// Sets the callbacks. None of those before runs when this returns.
+  void on_events(membership_events handlers);
+
+  /// Ends this process's part of the epoch that runs, if it has one, and meets
+  /// the members of the next. `held`: the states that are in its memory. A null
+  /// job: this process has left the job, which goes on without it. One thread
+  /// at a time. Throws `transport` if the authority is lost, `interrupted` by
+  /// the options' `stopped`, and `op_failed` if the authority has stopped the
+  /// job.
+  job_meeting meet(const std::vector<held_rank>& held);
+
+  /// Asks that others take the ranks of this process; then the next `meet`
+  /// returns a null job. Any thread.
+  void leave();
+
+  /// Asks for another hosting, by process of the current epoch. Any thread.
+  void request_hosting(std::vector<std::int32_t> hosting);
+
+ private:
+  struct impl;
+  std::unique_ptr<impl> impl_;
+};
+
+}  // namespace troupe

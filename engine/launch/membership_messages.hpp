@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "troupe/base/fields.hpp"
+#include "troupe/engine/membership/messages.hpp"
+#include "troupe/engine/transport/frame.hpp"
+
+namespace troupe {
+
+// Messages between a process of a job that heals and the job's authority, in
+// control frames.
+
+/// The first message of a process: it wants to be a member.
+struct membership_request {
+  /// The process's number among those with which the job began; another life of
+  /// it has the same.
+  std::int32_t process = 0;
+  std::int64_t pid = 0;
+  membership::job_shape shape{};
+  /// Which of those processes hosts which rank in the first epoch.
+  std::vector<std::int32_t> hosting{};
+};
+TROUPE_FIELDS(membership_request, process, pid, shape, hosting)
+
+/// The answer.
+struct membership_welcome {
+  membership::member_id member = membership::no_member;
+};
+TROUPE_FIELDS(membership_welcome, member)
+
+/// The answer instead.
+struct membership_refusal {
+  std::string reason;
+};
+TROUPE_FIELDS(membership_refusal, reason)
+
+/// A user's wish: the hosting of the ranks, by processes of the current epoch,
+/// as it should be.
+struct hosting_request {
+  std::int64_t epoch = 0;
+  std::vector<std::int32_t> hosting{};
+};
+TROUPE_FIELDS(hosting_request, epoch, hosting)
+
+using membership_message =
+  std::variant<membership_request, membership_welcome, membership_refusal,
+               hosting_request, membership::member_report,
+               membership::authority_order>;
+
+frame to_frame(const membership_message& message);
+/// Throws `transport` for any other frame.
+membership_message read_membership(const frame& what);
+
+}  // namespace troupe

@@ -1,0 +1,255 @@
+// Processes of a job that heals, as threads of this one, and their authority.
+#include <unistd.h>
+#include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers_string.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "../../temporary_folder.hpp"
+#include "troupe/base/error.hpp"
+#include "troupe/engine/launch/authority_server.hpp"
+#include "troupe/engine/launch/job_membership.hpp"
+#include "troupe/engine/launch/membership_messages.hpp"
+#include "troupe/engine/transport/mesh.hpp"
+
+using namespace troupe;
+using namespace troupe::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+using held_ranks = std::vector<held_rank>;
+
+/// A job of four ranks in two processes.
+class healing_job {
+ public:
+  explicit healing_job(std::int32_t spares = 0) : spares_(spares) {}
+
+  std::shared_ptr<job_membership> join(std::int32_t process) const {
+    membership_options options{.authority = where_,
+                               .pipeline_ranks = 4,
+                               .hosting = {0, 0, 1, 1},
+                               .rest_within = std::chrono::milliseconds(300),
+                               .leave_within = std::chrono::milliseconds(300)};
+    auto& place = options.joining.place;
+    place.launcher = "test";
+    place.process = process;
+    place.processes = place.local_processes = 2 + spares_;
+    options.joining.rendezvous = "unix:" + (folder_ / "job");
+    options.joining.patience = std::chrono::seconds(20);
+    return std::make_shared<job_membership>(options);
+  }
+
+ private:
+  const temporary_folder folder_;
+  const std::int32_t spares_;
+  const std::string where_ = "unix:" + (folder_ / "authority");
+  authority_server authority_{parse_endpoint(where_),
+                              {.processes = 2, .spares = spares_}};
+};
+
+/// A process meets the others on a thread of its own.
+std::future<job_meeting> meet(std::shared_ptr<job_membership> process,
+                              held_ranks held = {}) {
+  return std::async(std::launch::async,
+                    [process = std::move(process), held = std::move(held)] {
+                      return process->meet(held);
+                    });
+}
+
+/// Leaves the mesh, as a process whose step failed or ended does.
+void leave(job_meeting& met) {
+  met.job->leave();
+  met.job.reset();
+}
+
+held_ranks all_after(std::int64_t step) {
+  return {{0, step}, {1, step}, {2, step}, {3, step}};
+}
+
+}  // namespace
+
+TEST_CASE("a job's first epoch has the hosting that its processes bring") {
+  const healing_job job;
+  auto first = meet(job.join(0)), second = meet(job.join(1));
+  auto a = first.get(), b = second.get();
+  CHECK(a.epoch == 1);
+  CHECK(a.job->place().process == 0);
+  CHECK(b.job->place().process == 1);
+  CHECK(b.job->place().processes == 2);
+  CHECK(a.hosting == std::vector<std::int32_t>{0, 0, 1, 1});
+  CHECK(b.hosting == a.hosting);
+}
+
+TEST_CASE("the ranks of a lost process go to the others, and to the next one") {
+  const healing_job job;
+  const auto stays = job.join(0);
+  auto lost = job.join(1);
+  auto first = meet(stays), second = meet(lost);
+  auto a = first.get(), b = second.get();
+  leave(b);
+  lost.reset();  // its connection to the authority ends
+  leave(a);
+  a = meet(stays, all_after(7)).get();
+  CHECK(a.epoch == 2);
+  CHECK(a.job->place().processes == 1);
+  CHECK(a.hosting == std::vector<std::int32_t>{0, 0, 0, 0});
+
+  // Another life of it: the job goes on until the next step's end.
+  std::promise<bool> asked;
+  stays->on_events({.change = [&](bool at_once) {
+    if (!at_once)
+      asked.set_value(true);
+  }});
+  auto next = meet(job.join(1));
+  CHECK(asked.get_future().get());
+  stays->on_events({});
+  leave(a);
+  auto third = meet(stays, all_after(9));
+  a = third.get();
+  b = next.get();
+  CHECK(a.epoch == 3);
+  CHECK(b.epoch == 3);
+  CHECK(a.job->place().process == 0);
+  CHECK(std::ranges::count(a.hosting, 1) == 2);
+  CHECK(b.hosting == a.hosting);
+}
+
+TEST_CASE("a spare process takes the ranks of a lost one") {
+  const healing_job job(1);
+  auto lost = job.join(0);
+  const auto stays = job.join(1), spare = job.join(2);
+  auto first = meet(lost), second = meet(stays), third = meet(spare);
+  auto a = first.get(), b = second.get(), c = third.get();
+  CHECK(c.job->place().processes == 3);
+  CHECK(c.hosting == std::vector<std::int32_t>{0, 0, 1, 1});
+  leave(a);
+  lost.reset();
+  leave(b);
+  leave(c);
+  second = meet(stays, all_after(3));
+  third = meet(spare);
+  b = second.get();
+  c = third.get();
+  CHECK(b.job->place().process == 0);
+  CHECK(b.hosting == std::vector<std::int32_t>{1, 1, 0, 0});
+}
+
+TEST_CASE("a process that does not come to rest is told to") {
+  const healing_job job;
+  const auto one = job.join(0), other = job.join(1);
+  auto first = meet(one), second = meet(other);
+  auto a = first.get(), b = second.get();
+  std::atomic<int> asked = 0;
+  std::promise<void> told;
+  one->on_events({.change = [&](bool at_once) {
+    at_once ? told.set_value() : static_cast<void>(++asked);
+  }});
+  other->request_hosting({1, 0, 0, 0});
+  told.get_future().get();
+  CHECK(asked == 1);
+  leave(a);
+  leave(b);
+  first = meet(one, {{0, 4}, {1, 4}});
+  second = meet(other, {{2, 4}, {3, 4}});
+  CHECK(first.get().hosting == std::vector<std::int32_t>{1, 0, 0, 0});
+  second.get();
+}
+
+TEST_CASE("a process that wants to leave does once others have its ranks") {
+  const healing_job job;
+  const auto stays = job.join(0), leaves = job.join(1);
+  auto first = meet(stays), second = meet(leaves);
+  auto a = first.get(), b = second.get();
+  leaves->leave();
+  std::promise<void> left;
+  leaves->on_events({.change = [&, calls = 0](bool) mutable {
+    if (++calls == 1)
+      left.set_value();
+  }});
+  left.get_future().get();
+  leave(a);
+  leave(b);
+  first = meet(stays, {{0, 2}, {1, 2}});
+  second = meet(leaves, {{2, 2}, {3, 2}});
+  a = first.get();
+  b = second.get();
+  CHECK(a.hosting == std::vector<std::int32_t>{0, 0, 0, 0});
+  leaves->on_events({});
+  leave(b);
+  CHECK(meet(leaves).get().job == nullptr);
+  leave(a);
+  a = meet(stays, all_after(3)).get();
+  CHECK(a.job->place().processes == 1);
+}
+
+TEST_CASE("the last process that wants to leave is told to stay") {
+  const healing_job job;
+  const auto one = job.join(0), other = job.join(1);
+  auto first = meet(one), second = meet(other);
+  auto a = first.get(), b = second.get();
+  std::atomic<bool> stays = false;
+  std::atomic<int> asked = 0;
+  one->on_events(
+    {.change = [&](bool) { ++asked; }, .stays = [&] { stays = true; }});
+  one->leave();
+  other->leave();
+  while (!stays) {
+    std::this_thread::yield();
+    if (asked.exchange(0) == 0)
+      continue;
+    leave(a);
+    leave(b);
+    first = meet(one, {{0, 2}, {1, 2}, {2, 2}, {3, 2}});
+    second = meet(other, {{0, 2}, {1, 2}, {2, 2}, {3, 2}});
+    a = first.get();
+    b = second.get();
+  }
+  one->on_events({});
+}
+
+TEST_CASE("a state that nobody holds ends the job") {
+  const healing_job job;
+  const auto stays = job.join(0);
+  auto lost = job.join(1);
+  auto first = meet(stays), second = meet(lost);
+  auto a = first.get(), b = second.get();
+  leave(b);
+  lost.reset();
+  leave(a);
+  // Ranks 2 and 3 can only be as the run began.
+  a = meet(stays, {{0, 7}, {1, 7}}).get();
+  CHECK(a.epoch == 2);
+}
+
+TEST_CASE("an authority refuses processes that don't belong to the job") {
+  const healing_job job;
+  CHECK_THROWS_AS(job.join(5), error);
+  const auto fits = job.join(0);
+  try {
+    job.join(-1);
+    FAIL("it was not refused");
+  } catch (const error& reason) {
+    CHECK_THAT(reason.what(), ContainsSubstring("there is no process -1"));
+  }
+}
+
+TEST_CASE("messages to an authority survive their way, others are refused") {
+  const membership_request request{
+    .process = 3, .pid = 77, .shape = {2, 3, true}, .hosting = {0, 1}};
+  const auto read = std::get<membership_request>(
+    read_membership(to_frame(membership_message{request})));
+  CHECK(read.process == 3);
+  CHECK(read.shape == request.shape);
+  CHECK(read.hosting == request.hosting);
+  CHECK_THROWS_AS(read_membership({frame_type::mail, {}, {}}), error);
+  CHECK_THROWS_AS(read_membership({frame_type::control, "\x09", {}}), error);
+}
