@@ -253,7 +253,7 @@ void trainer::regroup(bool at_once) {
     return;
   impl_->regroups = true;
   if (at_once)
-    impl_->actors.interrupt("the processes of the job meet again");
+    impl_->actors.interrupt("the processes of the job meet again", true);
   else if (job->place().leads())
     impl_->actors.announce_change();
 }

@@ -120,6 +120,7 @@ struct signal_watch::state {
   std::mutex mutex;  // guards what follows
   bool over = false;
   bool save_waits = false;  // until `save` is set
+  bool drains = false;      // `drain` was called
   handler end, save, drain;
   std::function<void()> suspend, before_end_now;
   std::optional<clock::time_point> hurried;
@@ -144,14 +145,19 @@ struct signal_watch::state {
   void handle(const received_signal& signal) {
     signal_request request{signal.number, name_of(signal.number),
                            signal.number != SIGUSR2};
-    switch (policy.action_for(signal)) {
+    const bool is_launchers = signal.sender == ::getppid();
+    const auto action = policy.action_for(signal);
+    if (drains && is_launchers && code == 0)  // the whole job ends
+      return handle_end(request);
+    switch (action) {
       case signal_action::ignore:
         return;
       case signal_action::save:
         save_waits = !save;
         return save ? print_line(save(request)) : void();
       case signal_action::end:
-        if (drain && signal.number == SIGTERM && !signal.from_ancestor)
+        drains = drain && signal.number == SIGTERM && !is_launchers;
+        if (drains)
           return print_line(drain(request));
         return handle_end(request);
       case signal_action::end_now:

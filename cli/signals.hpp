@@ -81,8 +81,9 @@ class signal_watch {
   /// Sets the handler of requests to save (SIGUSR1), and calls it for an
   /// earlier request.
   void on_save(handler save);
-  /// Sets the handler of a SIGTERM that no ancestor of this process has sent:
-  /// the run goes on in other processes. Empty: it is a request to end.
+  /// Sets the handler of a SIGTERM that this process's parent, its launcher, has
+  /// not sent: the run goes on in other processes. Empty: it is a request to
+  /// end.
   void on_drain(handler drain);
   /// The run ends for such a SIGTERM after all.
   void end_drained();

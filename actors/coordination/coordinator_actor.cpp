@@ -319,6 +319,7 @@ struct coordinator_state : step_supervisor {
     if (!failed.empty())
       return;
     interrupted = true;
+    lost = request.meets_again;
     failed = request.reason;
     failed += core.running()
                 ? fmt::format(" at step {}: {}", place.step,

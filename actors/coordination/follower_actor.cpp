@@ -173,13 +173,15 @@ struct follower_state : step_supervisor {
     if (!failed.empty())
       return;
     interrupted = true;
+    lost = request.meets_again;
     failed = request.reason;
     if (running)
       failed += fmt::format(" at step {}: {}", running->settings.step,
                             waits_of(*watch.progress, *running));
     book->links->tell(to_frame(interrupt_run{
       fmt::format("process {} was interrupted: {}",
-                  book->links->layout().process, request.reason)}));
+                  book->links->layout().process, request.reason),
+      request.meets_again}));
     end();
   }
 

@@ -324,8 +324,8 @@ void pipeline::require_not_ended() {
   throw error(error_code::interrupted, end->reason);
 }
 
-void pipeline::interrupt(std::string reason) {
-  control_->tell(interrupt_run{std::move(reason)});
+void pipeline::interrupt(std::string reason, bool meets_again) {
+  control_->tell(interrupt_run{std::move(reason), meets_again});
 }
 
 }  // namespace troupe

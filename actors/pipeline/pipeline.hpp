@@ -118,7 +118,8 @@ class pipeline {
 
   /// Ends the running step with `interrupted`; from any thread, not from a
   /// signal handler.
-  void interrupt(std::string reason);
+  /// `meets_again`: the run goes on after `restart`, in all processes.
+  void interrupt(std::string reason, bool meets_again = false);
 
  private:
   const address_book& book() const { return *actors_->book(); }

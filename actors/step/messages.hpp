@@ -260,8 +260,9 @@ struct op_failure {
 TROUPE_FIELDS(op_failure, source, op, reason)
 struct interrupt_run {
   std::string reason;
+  bool meets_again = false;  // the job goes on, as when a process is lost
 };
-TROUPE_FIELDS(interrupt_run, reason)
+TROUPE_FIELDS(interrupt_run, reason, meets_again)
 struct stop_run {
   std::string reason;  // another process breaks the rules
 };

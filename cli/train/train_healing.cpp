@@ -103,6 +103,7 @@ std::shared_ptr<job_membership> join_healing_job(job_options joining,
   auto met = meet({});
   run.job = std::move(met.job);
   run.hosting = std::move(met.hosting);
+  setup.epoch = met.epoch;
   run.healing.rejoin = meet;
   run.healing.request_hosting =
     [membership](std::vector<std::int32_t> hosting) {

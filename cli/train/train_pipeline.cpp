@@ -110,8 +110,6 @@ struct run_epoch {
   const train_options& options;
   const train_setup& setup;
   signal_watch& signals;
-  /// The states of the run so far are lost.
-  bool begins_anew = false;
   std::unique_ptr<trainer_saver> saved{};
 };
 
@@ -215,10 +213,11 @@ void begin(trainer& run, const train_options& options, const train_setup& setup,
   require_replay(run, options, setup);
 }
 
-/// A run that begins anew goes on from a checkpoint of its own, if it has any.
+/// A job that has begun before goes on from a checkpoint of its own, if it has
+/// any.
 resume_options resuming(const run_epoch& epoch) {
   auto from = resume_options_of(epoch.options);
-  if (epoch.begins_anew && !from.folder.empty()
+  if (epoch.setup.epoch > 1 && !from.folder.empty()
       && !checkpoint_folder(from.folder).steps().empty())
     from.from = "auto";
   return from;
@@ -306,14 +305,13 @@ namespace {
 
 void train_with(const train_options& options, const train_setup& setup,
                 signal_watch& signals,
-                const std::shared_ptr<job_membership>& membership,
-                bool begins_anew) {
+                const std::shared_ptr<job_membership>& membership) {
   trainer run(setup.model.layers, setup.trainer);
   signals.defer_signals();
   const regrouped_run regrouped(run, membership, signals);
   std::optional<shown_run> shown;
   step_watches watches{loss_watch(setup.trainer.numerics)};
-  run_epoch epoch{run, options, setup, signals, begins_anew};
+  run_epoch epoch{run, options, setup, signals};
   while (!train_epoch(epoch, shown, watches)) {
   }
 }
@@ -323,9 +321,9 @@ void train_with(const train_options& options, const train_setup& setup,
 void train_pipeline(const train_options& options, train_setup& setup,
                     signal_watch& signals,
                     const std::shared_ptr<job_membership>& membership) {
-  for (bool begins_anew = false;; begins_anew = true)
+  for (;;)
     try {
-      return train_with(options, setup, signals, membership, begins_anew);
+      return train_with(options, setup, signals, membership);
     } catch (const states_lost&) {
       spdlog::warn(
         "no process that is left holds a copy of some state: the "
@@ -333,6 +331,7 @@ void train_pipeline(const train_options& options, train_setup& setup,
       auto met = setup.trainer.healing.rejoin({});
       setup.trainer.job = std::move(met.job);
       setup.trainer.hosting = std::move(met.hosting);
+      setup.epoch = met.epoch;
     }
 }
 

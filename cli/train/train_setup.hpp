@@ -30,6 +30,7 @@ namespace troupe::cli {
 struct train_setup {
   built_model model;
   troupe::trainer_options trainer;
+  std::int64_t epoch = 0;  // in which this process has come; 0: no job heals
   source_pointer training;
   source_pointer validation;    // null: no text is held out
   std::int64_t epoch_rows = 0;  // of the training text; 0: of a mixture

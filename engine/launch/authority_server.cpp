@@ -225,10 +225,9 @@ struct authority_server::impl {
     if (decides->phase() == authority_phase::running
         && std::exchange(told, record.epoch.number) != record.epoch.number
         && options.news && record.epoch.number > 1)
-      options.news(fmt::format("epoch {}: {}; {} processes go on after step {}",
+      options.news(fmt::format("epoch {}: {}; processes: {}",
                                record.epoch.number, record.epoch.cause,
-                               record.epoch.members.size(),
-                               record.epoch.from_step));
+                               record.epoch.members.size()));
     const std::scoped_lock lock(mutex);
     members = record.epoch.members;
     if (!record.stop_reason.empty())

@@ -87,7 +87,7 @@ class healing_job {
 
 }  // namespace
 
-TEST_CASE("any process of a job can be killed, and its bits are the same") {
+TEST_CASE("any process of a job can be killed without changing its bits") {
   healing_job job("--processes 3",
                   "--ranks 3 --layers 6 --clip 0.5 --steps 600 "
                   "--validation-fraction 0");
@@ -134,7 +134,7 @@ TEST_CASE("states that nobody holds any more come from the last checkpoint") {
   CHECK_THAT(job.output(), ContainsSubstring("resuming from"));
 }
 
-TEST_CASE("a process that SIGTERM tells to leave does, and the job goes on") {
+TEST_CASE("a process leaves on SIGTERM and the job goes on") {
   healing_job job("--processes 3",
                   "--ranks 3 --layers 6 --steps 400 --validation-fraction 0");
   REQUIRE(job.reaches(40));
