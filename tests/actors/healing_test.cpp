@@ -8,6 +8,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <random>
 #include <string>
 #include <thread>
@@ -82,6 +83,23 @@ class meeting_place {
   std::shared_ptr<joined_meshes> met_;
 };
 
+/// What a monitor of the leading process sees.
+struct seen_events {
+  std::vector<std::int64_t> steps;
+  int epochs = 0;
+
+  monitor watch() {
+    monitor watcher;
+    watcher.name = "seen";
+    watcher.see = [this](const event& what) {
+      if (const auto* step = std::get_if<step_event>(&what))
+        steps.push_back(step->source.step);
+      epochs += std::holds_alternative<epoch_event>(what) ? 1 : 0;
+    };
+    return watcher;
+  }
+};
+
 /// A process of a job that heals, on a thread; it can be killed at any time,
 /// and starts again.
 class mortal_process {
@@ -123,6 +141,7 @@ class mortal_process {
 
   std::string error;
   parameter_list parameters;  // of the leading process
+  seen_events seen;           // since it was started
 
  private:
   /// Returns whether it has trained all steps.
@@ -140,6 +159,8 @@ class mortal_process {
                        .copy_every = copy_every_};
     trainer run(model_for(what_), options);
     has_stepped_ = false;
+    seen = {};
+    run.attach(seen.watch());
     set(&run, options.job);
     const auto killed = [&] {
       set(nullptr, nullptr);
@@ -259,6 +280,24 @@ TEST_CASE("a job that loses processes trains the bits of one that does not") {
 
 TEST_CASE("a job heals whatever its order and its hosting have become") {
   check_healed({.ranks = 3, .microbatches = 6}, 3, 5, 6, 1, true);
+}
+
+TEST_CASE("a monitor sees each step once whatever is repeated") {
+  constexpr std::int64_t steps = 60, copy_every = 7;
+  const small_case what{.ranks = 2};
+  meeting_place where(2);
+  mortal_process leads(where, 0, what, steps, copy_every, false);
+  mortal_process other(where, 1, what, steps, copy_every, false);
+  for (int k = 0; k < 3; ++k)
+    while (!other.kill() && !where.is_over())
+      std::this_thread::yield();
+  leads.join();
+  other.join();
+  CHECK(leads.error == "");
+  std::vector<std::int64_t> all(steps);
+  std::iota(all.begin(), all.end(), 1);
+  CHECK(leads.seen.steps == all);
+  CHECK(leads.seen.epochs == where.meetings() - 1);
 }
 
 TEST_CASE("copies in no step, or less often, are refused") {
