@@ -340,6 +340,10 @@ std::vector<std::int32_t> trainer::hosting() const {
   return next.empty() ? impl_->setup.layout.hosting : next;
 }
 
+std::int64_t trainer::epoch() const {
+  return impl_->epoch;
+}
+
 const plan& trainer::plan() const {
   return *impl_->plans.training();
 }

@@ -48,6 +48,10 @@ struct healing_options {
   std::function<void(std::vector<std::int32_t> hosting)> request_hosting{};
   /// Steps between two copies: at most so many are repeated after a loss.
   std::int64_t copy_every = 1;
+  /// The number of the first meeting (job_meeting::epoch), and where the job's
+  /// authority is, if it has one: for whoever asks.
+  std::int64_t epoch = 0;
+  std::string authority{};
 };
 
 struct trainer_options {
@@ -264,6 +268,9 @@ class trainer {
   void drain(std::int32_t process);
   /// The process that hosts each rank from the next step on; any thread.
   std::vector<std::int32_t> hosting() const;
+  /// The number of the last meeting of the job's processes
+  /// (job_meeting::epoch); any thread.
+  std::int64_t epoch() const;
 
   /// The one of the last step, or of the next one before the first
   /// (engine/plan/plan.hpp).

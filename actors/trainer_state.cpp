@@ -84,7 +84,8 @@ trainer::impl::impl(const model& all_layers, trainer_options options)
     links(links_of(setup, setup.layout, *plans.training(), stages.devices())),
     actors(running(setup, layers, plans, stages, links, kept)),
     generator(setup, plans, stages, actors),
-    scale(setup.options.numerics.loss_scale) {
+    scale(setup.options.numerics.loss_scale),
+    epoch(setup.options.healing.epoch) {
   stages.publish_to(actors.tensor_outlet());
   if (!meets())
     rejoin();

@@ -91,7 +91,7 @@ struct trainer::impl {
   std::vector<stage_place> expected_copies;  // of that step, from others
   bool has_copied = false;             // all processes held copies of one step
   bool recovered = false;              // the run goes on from copies
-  std::int64_t epoch = 0;              // of the last meeting
+  std::atomic<std::int64_t> epoch;     // of the last meeting
   std::atomic<bool> regroups = false;  // the processes are to meet again
 };
 

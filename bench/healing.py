@@ -74,7 +74,7 @@ def recoveries(a, shape, extra):
                 steps = log.steps()
                 usual = statistics.median(step_times(steps[-10:], 1))
                 os.kill(generator.choice(processes_of(job.pid)), signal.SIGKILL)
-                killed, last = time.time(), steps[-1]["step"]
+                killed, last = time.monotonic(), steps[-1]["step"]
                 while not any(each["ended_at"] > killed + usual / 2 and each["step"] > last
                               for each in log.steps()[-50:]):
                     time.sleep(0.002)

@@ -156,6 +156,7 @@ std::unique_ptr<authority_server> make_authority(
     authority_server_options{
       .processes = settings.processes,
       .spares = settings.spares,
+      .job = where,
       .most_losses = settings.most_losses,
       .news = [](const std::string& text) { spdlog::warn("{}", text); }});
   what.processes += settings.spares;

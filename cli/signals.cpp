@@ -121,6 +121,7 @@ struct signal_watch::state {
   bool over = false;
   bool save_waits = false;  // until `save` is set
   bool drains = false;      // `drain` was called
+  pid_t launcher = 0;       // 0: none
   handler end, save, drain;
   std::function<void()> suspend, before_end_now;
   std::optional<clock::time_point> hurried;
@@ -145,7 +146,7 @@ struct signal_watch::state {
   void handle(const received_signal& signal) {
     signal_request request{signal.number, name_of(signal.number),
                            signal.number != SIGUSR2};
-    const bool is_launchers = signal.sender == ::getppid();
+    const bool is_launchers = launcher > 0 && signal.sender == launcher;
     const auto action = policy.action_for(signal);
     if (drains && is_launchers && code == 0)  // the whole job ends
       return handle_end(request);
@@ -214,9 +215,10 @@ void signal_watch::on_save(handler save) {
     print_line(state_->save({SIGUSR1, name_of(SIGUSR1)}));
 }
 
-void signal_watch::on_drain(handler drain) {
+void signal_watch::on_drain(handler drain, pid_t launcher) {
   const std::scoped_lock lock(state_->mutex);
   state_->drain = std::move(drain);
+  state_->launcher = launcher;
 }
 
 void signal_watch::end_drained() {

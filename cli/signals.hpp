@@ -81,10 +81,10 @@ class signal_watch {
   /// Sets the handler of requests to save (SIGUSR1), and calls it for an
   /// earlier request.
   void on_save(handler save);
-  /// Sets the handler of a SIGTERM that this process's parent, its launcher, has
-  /// not sent: the run goes on in other processes. Empty: it is a request to
-  /// end.
-  void on_drain(handler drain);
+  /// Sets the handler of a SIGTERM that the launcher of this process has not
+  /// sent (0: it has none): the run goes on in other processes. Empty: it is a
+  /// request to end.
+  void on_drain(handler drain, pid_t launcher = 0);
   /// The run ends for such a SIGTERM after all.
   void end_drained();
   /// Sets the handler of SIGTSTP.

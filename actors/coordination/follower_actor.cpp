@@ -178,10 +178,10 @@ struct follower_state : step_supervisor {
     if (running)
       failed += fmt::format(" at step {}: {}", running->settings.step,
                             waits_of(*watch.progress, *running));
-    book->links->tell(to_frame(interrupt_run{
-      fmt::format("process {} was interrupted: {}",
-                  book->links->layout().process, request.reason),
-      request.meets_again}));
+    book->links->tell(to_frame(
+      interrupt_run{fmt::format("process {} was interrupted: {}",
+                                book->links->layout().process, request.reason),
+                    request.meets_again}));
     end();
   }
 

@@ -72,7 +72,10 @@ std::int32_t number_in(const std::string& word, const char* what) {
 std::string table_of(const nlohmann::json& answer) {
   const auto hosting = field<std::vector<std::int32_t>>(answer, "hosting");
   const auto replicas = field<std::int32_t>(answer, "replicas");
-  std::string text = "process  ranks\n";
+  std::string text;
+  if (answer.contains("epoch"))
+    text = fmt::format("epoch {}\n", field<std::int64_t>(answer, "epoch"));
+  text += "process  ranks\n";
   for (std::int32_t p = 0; p < field<std::int32_t>(answer, "processes"); ++p) {
     std::string ranks;
     for (std::size_t i = 0; i < hosting.size(); ++i)

@@ -81,7 +81,9 @@ void add_flags_of_pipeline(flag_table& table, const train_options& o) {
                    "with --plain"});
   table.push_back({{"hosting"}, !o.plain, "with --plain"});
   table.push_back({{"slow-from"}, !o.order.slow.empty(), "without --slow"});
-  table.push_back({{"snapshot-every"}, o.healing.heals, "without --heal"});
+  table.push_back({{"snapshot-every"},
+                   o.healing.heals || !o.healing.joins.empty(),
+                   "without --heal"});
 }
 
 void add_flags_of_output(flag_table& table, const train_options& o) {

@@ -75,13 +75,13 @@ std::shared_ptr<job_membership> meet(const CLI::App& command,
                                      const train_options& options,
                                      train_setup& setup,
                                      signal_watch& signals) {
-  auto joining = joining_of(command, options, signals);
-  if (!options.healing.heals || joining.place.is_alone()) {
+  if (!has_authority(options.healing)) {
     setup.trainer.job = join_job(command, options, signals);
     return nullptr;
   }
   signals.defer_signals();  // so that sockets are removed
-  auto membership = join_healing_job(std::move(joining), options, setup);
+  auto membership =
+    join_healing_job(joining_of(command, options, signals), options, setup);
   signals.on_end({});
   return membership;
 }
@@ -135,10 +135,8 @@ void train(const CLI::App& command, train_options options) {
     const auto membership = meet(command, options, setup, signals);
     if (leads_job(setup.trainer.job))
       print_start_summary(options, setup);
-    if (options.plain)
-      train_plain(options, setup, signals);
-    else
-      train_pipeline(options, setup, signals, membership);
+    options.plain ? train_plain(options, setup, signals)
+                  : train_pipeline(options, setup, signals, membership);
   } catch (const error& reason) {
     if (reason.code() != error_code::interrupted || signals.exit_code() == 0)
       throw;

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,8 +13,10 @@
 #include "troupe/actors/job/job_layout.hpp"
 #include "troupe/base/fail.hpp"
 #include "troupe/base/parse_number.hpp"
+#include "troupe/cli/live/live_options.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/engine/launch/local_launcher.hpp"
+#include "troupe/monitors/live/json_fields.hpp"
 
 namespace troupe::cli {
 
@@ -27,6 +30,30 @@ std::string variable(const char* name) {
 /// Of those that the launcher started, how many wait to replace others.
 std::int32_t spares() {
   return parse_number<std::int32_t>(variable(spares_variable)).value_or(0);
+}
+
+/// What joins a job is no job of its own.
+void require_alone(const train_options& options) {
+  if (options.plain || !read_environment().is_alone())
+    fail(error_code::invalid_argument,
+         "--join: {}; start one `troupe train` for each process that joins",
+         options.plain ? "--plain runs in one process"
+                       : "a launcher started several processes here");
+}
+
+/// Asks the job where its authority is.
+std::string authority_of_job(const train_options& options) {
+  const auto& joins = options.healing.joins;
+  live_options job;
+  job.endpoint = joins == "auto" ? "" : joins;
+  job.token_file = options.access.endpoint_token_file;
+  const auto answer = job.connect().request("GET", "/ranks", nullptr);
+  if (!answer.contains("authority"))
+    fail(error_code::invalid_argument,
+         "--join {}: that job does not heal; start it by `troupe launch` with "
+         "train --heal",
+         joins);
+  return field<std::string>(answer, "authority");
 }
 
 std::vector<std::int32_t> first_hosting(const job_options& joining,
@@ -49,9 +76,15 @@ void add_healing_flags(CLI::App& app, healing_flags& options) {
             "steps between two copies of the ranks' states in memory, for "
             "--heal: at most so many are repeated after a loss",
             whole_number(1));
+  add_value(app, "--join ENDPOINT", options.joins,
+            "take ranks of a job that heals and runs on this machine: its "
+            "endpoint, as logged at its start, or auto, your only job; all "
+            "other flags are to be those of the job");
 }
 
 void require_healing(const train_options& options) {
+  if (!options.healing.joins.empty())
+    return require_alone(options);
   if (!options.healing.heals && spares() > 0)
     fail(error_code::invalid_argument,
          "--spares of troupe launch are for jobs that heal; give --heal, too");
@@ -67,7 +100,7 @@ void require_healing(const train_options& options) {
          "--heal: {} does not say who decides when a process is lost; start "
          "the job by `troupe launch --processes {} -- train ...`",
          place.launcher, place.processes);
-  if (place.is_alone())
+  if (place.is_alone() && variable(authority_variable).empty())
     spdlog::warn("--heal has no effect: this process is alone");
 }
 
@@ -79,13 +112,25 @@ void log_as_process(std::int32_t process, spdlog::level::level_enum level) {
           : fmt::format("troupe: %^%l%$: process {}: %v", process));
 }
 
+bool has_authority(const healing_flags& options) {
+  return !options.joins.empty()
+         || (options.heals && !variable(authority_variable).empty());
+}
+
 std::shared_ptr<job_membership> join_healing_job(job_options joining,
                                                  const train_options& options,
                                                  train_setup& setup) {
   auto& run = setup.trainer;
-  auto first = first_hosting(joining, run);
+  const bool joins = !options.healing.joins.empty();
+  std::vector<std::int32_t> first;
+  if (joins)
+    joining.place.process = -1;
+  else
+    first = first_hosting(joining, run);
+  run.healing.authority =
+    joins ? authority_of_job(options) : variable(authority_variable);
   const auto membership = std::make_shared<job_membership>(
-    membership_options{.authority = variable(authority_variable),
+    membership_options{.authority = run.healing.authority,
                        .joining = std::move(joining),
                        .pipeline_ranks = run.schedule.placement.ranks,
                        .replicas = run.data_parallel,
@@ -103,7 +148,7 @@ std::shared_ptr<job_membership> join_healing_job(job_options joining,
   auto met = meet({});
   run.job = std::move(met.job);
   run.hosting = std::move(met.hosting);
-  setup.epoch = met.epoch;
+  setup.epoch = run.healing.epoch = met.epoch;
   run.healing.rejoin = meet;
   run.healing.request_hosting =
     [membership](std::vector<std::int32_t> hosting) {
@@ -122,13 +167,15 @@ regrouped_run::regrouped_run(trainer& run,
   membership_->on_events(
     {.change = [&run](bool at_once) { run.regroup(at_once); },
      .stays = [&signals] { signals.end_drained(); }});
-  signals_.on_drain([this](const signal_request& request) {
+  const bool is_launched = !variable(authority_variable).empty();
+  const auto drain = [this](const signal_request& request) {
     membership_->leave();
     return fmt::format(
       "{}: other processes take the ranks of this one; a second signal ends it "
       "at once",
       request.name);
-  });
+  };
+  signals_.on_drain(drain, is_launched ? ::getppid() : 0);
 }
 
 regrouped_run::~regrouped_run() {

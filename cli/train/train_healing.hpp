@@ -15,9 +15,12 @@ void add_healing_flags(CLI::App& app, healing_flags& options);
 /// that a job that heals can't have.
 void require_healing(const train_options& options);
 
+/// Whether this process has a part in a job that heals, of which it may be the
+/// only process.
+bool has_authority(const healing_flags& options);
+
 /// Joins the job that heals, meets the others for the first time, and lets the
-/// trainer's options meet them again. Null without --heal, or if this process
-/// is alone: then nothing is done.
+/// trainer's options meet them again.
 std::shared_ptr<job_membership> join_healing_job(job_options joining,
                                                  const train_options& options,
                                                  train_setup& setup);

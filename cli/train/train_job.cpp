@@ -32,7 +32,8 @@ namespace {
 /// The settings that may differ between processes.
 constexpr std::string_view own_settings =
   "announce attach-folder certificates dashboard-token-file endpoint "
-  "endpoint-control-token-file endpoint-token-file job-token-file listen "
+  "endpoint-control-token-file endpoint-token-file heal job-token-file join "
+  "listen "
   "log-level patience rendezvous slow-load";
 /// The outputs that process 0 writes. They may differ too, but those of other
 /// processes have an effect only if process 0 has one.

@@ -127,6 +127,7 @@ struct process_options {
 struct healing_flags {
   bool heals = false;
   std::int64_t snapshot_every = 1;  // steps
+  std::string joins{};  // the endpoint of a job that runs; empty: none
 };
 
 /// The flags of `troupe train`; a TOML file's keys are the long flags.

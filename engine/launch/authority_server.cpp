@@ -116,11 +116,12 @@ struct authority_server::impl {
     }
     if (!decides)
       begin_job(about);
-    const auto member = used.insert(about.process).second
-                          ? member_id{about.process}
-                          : next_member++;
+    const bool is_first =
+      about.process >= 0 && used.insert(about.process).second;
+    const auto member = is_first ? member_id{about.process} : next_member++;
+    wanted_hosts += about.process < 0 ? 1 : 0;
     waiting.erase(link);
-    link->send(to_frame(membership_welcome{member}));
+    link->send(to_frame(membership_welcome{member, options.job}));
     const std::scoped_lock lock(mutex);
     processes[member] = {about, member, std::move(link)};
     return member;
@@ -128,9 +129,15 @@ struct authority_server::impl {
 
   std::string objection_to(const membership_request& about) const {
     const auto all = options.processes + options.spares;
-    if (about.process < 0 || about.process >= all)
+    if (about.process < -1 || about.process >= all)
       return fmt::format("there is no process {} in a job of {}", about.process,
                          all);
+    if (about.process < 0 && !decides)
+      return "the job has not begun";
+    if (decides)
+      return about.shape == shape
+               ? ""
+               : "it has other ranks than the processes before it";
     const auto ranks = about.shape.ranks();
     if (about.shape.pipeline_ranks < 1 || about.shape.replicas < 1
         || std::cmp_not_equal(about.hosting.size(), ranks)
@@ -138,9 +145,7 @@ struct authority_server::impl {
              return host >= 0 && host < all;
            }))
       return "its hosting does not fit its ranks";
-    return decides && about.shape != shape
-             ? "it has other ranks than the processes before it"
-             : "";
+    return {};
   }
 
   void begin_job(const membership_request& about) {

@@ -17,6 +17,7 @@ struct authority_server_options {
   std::int32_t processes = 1;
   /// More that wait to take the place of lost ones.
   std::int32_t spares = 0;
+  std::string job{};  // a name, unique on its machine
   credentials shown{};
   /// A process of which nothing is heard for so long is lost.
   std::chrono::milliseconds silent_after = std::chrono::seconds(10);

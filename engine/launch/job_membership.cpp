@@ -113,10 +113,11 @@ struct job_membership::impl {
 
   void take(const membership_message& message) {
     const std::scoped_lock lock(mutex);
-    if (const auto* welcome = std::get_if<membership_welcome>(&message))
-      self.emplace(member_options{.self = own = welcome->member},
-                   membership_time());
-    else if (const auto* refused = std::get_if<membership_refusal>(&message))
+    if (const auto* welcome = std::get_if<membership_welcome>(&message)) {
+      own = welcome->member;
+      job = welcome->job;
+      self.emplace(member_options{.self = own}, membership_time());
+    } else if (const auto* refused = std::get_if<membership_refusal>(&message))
       refusal = refused->reason;
     else if (const auto* order = std::get_if<authority_order>(&message);
              order != nullptr && self)
@@ -257,12 +258,12 @@ struct job_membership::impl {
   std::shared_ptr<mesh> join(const epoch& of) {
     auto joining = options.joining;
     auto& place = joining.place;
-    const bool is_one_machine = place.is_one_machine();
     place.process = index_of(of, own);
     place.processes = static_cast<std::int32_t>(of.members.size());
-    if (is_one_machine)
+    if (parse_endpoint(options.authority).is_unix)
       place.local_processes = place.processes;
-    place.job += fmt::format(" epoch {}", of.number);
+    place.launcher = "troupe launch";
+    place.job = fmt::format("{} epoch {}", job, of.number);
     joining.stopped = [this, number = of.number] {
       const std::scoped_lock lock(mutex);
       return lost || job_stopped || is_frozen()
@@ -286,6 +287,7 @@ struct job_membership::impl {
   std::condition_variable changed;
   std::optional<member> self;
   member_id own = no_member;
+  std::string job;  // its name
   std::optional<std::string> refusal, lost, job_stopped;
   membership_events events;
   std::optional<moment> leaves_since;

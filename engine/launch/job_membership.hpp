@@ -15,13 +15,15 @@ namespace troupe {
 struct membership_options {
   /// Where the job's authority is: `unix:PATH` or `tcp:HOST:PORT`.
   std::string authority{};
-  /// Of the meetings of its epochs. Which process this is in an epoch, and of
-  /// how many, is for the authority to say.
+  /// Of the meetings of its epochs. `place` tells which process this was as the
+  /// job began (-1: it joins later); which one it is in an epoch, and of how
+  /// many, is for the authority to say. If that is at a unix socket, all are on
+  /// one machine.
   job_options joining{};
   std::int32_t pipeline_ranks = 1;
   std::int32_t replicas = 1;
   bool is_sharded = false;  // the replicas' states differ
-  /// The process of each rank, at the job's start.
+  /// The process of each rank, at the job's start; of no use later.
   std::vector<std::int32_t> hosting{};
   /// How long a step may take once another epoch is to begin.
   std::chrono::milliseconds rest_within = std::chrono::seconds(5);

@@ -17,11 +17,12 @@ namespace troupe {
 /// The first message of a process: it wants to be a member.
 struct membership_request {
   /// The process's number among those with which the job began; another life of
-  /// it has the same.
+  /// it has the same. -1: it joins the job while that runs.
   std::int32_t process = 0;
   std::int64_t pid = 0;
   membership::job_shape shape{};
-  /// Which of those processes hosts which rank in the first epoch.
+  /// Which of those processes hosts which rank in the first epoch; of no use in
+  /// a process that joins later.
   std::vector<std::int32_t> hosting{};
 };
 TROUPE_FIELDS(membership_request, process, pid, shape, hosting)
@@ -29,8 +30,9 @@ TROUPE_FIELDS(membership_request, process, pid, shape, hosting)
 /// The answer.
 struct membership_welcome {
   membership::member_id member = membership::no_member;
+  std::string job{};  // a name, unique on its machine
 };
-TROUPE_FIELDS(membership_welcome, member)
+TROUPE_FIELDS(membership_welcome, member, job)
 
 /// The answer instead.
 struct membership_refusal {

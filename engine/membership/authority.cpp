@@ -122,12 +122,12 @@ void authority::note(moment now, seat& from, authority_output& out) {
     case trouble_kind::link_broken:
       is_link_broken_ = true;
       ++from.broken_links;
+      cause_ = fmt::format("member {} lost a link", from.member);
       if (auto* peer = seats_.find(problem->peer)) {
         peer->is_accused = true;
         ++peer->broken_links;
+        cause_ += fmt::format(" to member {}", problem->peer);
       }
-      cause_ = fmt::format("the link between members {} and {} broke",
-                           from.member, problem->peer);
       break;
     case trouble_kind::op_failed:
       note_failed_op(now, from, out);

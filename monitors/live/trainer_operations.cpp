@@ -101,13 +101,18 @@ json replan(const replanner& orders, const plan& current, const json& request) {
 
 /// Answers `troupe ranks`: `{"processes", "replicas", "ranks", "hosting"}`, the
 /// last with the process of each rank, of the first replica's, then of the
-/// second's.
+/// second's; in a job that heals also `{"epoch", "authority"}`.
 json ranks(const trainer& run) {
   const auto& options = run.options();
-  return {{"processes", options.job ? options.job->place().processes : 1},
-          {"replicas", options.data_parallel},
-          {"ranks", run.shared_plan()->ranks()},
-          {"hosting", run.hosting()}};
+  json answer{{"processes", options.job ? options.job->place().processes : 1},
+              {"replicas", options.data_parallel},
+              {"ranks", run.shared_plan()->ranks()},
+              {"hosting", run.hosting()}};
+  if (!options.healing.authority.empty()) {
+    answer["epoch"] = run.epoch();
+    answer["authority"] = options.healing.authority;
+  }
+  return answer;
 }
 
 /// Answers `troupe move` and `troupe drain`: `{"rank": R, "process": P}`,

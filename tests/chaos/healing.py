@@ -1,6 +1,7 @@
 """Jobs that heal, while their processes are killed, stopped and moved.
 
     python3 tests/chaos/healing.py [--seed 1] [--count 100] [--keep FOLDER]
+    python3 tests/chaos/healing.py --minutes 60
 
 Draws shapes of jobs as kills.py does. Each trains by `troupe launch ... train --heal` while
 one of these happens some times: a process is killed (also as it starts again, and several at
@@ -39,6 +40,14 @@ def children(pid):
     return found
 
 
+def send(pid, number):
+    """A signal to a process that may have ended meanwhile."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+
+
 class Job:
     """A job of one shape."""
 
@@ -62,6 +71,7 @@ class Job:
         return self.folder.content("parameters") if done.returncode == 0 else None
 
     def start(self, extra, flags):
+        self.refused = self.read = self.last = 0
         self.folder.clear("parameters", "log")
         self.output = open(self.folder.at("output"), "wb")
         self.running = subprocess.Popen(
@@ -71,10 +81,21 @@ class Job:
     def text(self):
         return self.folder.content("output").decode(errors="replace")
 
+    def look(self):
+        """Notes the last step and the endpoint in what was printed since the last look."""
+        with open(self.folder.at("output"), "rb") as file:
+            file.seek(self.read)
+            new = file.read().rpartition(b"\n")[0].decode(errors="replace")
+        self.read += len(new.encode())
+        if steps := re.findall(r"step (\d+)/", new):
+            self.last = int(steps[-1])
+        if places := re.findall(r"attach with: troupe top (\S+)", new):
+            self.place = places[-1]
+
     def step(self):
         """The last step that is told."""
-        steps = re.findall(r"step (\d+)/", self.text())
-        return int(steps[-1]) if steps else 0
+        self.look()
+        return self.last
 
     def disturb(self, kind, random_, waits):
         there = children(self.running.pid)
@@ -82,26 +103,35 @@ class Job:
             return
         victim = random_.choice(list(there.values()))
         if kind == "kill_two":
-            os.kill(random_.choice(list(there.values())), signal.SIGKILL)
+            send(random_.choice(list(there.values())), signal.SIGKILL)
         if kind.startswith("kill"):
             before = self.step()
-            os.kill(victim, signal.SIGKILL)
+            send(victim, signal.SIGKILL)
             began = time.monotonic()
             while self.running.poll() is None and time.monotonic() - began < 60 \
-                    and not any(int(s) > before for s in
-                                re.findall(r"step (\d+)/", self.text()[-4000:])):
+                    and self.step() <= before:
                 time.sleep(0.005)
             waits.append(time.monotonic() - began)
         elif kind == "stop":
-            os.kill(victim, signal.SIGSTOP)
+            send(victim, signal.SIGSTOP)
             time.sleep(random_.random() * 15)
-            os.kill(victim, signal.SIGCONT)
+            send(victim, signal.SIGCONT)
         else:
-            number = random_.choice(list(there))
-            words = (["move", "--job", str(victim), str(random_.randrange(2)), str(number)]
-                     if kind == "move" else ["drain", "--job", str(victim), str(number)])
-            subprocess.run([self.a.troupe, *words], stdout=subprocess.DEVNULL,
-                           stderr=subprocess.DEVNULL, timeout=60)
+            self.look()
+            number = str(random_.randrange(len(there)))
+            words = (["move", self.place, str(random_.randrange(2)), number]
+                     if kind == "move" else ["drain", self.place, number])
+            done = subprocess.run([self.a.troupe, *words], stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, timeout=60)
+            if done.returncode and self.running.poll() is None:
+                self.refused += 1
+
+    def plain(self, steps):
+        """The parameters of a plain loop of so many steps."""
+        command = self.command(["--endpoint", "none", "--plain", "--steps", str(steps)], [])
+        command[1:command.index("train")] = []
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+        return self.folder.content("parameters")
 
     def problem(self, whole):
         """What is wrong with the end of the job; empty: nothing."""
@@ -114,15 +144,55 @@ class Job:
             return f"ends with {code}"
         if self.folder.content("parameters") != whole:
             return "other bytes"
-        steps = re.findall(rb'"step":(\d+)', self.folder.content("log"))
-        twice = [s for s, n in collections.Counter(steps).items() if n > 2]
+        lines = collections.Counter(
+            (b"validation" in line, re.search(rb'"step":(\d+)', line).group(1))
+            for line in self.folder.content("log").splitlines())
+        twice = [step.decode() for (_, step), n in lines.items() if n > 1]
         return f"steps {twice[:3]} are logged twice" if twice else ""
 
 
+def steady(a):
+    """One job that is disturbed for minutes."""
+    random_, waits, kinds = random.Random(a.seed), [], collections.Counter()
+    job = Job(a, 4, ["--ranks", "4", "--data-parallel", "2", "--microbatches", "4", "--layers",
+                     "8", "--d-model", "16", "--heads", "2", "--clip", "0.5", "--dropout",
+                     "0.1", "--validation-fraction", "0"], a.seed, 10_000_000)
+    job.start(["--spares", "1"], ["--snapshot-every", "2"])
+    until = time.monotonic() + 60 * a.minutes
+    while job.running.poll() is None and time.monotonic() < until:
+        time.sleep(5)
+        kind = random_.choice(KINDS)
+        kinds[kind] += 1
+        job.disturb(kind, random_, waits)
+    job.running.send_signal(signal.SIGINT)
+    code = job.running.wait(120)
+    steps = re.findall(r"SIGINT\) after step (\d+)", job.text())
+    if not steps:
+        job.folder.keep(os.path.join(a.keep, "steady"))
+        print(f"ended with {code}: {job.text()[-2000:]}")
+        return 1
+    own = job.folder.content("parameters")
+    same = own == job.plain(int(steps[-1]))
+    tell(waits)
+    print(f"{kinds.total()} disturbances in {a.minutes} minutes: {dict(kinds)}; {steps[-1]} "
+          f"steps, {'the bytes of a plain loop' if same else 'OTHER BYTES'}")
+    job.folder.remove()
+    return 0 if same else 1
+
+
+def tell(waits):
+    if waits:
+        waits.sort()
+        print(f"after kills: p50 {statistics.median(waits):.3f} s, "
+              f"p99 {waits[int(0.99 * (len(waits) - 1))]:.3f} s, most {waits[-1]:.3f} s")
+
+
 def main():
-    a = jobs.arguments(__doc__)
+    a = jobs.arguments(__doc__, minutes=0.0)
+    if a.minutes:
+        return steady(a)
     random_ = random.Random(a.seed)
-    kinds, bad, waits = collections.Counter(), 0, []
+    kinds, bad, refused, waits = collections.Counter(), 0, 0, []
     while kinds.total() < a.count:
         processes, flags = jobs.random_shape(random_.choice)
         job = Job(a, processes, flags, a.seed, 400)
@@ -146,12 +216,11 @@ def main():
             bad += 1
             print(f"  {problem}", flush=True)
             job.folder.keep(os.path.join(a.keep, f"{a.seed}-{bad}"))
+        refused += job.refused
         job.folder.remove()
-    if waits:
-        waits.sort()
-        print(f"after kills: p50 {statistics.median(waits):.3f} s, "
-              f"p99 {waits[int(0.99 * (len(waits) - 1))]:.3f} s, most {waits[-1]:.3f} s")
-    print(f"{kinds.total()} disturbances, {bad} problems: {dict(kinds)}")
+    tell(waits)
+    print(f"{kinds.total()} disturbances, {bad} problems: {dict(kinds)}; "
+          f"{refused} moves refused, as a process was lost meanwhile")
     return 1 if bad else 0
 
 

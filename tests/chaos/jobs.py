@@ -55,12 +55,15 @@ class Hang(Exception):
     pass
 
 
-def arguments(about):
+def arguments(about, **more):
+    """The common flags, and more numbers, by name with their defaults."""
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--troupe", default="build/release/bin/troupe")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--keep", help="a folder for what failed", default="chaos")
+    for name, value in more.items():
+        parser.add_argument(f"--{name}", type=type(value), default=value)
     return parser.parse_args()
 
 

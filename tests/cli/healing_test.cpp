@@ -8,10 +8,12 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <optional>
 #include <sstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "background_program.hpp"
 #include "tiny_training.hpp"
@@ -29,13 +31,12 @@ std::string environment_of(pid_t pid) {
 /// A launched job that heals.
 class healing_job {
  public:
-  healing_job(const std::string& launch, const std::string& train)
+  /// `more`: flags that a plain loop does not take.
+  healing_job(const std::string& launch, const std::string& train,
+              const std::string& more = "--endpoint none")
     : train_(train),
-      run_(fmt::format(
-             "{} launch {} -- train --text {} {} --endpoint none --heal {} "
-             "--save-parameters {} --log-json {}",
-             program, launch, at_.text, tiny, train, at_.folder / "healed",
-             at_.folder / "log"),
+      run_(fmt::format("{} launch {} -- train --text {} {} {} --heal {}",
+                       program, launch, at_.text, tiny, with_outputs(), more),
            at_.folder / "output") {}
 
   /// The process of this number, once it has begun to run.
@@ -56,6 +57,29 @@ class healing_job {
     return run_.writes(fmt::format("step {}/", step));
   }
   bool says(const std::string& text) const { return run_.writes(text); }
+  /// The command of a process that joins.
+  std::string joining(const std::string& more) const {
+    return at_.command(with_outputs() + " " + more);
+  }
+  /// Waits until the job has so many processes, of which each hosts ranks.
+  bool has(const std::string& socket, std::size_t processes) const {
+    for (int i = 0; i < 400; ++i) {
+      const auto answer =
+        run_program(fmt::format("{} ranks {}", program, socket)).output;
+      const auto hosts = [&] {
+        for (std::size_t p = 0; p < processes; ++p)
+          if (answer.find(fmt::format("\n{:<9}", p)) == std::string::npos)
+            return false;
+        return answer.find("none") == std::string::npos;
+      };
+      if (hosts()
+          && answer.find(fmt::format("\n{:<9}", processes))
+               == std::string::npos)
+        return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return false;
+  }
   int end() { return run_.end(0); }
   int end_by(int number) { return run_.end(number); }
   std::string output() const { return run_.output(); }
@@ -63,8 +87,9 @@ class healing_job {
   /// Whether the parameters are those of a plain loop, and each step is logged
   /// once.
   void check_result(int steps) const {
-    const auto plain = at_.train(fmt::format("--plain {} --save-parameters {}",
-                                             train_, at_.folder / "plain"));
+    const auto plain =
+      at_.train(fmt::format("--plain {} --steps {} --save-parameters {}",
+                            train_, steps, at_.folder / "plain"));
     REQUIRE(plain.exit_code == 0);
     CHECK(content(at_.folder / "healed") == content(at_.folder / "plain"));
     std::istringstream log(content(at_.folder / "log"));
@@ -80,6 +105,11 @@ class healing_job {
   const tiny_training& at() const { return at_; }
 
  private:
+  std::string with_outputs() const {
+    return fmt::format("{} --save-parameters {} --log-json {}", train_,
+                       at_.folder / "healed", at_.folder / "log");
+  }
+
   const tiny_training at_;
   const std::string train_;
   background_program run_;
@@ -144,6 +174,36 @@ TEST_CASE("a process leaves on SIGTERM and the job goes on") {
   INFO(job.output());
   CHECK(code == 0);
   job.check_result(400);
+}
+
+TEST_CASE("ranks live in more and fewer processes with the same bits") {
+  const temporary_folder folder;
+  const auto socket = "unix:" + (folder / "job");
+  healing_job job("--processes 1",
+                  "--ranks 4 --data-parallel 2 --clip 0.5 "
+                  "--validation-fraction 0 --steps 100000",
+                  "--endpoint " + socket);
+  REQUIRE(job.says("step 10/"));
+  std::vector<std::unique_ptr<background_program>> joined;
+  for (const std::size_t processes : {2, 4, 8, 3, 1}) {
+    INFO(job.output());
+    while (joined.size() + 1 < processes)
+      joined.push_back(std::make_unique<background_program>(
+        job.joining("--endpoint none --join " + socket),
+        folder / fmt::format("{}", joined.size())));
+    for (auto leaving = processes; leaving < joined.size() + 1; ++leaving)
+      ::kill(joined[leaving - 1]->pid(), SIGTERM);
+    INFO(run_program(program + " ranks " + socket).output);
+    REQUIRE(job.has(socket, processes));
+    for (; joined.size() + 1 > processes; joined.pop_back())
+      CHECK(joined.back()->end(0) == 0);
+  }
+  ::kill(job.process(0), SIGINT);
+  CHECK(job.end() == 128 + SIGINT);
+  const std::string last = "(SIGINT) after step ";
+  const auto place = job.output().rfind(last);
+  REQUIRE(place != std::string::npos);
+  job.check_result(std::stoi(job.output().substr(place + last.size())));
 }
 
 TEST_CASE("SIGTERM to the launcher ends a job that heals") {
