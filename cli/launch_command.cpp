@@ -158,7 +158,9 @@ std::unique_ptr<authority_server> make_authority(
       .spares = settings.spares,
       .job = where,
       .most_losses = settings.most_losses,
-      .news = [](const std::string& text) { spdlog::warn("{}", text); }});
+      .news = [](const std::string& text) { spdlog::warn("{}", text); },
+      .given_up =
+        [](std::int64_t pid) { ::kill(static_cast<pid_t>(pid), SIGKILL); }});
   what.processes += settings.spares;
   what.environment.push_back(fmt::format("{}={}", authority_variable, where));
   what.environment.push_back(

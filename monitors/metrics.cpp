@@ -96,6 +96,21 @@ json line_of(const failure_event& failure) {
           {"op", failure.op}};
 }
 
+/// The step has another name, as lines of a step are found by it.
+json line_of(const epoch_event& epoch) {
+  return {{"epoch", epoch.epoch},
+          {"after_step", epoch.source.step},
+          {"processes", epoch.processes},
+          {"seconds", epoch.seconds}};
+}
+
+metrics_record record_of(const epoch_event& epoch) {
+  return {.source = epoch.source,
+          .values = {{"job/epoch", static_cast<double>(epoch.epoch)},
+                     {"job/processes", static_cast<double>(epoch.processes)},
+                     {"job/epoch_seconds", epoch.seconds}}};
+}
+
 metrics_record record_of(const step_event& step,
                          const std::vector<ops_event>& ops) {
   const bool training = step.source.phase == phase::training;
@@ -143,17 +158,25 @@ monitor metrics_monitor(const std::string& path, std::int64_t resumed) {
       write(line_of(*slow));
     else if (const auto* failure = std::get_if<failure_event>(&what))
       write(line_of(*failure));
+    else if (const auto* epoch = std::get_if<epoch_event>(&what))
+      write(line_of(*epoch));
   };
   return result;
 }
 
 monitor step_metrics_monitor(sink_pointer sink) {
-  return monitor_of_steps(
+  auto result = monitor_of_steps(
     "step_metrics",
-    [sink = required_sink(std::move(sink))](const step_event& step,
-                                            const std::vector<ops_event>& ops) {
+    [sink = required_sink(sink)](const step_event& step,
+                                 const std::vector<ops_event>& ops) {
       sink->write(record_of(step, ops));
     });
+  result.see = [of_steps = std::move(result.see), sink](const event& what) {
+    if (const auto* epoch = std::get_if<epoch_event>(&what))
+      sink->write(record_of(*epoch));
+    of_steps(what);
+  };
+  return result;
 }
 
 monitor order_log_monitor(const std::string& path, std::int64_t resumed) {

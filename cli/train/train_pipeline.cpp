@@ -110,6 +110,8 @@ struct run_epoch {
   const train_options& options;
   const train_setup& setup;
   signal_watch& signals;
+  const std::shared_ptr<job_membership>& membership;  // null: none
+  std::optional<shown_run>& shown;                    // in the leading process
   std::unique_ptr<trainer_saver> saved{};
 };
 
@@ -123,6 +125,11 @@ bool goes_on(run_epoch& epoch) {
   if (!may_go_on(epoch))
     return false;
   epoch.saved.reset();
+  // Another process leads the job once this one is gone, and writes its files.
+  if (epoch.membership && epoch.membership->has_left()) {
+    finish_after_failure(epoch.run);
+    epoch.shown.reset();
+  }
   return epoch.run.heal();
 }
 
@@ -237,18 +244,17 @@ std::unique_ptr<trainer_saver> make_saver(const run_epoch& epoch) {
 }
 
 /// Reports at once what went wrong, unless the job goes on.
-void save_or_report(run_epoch& epoch, const std::optional<shown_run>& shown,
-                    const loss_watch& losses) {
+void save_or_report(run_epoch& epoch, const loss_watch& losses) {
   auto& run = epoch.run;
   try {
     save_and_finish(epoch, losses);
   } catch (const error& reason) {
     if (may_go_on(epoch))
       throw;
-    if (shown)
-      shown->add_error(reason.what());
+    if (epoch.shown)
+      epoch.shown->add_error(reason.what());
     finish_after_failure(run);
-    if (epoch.signals.exit_code() == 0 || !shown)
+    if (epoch.signals.exit_code() == 0 || !epoch.shown)
       throw;
     print_error_line(fmt::format("error: {}", reason.what()));
     throw process_end(
@@ -273,8 +279,7 @@ void print_end(trainer& run, const train_options& options,
 }
 
 /// Trains until the run ends, or another epoch begins: then returns false.
-bool train_epoch(run_epoch& epoch, std::optional<shown_run>& shown,
-                 step_watches& watches) {
+bool train_epoch(run_epoch& epoch, step_watches& watches) {
   auto& run = epoch.run;
   const auto& options = epoch.options;
   const auto& setup = epoch.setup;
@@ -283,14 +288,16 @@ bool train_epoch(run_epoch& epoch, std::optional<shown_run>& shown,
   const bool shows = leads_job(setup.trainer.job);
   if (const auto parameter = run.not_finite(); shows)
     warn_unless_finite(parameter);
-  if (shows && !shown)
-    shown.emplace(run, options, setup);
+  if (shows && !epoch.shown)
+    epoch.shown.emplace(run, options, setup);
   if (!run_to_end(epoch, watches))
     return false;
   try {
-    save_or_report(epoch, shown, watches.losses);
+    save_or_report(epoch, watches.losses);
     print_end(run, options, setup, epoch.signals, watches);
     end_together(setup.trainer.job);
+    if (epoch.membership)
+      epoch.membership->finish();
     return true;
   } catch (const error&) {
     if (goes_on(epoch))
@@ -311,8 +318,8 @@ void train_with(const train_options& options, const train_setup& setup,
   const regrouped_run regrouped(run, membership, signals);
   std::optional<shown_run> shown;
   step_watches watches{loss_watch(setup.trainer.numerics)};
-  run_epoch epoch{run, options, setup, signals};
-  while (!train_epoch(epoch, shown, watches)) {
+  run_epoch epoch{run, options, setup, signals, membership, shown};
+  while (!train_epoch(epoch, watches)) {
   }
 }
 

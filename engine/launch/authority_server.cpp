@@ -99,10 +99,13 @@ struct authority_server::impl {
         fail(error_code::transport, "a process did not say who it is");
       *member = add(*about, by->shared_from_this());
     };
-    handlers.lost = [this, member, by = link.get()](const std::string&) {
+    handlers.lost = [this, member, by = link.get()](const std::string& why) {
       waiting.erase(by->shared_from_this());
-      if (*member != no_member)
-        lose(*member);
+      if (*member == no_member)
+        return;
+      if (why.empty())
+        note_goodbye(*member);
+      lose(*member);
     };
     link->start(std::move(handlers));
   }
@@ -165,6 +168,8 @@ struct authority_server::impl {
   }
 
   void take(member_id member, const membership_message& message) {
+    if (is_done)
+      return;
     if (const auto* report = std::get_if<member_report>(&message)) {
       if (report->member == member)
         send(decides->receive(membership_time(), *report));
@@ -197,6 +202,16 @@ struct authority_server::impl {
                            {static_cast<std::int32_t>(rank), to}));
   }
 
+  /// A member that says goodbye without having been told to leave knows that
+  /// the job is done.
+  void note_goodbye(member_id member) {
+    const std::scoped_lock lock(mutex);
+    if (const auto who = processes.find(member);
+        who != processes.end() && !left.contains(who->second.about.pid)
+        && std::ranges::binary_search(members, member))
+      is_done = true;
+  }
+
   void lose(member_id member) {
     const auto who = processes.find(member);
     if (who == processes.end())
@@ -206,7 +221,8 @@ struct authority_server::impl {
       const std::scoped_lock lock(mutex);
       processes.erase(who);
     }
-    send(decides->member_ended(membership_time(), member));
+    if (!is_done)
+      send(decides->member_ended(membership_time(), member));
   }
 
   void send(const authority_output& out) {
@@ -225,6 +241,14 @@ struct authority_server::impl {
       left.insert(who->second.about.pid);
   }
 
+  void give_up_absent(const std::vector<member_id>& now) {
+    for (const auto& [member, process] : processes)
+      if (options.given_up && !left.contains(process.about.pid)
+          && std::ranges::binary_search(members, member)
+          && !std::ranges::binary_search(now, member))
+        options.given_up(process.about.pid);
+  }
+
   void tell_news() {
     const auto& record = decides->record();
     if (decides->phase() == authority_phase::running
@@ -233,6 +257,7 @@ struct authority_server::impl {
       options.news(fmt::format("epoch {}: {}; processes: {}",
                                record.epoch.number, record.epoch.cause,
                                record.epoch.members.size()));
+    give_up_absent(record.epoch.members);
     const std::scoped_lock lock(mutex);
     members = record.epoch.members;
     if (!record.stop_reason.empty())
@@ -256,7 +281,7 @@ struct authority_server::impl {
   }
 
   void tick() {
-    if (decides) {
+    if (decides && !is_done) {
       send(decides->tick(membership_time()));
       balance();
     }
@@ -280,6 +305,7 @@ struct authority_server::impl {
   std::unique_ptr<record_in_memory> store;
   std::unique_ptr<authority> decides;  // null: no process has come
   std::int64_t told = 0;               // epoch
+  bool is_done = false;                // the job: nothing is decided any more
   /// Guards what other threads ask for; all else is the loop's.
   mutable std::mutex mutex;
   std::map<member_id, connected_process> processes;

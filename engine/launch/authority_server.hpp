@@ -27,6 +27,10 @@ struct authority_server_options {
   /// Called when an epoch begins, with a sentence that tells why, on the
   /// server's thread.
   std::function<void(const std::string&)> news{};
+  /// Called when an epoch begins without a process that was silent for too
+  /// long: it may still hold files and ports that another one needs now. Same
+  /// thread.
+  std::function<void(std::int64_t pid)> given_up{};
 };
 
 /// The authority of a job that heals (engine/membership/authority.hpp), at an

@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <variant>
 
@@ -73,6 +74,17 @@ struct job_membership::impl {
         link->abort();
     });
     loop.run([] {});  // its events are over
+  }
+
+  /// Says goodbye, for which the other side takes some time.
+  void finish() {
+    constexpr std::chrono::milliseconds look{2};
+    loop.run([this] {
+      timer.cancel();
+      link->close();
+    });
+    for (int i = 0; i < 100 && !link->is_closed(); ++i)
+      std::this_thread::sleep_for(look);
   }
 
   void join() {
@@ -320,6 +332,15 @@ void job_membership::leave() {
 
 job_meeting job_membership::meet(const std::vector<held_rank>& held) {
   return impl_->meet(copies_of(held));
+}
+
+void job_membership::finish() {
+  impl_->finish();
+}
+
+bool job_membership::has_left() const {
+  const std::scoped_lock lock(impl_->mutex);
+  return impl_->self->stage() == member_stage::left;
 }
 
 void job_membership::request_hosting(std::vector<std::int32_t> hosting) {

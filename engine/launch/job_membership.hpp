@@ -69,6 +69,14 @@ class job_membership {
   /// returns a null job. Any thread.
   void leave();
 
+  /// The job is done, as all its processes know: their ends are no losses. To be
+  /// called last.
+  void finish();
+
+  /// Whether this process has left the job, or the job has been stopped. Any
+  /// thread.
+  bool has_left() const;
+
   /// Asks for another hosting, by process of the current epoch. Any thread.
   void request_hosting(std::vector<std::int32_t> hosting);
 

@@ -132,7 +132,7 @@ def _read_lines(path: Path, collected: _Collected) -> None:
 
 
 def _take_line(line: dict[str, Any], collected: _Collected) -> None:
-    if "alert" in line or "failure" in line or "warning" in line:
+    if {"alert", "failure", "warning", "epoch"} & line.keys():
         collected.alerts.append(line)
         return
     step, phase = int(line["step"]), line["phase"]
