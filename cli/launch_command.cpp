@@ -12,6 +12,7 @@
 #include <condition_variable>
 #include <deque>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <mutex>
 
@@ -39,6 +40,7 @@ Example:
 Each process gets RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE. Its output
 stands after its number; when one fails, all end, and the first to fail is
 named: one that was killed or signalled before those that ended as it was gone.
+With train --heal the job goes on without one that is killed.
 SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are forwarded, and Ctrl-Z stops the
 processes, too. Exit code: that of the process that is named.)";
 
@@ -141,6 +143,32 @@ std::shared_ptr<signal_queue> forward_signals(signal_watch& signals) {
   return queue;
 }
 
+/// What the end of a process means for a job that heals. `tries`: how often it
+/// was started again since it was a member last.
+ending ending_of(const ended_process& which, authority_server& authority,
+                 int& tries) {
+  constexpr int most_tries = 3;
+  const bool was_member = authority.process_ended(which.pid);
+  if (was_member)
+    tries = 0;
+  if (!authority.has_begun())
+    return ending::counts;
+  if (authority.has_left(which.pid))
+    return ending::leaves;
+  const bool is_told = which.status == (which.killed ? SIGTERM : 128 + SIGTERM);
+  if (!authority.has_part(which.pid) && is_told)
+    return ending::leaves;  // before it had any rank
+  if (which.killed && !is_told && (was_member || tries++ < most_tries)) {
+    spdlog::warn(
+      "process {} (pid {}) was killed by signal {}, and is started "
+      "again",
+      which.process, which.pid, which.status);
+    return ending::restarts;
+  }
+  return was_member && !which.killed && which.status == 0 ? ending::completes
+                                                          : ending::counts;
+}
+
 /// Who decides for processes that heal (train --heal); the others don't ask.
 std::unique_ptr<authority_server> make_authority(
   const launch_settings& settings, local_launch& what) {
@@ -168,18 +196,9 @@ std::unique_ptr<authority_server> make_authority(
   what.has_part = [at = server.get()](std::int64_t pid) {
     return at->has_part(pid);
   };
-  what.judge = [at = server.get()](const ended_process& which) {
-    const bool goes_on = at->process_ended(which.pid);
-    if (!goes_on)
-      return ending::counts;
-    if (at->has_left(which.pid))
-      return ending::leaves;
-    if (which.killed) {
-      spdlog::warn("process {} was killed by signal {}, and is started again",
-                   which.process, which.status);
-      return ending::restarts;
-    }
-    return which.status == 0 ? ending::completes : ending::counts;
+  what.judge = [at = server.get(), tries = std::map<std::int32_t, int>()](
+                 const ended_process& which) mutable {
+    return ending_of(which, *at, tries[which.process]);
   };
   return server;
 }

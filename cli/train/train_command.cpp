@@ -80,8 +80,15 @@ std::shared_ptr<job_membership> meet(const CLI::App& command,
     return nullptr;
   }
   signals.defer_signals();  // so that sockets are removed
-  auto membership =
-    join_healing_job(joining_of(command, options, signals), options, setup);
+  auto joining = joining_of(command, options, signals);
+  // After a signal, a loss is worth some of the grace time: the run then ends
+  // with the states of a whole step.
+  joining.stopped = [&signals, &setup] {
+    const auto since = signals.since_end();
+    return signals.exit_code() != 0
+           && (setup.epoch == 0 || (since && *since > std::chrono::seconds(5)));
+  };
+  auto membership = join_healing_job(std::move(joining), options, setup);
   signals.on_end({});
   return membership;
 }

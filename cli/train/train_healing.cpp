@@ -168,12 +168,12 @@ regrouped_run::regrouped_run(trainer& run,
     {.change = [&run](bool at_once) { run.regroup(at_once); },
      .stays = [&signals] { signals.end_drained(); }});
   const bool is_launched = !variable(authority_variable).empty();
-  const auto drain = [this](const signal_request& request) {
+  const auto drain = [this](const signal_request&) {
     membership_->leave();
-    return fmt::format(
-      "{}: other processes take the ranks of this one; a second signal ends it "
-      "at once",
-      request.name);
+    return std::string(
+      "SIGTERM: this process leaves the job as soon as others have its ranks; "
+      "a "
+      "second signal, a second later, ends it at once");
   };
   signals_.on_drain(drain, is_launched ? ::getppid() : 0);
 }

@@ -115,14 +115,12 @@ struct run_epoch {
   std::unique_ptr<trainer_saver> saved{};
 };
 
-bool may_go_on(const run_epoch& epoch) {
-  return epoch.signals.exit_code() == 0 && epoch.run.can_heal();
-}
-
 /// After a call of the run that has thrown: whether the job goes on, with
 /// processes that have met again. What heals leaves no file half written.
-bool goes_on(run_epoch& epoch) {
-  if (!may_go_on(epoch))
+bool goes_on(run_epoch& epoch, const error& reason) {
+  const bool is_ended =
+    reason.code() == error_code::interrupted && epoch.signals.exit_code() != 0;
+  if (is_ended || !epoch.run.can_heal())
     return false;
   epoch.saved.reset();
   // Another process leads the job once this one is gone, and writes its files.
@@ -160,7 +158,7 @@ bool run_to_end(run_epoch& epoch, step_watches& watches) {
     const auto end = run.ended();
     if (end && end->reason == reason.what())  // ended after its last step
       return true;
-    if (goes_on(epoch))
+    if (goes_on(epoch, reason))
       return false;
     end_failed_run(run, options, epoch.setup, reason, signals,
                    epoch.saved->saver());
@@ -249,7 +247,7 @@ void save_or_report(run_epoch& epoch, const loss_watch& losses) {
   try {
     save_and_finish(epoch, losses);
   } catch (const error& reason) {
-    if (may_go_on(epoch))
+    if (run.can_heal())
       throw;
     if (epoch.shown)
       epoch.shown->add_error(reason.what());
@@ -278,29 +276,32 @@ void print_end(trainer& run, const train_options& options,
   });
 }
 
-/// Trains until the run ends, or another epoch begins: then returns false.
-bool train_epoch(run_epoch& epoch, step_watches& watches) {
+/// The calls that all processes make once they have met.
+void begin_epoch(run_epoch& epoch) {
   auto& run = epoch.run;
-  const auto& options = epoch.options;
-  const auto& setup = epoch.setup;
-  begin(run, options, setup, epoch.signals);
+  begin(run, epoch.options, epoch.setup, epoch.signals);
   epoch.saved = make_saver(epoch);
-  const bool shows = leads_job(setup.trainer.job);
+  const bool shows = leads_job(epoch.setup.trainer.job);
   if (const auto parameter = run.not_finite(); shows)
     warn_unless_finite(parameter);
   if (shows && !epoch.shown)
-    epoch.shown.emplace(run, options, setup);
-  if (!run_to_end(epoch, watches))
-    return false;
+    epoch.shown.emplace(run, epoch.options, epoch.setup);
+}
+
+/// Trains until the run ends, or another epoch begins: then returns false.
+bool train_epoch(run_epoch& epoch, step_watches& watches) {
   try {
+    begin_epoch(epoch);
+    if (!run_to_end(epoch, watches))
+      return false;
     save_or_report(epoch, watches.losses);
-    print_end(run, options, setup, epoch.signals, watches);
-    end_together(setup.trainer.job);
+    print_end(epoch.run, epoch.options, epoch.setup, epoch.signals, watches);
+    end_together(epoch.setup.trainer.job);
     if (epoch.membership)
       epoch.membership->finish();
     return true;
-  } catch (const error&) {
-    if (goes_on(epoch))
+  } catch (const error& reason) {
+    if (goes_on(epoch, reason))
       return false;
     throw;
   }

@@ -1,6 +1,7 @@
 #include "troupe/engine/launch/authority_server.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <boost/asio/steady_timer.hpp>
@@ -15,6 +16,7 @@
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/launch/membership_clock.hpp"
 #include "troupe/engine/launch/membership_messages.hpp"
+#include "troupe/engine/launch/rendezvous_messages.hpp"
 #include "troupe/engine/membership/authority.hpp"
 #include "troupe/engine/transport/connection.hpp"
 #include "troupe/engine/transport/stream/acceptor.hpp"
@@ -49,13 +51,6 @@ hosting_map members_of(const std::vector<std::int32_t>& processes) {
   return {processes.begin(), processes.end()};
 }
 
-/// A process that has connected, and its life as a member.
-struct connected_process {
-  membership_request about{};
-  member_id member = no_member;
-  connection_pointer link;
-};
-
 }  // namespace
 
 struct authority_server::impl {
@@ -79,8 +74,8 @@ struct authority_server::impl {
       timer.cancel();
       for (const auto& each : waiting)
         each->abort();
-      for (const auto& [member, process] : processes)
-        process.link->abort();
+      for (const auto& [member, link] : processes)
+        link->abort();
     });
     loop.run([] {});  // their events are over
   }
@@ -126,7 +121,8 @@ struct authority_server::impl {
     waiting.erase(link);
     link->send(to_frame(membership_welcome{member, options.job}));
     const std::scoped_lock lock(mutex);
-    processes[member] = {about, member, std::move(link)};
+    known[member] = about;
+    processes[member] = std::move(link);
     return member;
   }
 
@@ -137,10 +133,15 @@ struct authority_server::impl {
                          all);
     if (about.process < 0 && !decides)
       return "the job has not begun";
-    if (decides)
-      return about.shape == shape
+    if (decides) {
+      const auto differs = difference(first.description, about.description);
+      return !differs.empty()
+               ? "it was started differently from the job's first process: "
+                   + differs
+             : about.shape == first.shape
                ? ""
-               : "it has other ranks than the processes before it";
+               : "it has other ranks than the job's first process";
+    }
     const auto ranks = about.shape.ranks();
     if (about.shape.pipeline_ranks < 1 || about.shape.replicas < 1
         || std::cmp_not_equal(about.hosting.size(), ranks)
@@ -152,12 +153,12 @@ struct authority_server::impl {
   }
 
   void begin_job(const membership_request& about) {
-    shape = about.shape;
-    job_record first;
-    first.epoch.hosting = members_of(about.hosting);
-    store = std::make_unique<record_in_memory>(std::move(first));
+    first = about;
+    job_record record;
+    record.epoch.hosting = members_of(about.hosting);
+    store = std::make_unique<record_in_memory>(std::move(record));
     authority_options wanted{
-      .shape = shape,
+      .shape = about.shape,
       .least_members = options.processes + options.spares,
       .lease = std::chrono::minutes(1),
       .silent_after = options.silent_after};
@@ -185,14 +186,9 @@ struct authority_server::impl {
     const auto& now = decides->record().epoch;
     if (wish.epoch != now.number || wish.hosting.size() != now.hosting.size())
       return;
-    std::set<member_id> hosts;
-    for (std::size_t rank = 0; rank < wish.hosting.size(); ++rank) {
-      const auto index = static_cast<std::size_t>(wish.hosting[rank]);
-      if (index >= now.members.size())
+    for (const auto process : wish.hosting)
+      if (process < 0 || std::cmp_greater_equal(process, now.members.size()))
         return;
-      hosts.insert(now.members[index]);
-    }
-    wanted_hosts = static_cast<std::int32_t>(hosts.size());
     const auto before = now;
     for (std::size_t rank = 0; rank < wish.hosting.size(); ++rank)
       if (const auto to =
@@ -206,17 +202,14 @@ struct authority_server::impl {
   /// the job is done.
   void note_goodbye(member_id member) {
     const std::scoped_lock lock(mutex);
-    if (const auto who = processes.find(member);
-        who != processes.end() && !left.contains(who->second.about.pid)
-        && std::ranges::binary_search(members, member))
-      is_done = true;
+    is_done |= processes.contains(member) && !left.contains(member)
+               && std::ranges::binary_search(members, member);
   }
 
   void lose(member_id member) {
     const auto who = processes.find(member);
     if (who == processes.end())
       return;
-    ended.insert(who->second.about.pid);
     {
       const std::scoped_lock lock(mutex);
       processes.erase(who);
@@ -227,63 +220,102 @@ struct authority_server::impl {
 
   void send(const authority_output& out) {
     for (const auto& order : out.orders) {
-      if (order.kind == order_kind::leave)
-        note_leaving(order.member);
+      if (order.kind == order_kind::leave) {
+        const std::scoped_lock lock(mutex);
+        left.insert(order.member);
+      }
       if (const auto to = processes.find(order.member); to != processes.end())
-        to->second.link->send(to_frame(order));
+        to->second->send(to_frame(order));
     }
-    tell_news();
-  }
-
-  void note_leaving(member_id member) {
-    const std::scoped_lock lock(mutex);
-    if (const auto who = processes.find(member); who != processes.end())
-      left.insert(who->second.about.pid);
+    note_epoch();
   }
 
   void give_up_absent(const std::vector<member_id>& now) {
-    for (const auto& [member, process] : processes)
-      if (options.given_up && !left.contains(process.about.pid)
+    for (const auto& [member, link] : processes)
+      if (options.given_up && !left.contains(member)
           && std::ranges::binary_search(members, member)
           && !std::ranges::binary_search(now, member))
-        options.given_up(process.about.pid);
+        options.given_up(known.at(member).pid);
   }
 
-  void tell_news() {
+  /// The last member of that process.
+  std::optional<member_id> member_of(std::int64_t pid) const {
+    std::optional<member_id> found;
+    for (const auto& [member, about] : known)
+      if (about.pid == pid)
+        found = member;
+    return found;
+  }
+
+  std::string name_of(member_id member) const {
+    const auto& about = known.at(member);
+    return about.process < 0
+             ? fmt::format("the process of pid {}", about.pid)
+             : fmt::format("process {} (pid {})", about.process, about.pid);
+  }
+
+  /// Why there is another epoch: who has gone, and who has come.
+  std::string cause_of(const epoch& next) const {
+    std::vector<std::string> parts;
+    const auto note = [&](const auto& before, const auto& after,
+                          const auto& text) {
+      for (const auto member : before)
+        if (!std::ranges::binary_search(after, member))
+          parts.push_back(name_of(member) + text(member));
+    };
+    note(members, next.members, [&](member_id member) {
+      return left.contains(member) ? " has left" : " was lost";
+    });
+    note(next.members, members, [](member_id) { return " has joined"; });
+    return parts.empty() ? next.cause
+                         : fmt::format("{}", fmt::join(parts, ", "));
+  }
+
+  void note_epoch() {
     const auto& record = decides->record();
-    if (decides->phase() == authority_phase::running
-        && std::exchange(told, record.epoch.number) != record.epoch.number
-        && options.news && record.epoch.number > 1)
-      options.news(fmt::format("epoch {}: {}; processes: {}",
-                               record.epoch.number, record.epoch.cause,
-                               record.epoch.members.size()));
-    give_up_absent(record.epoch.members);
+    const auto& next = record.epoch;
+    if (std::exchange(told, next.number) != next.number && next.number > 1
+        && options.news)
+      options.news(fmt::format("epoch {}: {}; {} process{}", next.number,
+                               cause_of(next), next.members.size(),
+                               next.members.size() == 1 ? "" : "es"));
+    give_up_absent(next.members);
     const std::scoped_lock lock(mutex);
     members = record.epoch.members;
     if (!record.stop_reason.empty())
       stopped = record.stop_reason;
   }
 
-  /// Processes that came later get ranks of others where hosts are missing.
-  void balance() {
-    if (decides->phase() != authority_phase::running)
-      return;
-    const auto& epoch = decides->record().epoch;
-    const std::set<member_id> hosts(epoch.hosting.begin(), epoch.hosting.end());
-    const bool has_idle =
-      std::ranges::any_of(decides->seats(), [&](const seat& each) {
-        return !hosts.contains(each.member)
-               && (each.last.stage == member_stage::frozen
-                   || each.last.stage == member_stage::running);
-      });
-    if (has_idle && std::cmp_less(hosts.size(), wanted_hosts))
-      send(decides->balance(membership_time()));
+  /// Processes that came later get their share of the ranks, once, if hosts are
+  /// missing then.
+  void welcome() {
+    auto hosting = decides->record().epoch.hosting;
+    std::set<member_id> hosts(hosting.begin(), hosting.end());
+    std::vector<rank_move> wishes;
+    for (const auto& each : decides->seats()) {
+      const bool is_new = each.member >= options.processes + options.spares
+                          && (each.last.stage == member_stage::frozen
+                              || each.last.stage == member_stage::running)
+                          && !hosts.contains(each.member)
+                          && !welcomed.contains(each.member);
+      if (!is_new || decides->phase() != authority_phase::running
+          || std::cmp_greater_equal(hosts.size(), wanted_hosts))
+        continue;
+      welcomed.insert(each.member);
+      for (const auto& wish : share_of(hosting, each.member)) {
+        hosting[static_cast<std::size_t>(wish.rank)] = wish.to;
+        wishes.push_back(wish);
+      }
+      hosts.insert(each.member);
+    }
+    for (const auto& wish : wishes)
+      send(decides->move(membership_time(), wish));
   }
 
   void tick() {
     if (decides && !is_done) {
       send(decides->tick(membership_time()));
-      balance();
+      welcome();
     }
     timer.expires_after(tick_every);
     timer.async_wait([this](const auto& problem) {
@@ -300,17 +332,18 @@ struct authority_server::impl {
   std::unique_ptr<acceptor> doors;
   std::set<connection_pointer> waiting;  // for who they are
   std::set<std::int32_t> used;           // processes that were members
-  std::set<std::int64_t> ended;          // pids of members
-  job_shape shape;
+  std::set<member_id> welcomed;          // that were offered ranks
+  membership_request first;
   std::unique_ptr<record_in_memory> store;
   std::unique_ptr<authority> decides;  // null: no process has come
   std::int64_t told = 0;               // epoch
   bool is_done = false;                // the job: nothing is decided any more
   /// Guards what other threads ask for; all else is the loop's.
   mutable std::mutex mutex;
-  std::map<member_id, connected_process> processes;
-  std::vector<member_id> members;  // of the last epoch
-  std::set<std::int64_t> left;     // pids
+  std::map<member_id, membership_request> known;      // those gone, too
+  std::map<member_id, connection_pointer> processes;  // connected
+  std::vector<member_id> members;                     // of the last epoch
+  std::set<member_id> left;
   std::optional<std::string> stopped;
 };
 
@@ -323,32 +356,35 @@ authority_server::~authority_server() = default;
 bool authority_server::process_ended(std::int64_t pid) {
   bool goes_on = false;
   impl_->loop.run([&] {
-    const auto who = std::ranges::find_if(
-      impl_->processes,
-      [&](const auto& each) { return each.second.about.pid == pid; });
-    const bool was_member =
-      who != impl_->processes.end() || impl_->ended.contains(pid);
-    if (who != impl_->processes.end()) {
-      const auto link = who->second.link;
-      impl_->lose(who->first);
-      link->abort();
+    const auto member = impl_->member_of(pid);
+    if (!member)
+      return;
+    if (const auto link = impl_->processes.find(*member);
+        link != impl_->processes.end()) {
+      const auto ends = link->second;
+      impl_->lose(*member);
+      ends->abort();
     }
-    goes_on = was_member && !impl_->stopped;
+    goes_on = !impl_->stopped;
   });
   return goes_on;
 }
 
+bool authority_server::has_begun() const {
+  const std::scoped_lock lock(impl_->mutex);
+  return !impl_->known.empty() && !impl_->stopped;
+}
+
 bool authority_server::has_left(std::int64_t pid) const {
   const std::scoped_lock lock(impl_->mutex);
-  return impl_->left.contains(pid);
+  const auto member = impl_->member_of(pid);
+  return member && impl_->left.contains(*member);
 }
 
 bool authority_server::has_part(std::int64_t pid) const {
   const std::scoped_lock lock(impl_->mutex);
-  return std::ranges::any_of(impl_->processes, [&](const auto& each) {
-    return each.second.about.pid == pid
-           && std::ranges::binary_search(impl_->members, each.first);
-  });
+  const auto member = impl_->member_of(pid);
+  return member && std::ranges::binary_search(impl_->members, *member);
 }
 
 std::optional<std::string> authority_server::stop_reason() const {

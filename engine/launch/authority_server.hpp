@@ -47,6 +47,8 @@ class authority_server {
   /// A process has ended. Returns whether it was a member, and the job goes on
   /// without it, so that it may be started again.
   bool process_ended(std::int64_t pid);
+  /// Whether a process of a job that heals has come.
+  bool has_begun() const;
   /// Whether the process has left the job, which goes on without it.
   bool has_left(std::int64_t pid) const;
   /// Whether the process is a member of the last epoch.

@@ -96,7 +96,8 @@ struct job_membership::impl {
       options.joining.place.process,
       ::getpid(),
       {options.pipeline_ranks, options.replicas, options.is_sharded},
-      options.hosting}));
+      options.hosting,
+      options.joining.description}));
     std::unique_lock lock(mutex);
     const auto has_answer = [this] { return self || refusal || lost; };
     if (!changed.wait_for(lock, options.joining.patience, has_answer))
@@ -209,7 +210,7 @@ struct job_membership::impl {
       fail(error_code::op_failed, "the job was stopped: {}", *job_stopped);
     if (options.joining.stopped && options.joining.stopped())
       fail(error_code::interrupted,
-           "this process was stopped as the job's met");
+           "stopped while the processes of the job met");
   }
   bool is_frozen() const {
     return self->stage() == member_stage::freezing

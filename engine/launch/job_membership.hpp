@@ -69,8 +69,8 @@ class job_membership {
   /// returns a null job. Any thread.
   void leave();
 
-  /// The job is done, as all its processes know: their ends are no losses. To be
-  /// called last.
+  /// The job is done, as all its processes know: their ends are no losses. To
+  /// be called last.
   void finish();
 
   /// Whether this process has left the job, or the job has been stopped. Any

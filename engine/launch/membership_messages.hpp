@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "troupe/base/fields.hpp"
+#include "troupe/engine/launch/job.hpp"
 #include "troupe/engine/membership/messages.hpp"
 #include "troupe/engine/transport/frame.hpp"
 
@@ -24,8 +25,10 @@ struct membership_request {
   /// Which of those processes hosts which rank in the first epoch; of no use in
   /// a process that joins later.
   std::vector<std::int32_t> hosting{};
+  /// Compared with that of the first process.
+  job_description description{};
 };
-TROUPE_FIELDS(membership_request, process, pid, shape, hosting)
+TROUPE_FIELDS(membership_request, process, pid, shape, hosting, description)
 
 /// The answer.
 struct membership_welcome {

@@ -95,6 +95,22 @@ hosting_map choose_hosting(const job_shape& shape,
   return hosting;
 }
 
+std::vector<rank_move> share_of(hosting_map hosting, member_id newcomer) {
+  const auto load = [&](member_id member) {
+    return std::ranges::count(hosting, member);
+  };
+  std::vector<rank_move> share;
+  for (;;) {
+    const auto most = *std::ranges::max_element(hosting, {}, load);
+    if (load(most) <= load(newcomer) + 1)
+      return share;
+    const auto last = std::find(hosting.rbegin(), hosting.rend(), most);
+    *last = newcomer;
+    share.push_back(
+      {static_cast<std::int32_t>(hosting.rend() - last - 1), newcomer});
+  }
+}
+
 member_id neighbour_of(const job_shape& shape, const epoch& of,
                        std::int32_t rank) {
   const auto host = of.hosting[static_cast<std::size_t>(rank)];

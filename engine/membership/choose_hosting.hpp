@@ -36,6 +36,10 @@ hosting_map choose_hosting(const job_shape&,
                            const hosting_map& previous,
                            const hosting_wishes& wishes = {});
 
+/// The moves that give a newcomer its share: the last ranks of the members that
+/// have most, until it has as many as any of them, or one less.
+std::vector<rank_move> share_of(hosting_map hosting, member_id newcomer);
+
 /// Who keeps snapshots of a rank: the next member after its host that hosts no
 /// rank of the same state, else the next one; none if the host is alone.
 /// Members that are released keep none.

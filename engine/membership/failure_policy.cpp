@@ -24,7 +24,7 @@ std::vector<past_failure> failure_history::failures(moment now) const {
 
 remedy failure_history::add_loss(moment now, member_id member) {
   entries_.push_back({false, member, 0, now});
-  return judge(now, policy_.lost_member, false, "processes were lost");
+  return judge(now, policy_.lost_member, false, "lost processes");
 }
 
 remedy failure_history::add_failed_op(moment now, member_id member,
@@ -54,7 +54,8 @@ remedy failure_history::judge(moment now, const failure_rule& rule, bool is_op,
   stop_reason_ =
     rule.action == remedy::stop
       ? what
-      : fmt::format("{} failures in {} s: {}", recent, seconds, what);
+      : fmt::format("{} failures within {} s, and {} are the most: {}", recent,
+                    seconds, rule.most, what);
   return remedy::stop;
 }
 

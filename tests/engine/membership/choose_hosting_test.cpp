@@ -69,3 +69,11 @@ TEST_CASE("members that neither host nor keep snapshots are unneeded") {
   CHECK(unneeded_members(shape, of, true) == std::vector<member_id>{4});
   CHECK(unneeded_members(shape, of, false) == std::vector<member_id>{3, 4});
 }
+
+TEST_CASE("a newcomer gets the last ranks of those that have most") {
+  const auto moves = share_of({1, 1, 1, 2, 2, 3}, 9);
+  REQUIRE(moves.size() == 1);
+  CHECK(moves[0] == rank_move{2, 9});
+  CHECK(share_of({1, 1, 1, 1}, 9) == std::vector<rank_move>{{3, 9}, {2, 9}});
+  CHECK(share_of({1, 2, 3}, 9).empty());
+}

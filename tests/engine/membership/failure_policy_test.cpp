@@ -12,7 +12,8 @@ TEST_CASE("a rule holds so many times within a time") {
   CHECK(history.add_failed_op(12s, 1, 3, "out of memory") == remedy::retry);
   CHECK(history.add_failed_op(13s, 1, 4, "out of memory") == remedy::retry);
   CHECK(history.add_failed_op(14s, 1, 5, "out of memory") == remedy::stop);
-  CHECK(history.stop_reason() == "3 failures in 10 s: out of memory");
+  CHECK(history.stop_reason()
+        == "3 failures within 10 s, and 2 are the most: out of memory");
 }
 
 TEST_CASE("a step that fails in three members is itself at fault") {
