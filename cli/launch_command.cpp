@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <condition_variable>
@@ -15,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 
 #include "troupe/base/deadline.hpp"
 #include "troupe/base/fail.hpp"
@@ -143,6 +145,21 @@ std::shared_ptr<signal_queue> forward_signals(signal_watch& signals) {
   return queue;
 }
 
+/// Its files and ports are free afterwards.
+void kill_and_wait(std::int64_t pid) {
+  constexpr std::chrono::milliseconds look{2};
+  ::kill(static_cast<pid_t>(pid), SIGKILL);
+  siginfo_t found{};
+  for (int i = 0; i < 500 && found.si_pid == 0; ++i) {
+    // Fails for a process that this one has not started.
+    if (::waitid(P_PID, static_cast<id_t>(pid), &found,
+                 WEXITED | WNOHANG | WNOWAIT)
+        != 0)
+      return;
+    std::this_thread::sleep_for(look);
+  }
+}
+
 /// What the end of a process means for a job that heals. `tries`: how often it
 /// was started again since it was a member last.
 ending ending_of(const ended_process& which, authority_server& authority,
@@ -187,8 +204,7 @@ std::unique_ptr<authority_server> make_authority(
       .job = where,
       .most_losses = settings.most_losses,
       .news = [](const std::string& text) { spdlog::warn("{}", text); },
-      .given_up =
-        [](std::int64_t pid) { ::kill(static_cast<pid_t>(pid), SIGKILL); }});
+      .given_up = kill_and_wait});
   what.processes += settings.spares;
   what.environment.push_back(fmt::format("{}={}", authority_variable, where));
   what.environment.push_back(

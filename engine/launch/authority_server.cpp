@@ -219,6 +219,7 @@ struct authority_server::impl {
   }
 
   void send(const authority_output& out) {
+    note_epoch();
     for (const auto& order : out.orders) {
       if (order.kind == order_kind::leave) {
         const std::scoped_lock lock(mutex);
@@ -227,7 +228,6 @@ struct authority_server::impl {
       if (const auto to = processes.find(order.member); to != processes.end())
         to->second->send(to_frame(order));
     }
-    note_epoch();
   }
 
   void give_up_absent(const std::vector<member_id>& now) {

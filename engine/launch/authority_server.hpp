@@ -28,8 +28,8 @@ struct authority_server_options {
   /// server's thread.
   std::function<void(const std::string&)> news{};
   /// Called when an epoch begins without a process that was silent for too
-  /// long: it may still hold files and ports that another one needs now. Same
-  /// thread.
+  /// long: it may still hold files and ports that another one needs now, which
+  /// waits until this returns. Same thread.
   std::function<void(std::int64_t pid)> given_up{};
 };
 

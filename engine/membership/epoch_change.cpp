@@ -105,6 +105,8 @@ bool authority::is_awaited(moment now, const seat& of) const {
 /// one has promised not to, or none may vote.
 bool authority::is_old_epoch_over(moment now) const {
   const auto number = record_.epoch.number;
+  if (number == 0)
+    return true;
   const auto hosts = hosts_of(record_.epoch.hosting);
   const auto has_promised = [&](member_id host) {
     return seats_.find(host)->has_promised(number);
