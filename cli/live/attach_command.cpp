@@ -32,7 +32,8 @@ Example:
   troupe attach unix:/tmp/x.sock gap --every 10 stability
   troupe attach timeline --svg     # in the job's --attach-folder
 
-Without an endpoint, your only job on this machine is meant.
+Without an endpoint, your only job on this machine that listens at its default
+endpoint is meant.
 Prints what the monitors find until Ctrl-C, which detaches them, or until the
 run ends.
 Exit codes: 0 done, 1 failed, 2 wrong usage.)";
@@ -43,7 +44,8 @@ Example:
   troupe detach --list
   troupe detach unix:/tmp/x.sock 1
 
-Without an endpoint, your only job on this machine is meant.
+Without an endpoint, your only job on this machine that listens at its default
+endpoint is meant.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage.)";
 

@@ -24,8 +24,7 @@ Example:
   troupe events unix:/tmp/x.sock --tensors activation,gradient \
     --match 'blocks.0.*' --every 10 --json
 
-Without an endpoint, your only job on this machine is meant. The command ends
-with Ctrl-C, or with the run.
+The command ends with Ctrl-C, or with the run.
 Exit codes: 0 done, 1 failed, 2 wrong usage.)";
 
 struct events_options {

@@ -62,8 +62,9 @@ std::string only_job(const std::string& token) {
 
 void live_options::add_to(CLI::App& command) {
   add_value(command, "endpoint ENDPOINT", endpoint,
-            "endpoint of the job: unix:PATH or tcp:HOST:PORT, as logged at its "
-            "start; by default your only job on this machine");
+            "unix:PATH or tcp:HOST:PORT, as the job logged at its start; by "
+            "default your only job on this machine that listens at its default "
+            "endpoint");
   add_token_to(command);
 }
 

@@ -28,7 +28,6 @@ Example:
   troupe ranks
   troupe ranks unix:/tmp/x.sock --json
 
-Without an endpoint it is the only job of yours on this machine.
 Exit codes: 0 done, 1 failed, 2 wrong usage.)";
 
 constexpr auto move_help = R"(
@@ -39,7 +38,8 @@ Example:
   troupe move 3 0
   troupe move unix:/tmp/x.sock 3 0
 
-Without an endpoint it is the only job of yours on this machine.
+Without an endpoint, your only job on this machine that listens at its default
+endpoint is meant.
 Exit codes: 0 done, 1 failed, 2 wrong usage.)";
 
 constexpr auto drain_help = R"(
@@ -51,7 +51,8 @@ Example:
   troupe drain 2
   troupe drain unix:/tmp/x.sock 2
 
-Without an endpoint it is the only job of yours on this machine.
+Without an endpoint, your only job on this machine that listens at its default
+endpoint is meant.
 Exit codes: 0 done, 1 failed, 2 wrong usage.)";
 
 struct ranks_options {

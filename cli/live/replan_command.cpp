@@ -34,7 +34,6 @@ Example:
   troupe replan unix:/tmp/x.sock --search
   troupe replan --search --sizes kept=4e6,activation=1e6 --memory-limit 6e7
 
-Without an endpoint, your only job on this machine is meant.
 Exit codes: 0 done, 1 failed, 2 wrong usage.)";
 
 struct replan_options {

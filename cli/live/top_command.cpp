@@ -41,8 +41,7 @@ Example:
   troupe top unix:/tmp/x.sock
   troupe top unix:/tmp/x.sock --once
 
-Without an endpoint, your only job on this machine is meant. The command ends
-with Ctrl-C, or with the run.
+The command ends with Ctrl-C, or with the run.
 Exit codes: 0 done, 1 failed, 2 wrong usage.)";
 
 struct top_options {

@@ -211,6 +211,13 @@ std::string checkpoint_in(const std::string& path) {
          printable(path));
   const checkpoint_folder folder(path);
   const auto steps = folder.steps();
+  if (steps.empty()
+      && std::filesystem::exists(path + "/adapter_config.json", trouble))
+    fail(
+      error_code::invalid_checkpoint,
+      "{}: is an adapter, which troupe does not read back; give a model that "
+      "the run saved with --save-model, or one of its --checkpoints",
+      printable(path));
   if (steps.empty())
     fail(
       error_code::invalid_checkpoint,

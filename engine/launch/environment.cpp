@@ -262,7 +262,7 @@ launch_environment read_environment(const environment_reader& read) {
     if (place.job.empty() && place.host.empty()) {
       place.job = parent_process();
       place.named_by = "parent process";
-      place.if_alone =
+      place.if_no_address =
         " Without MASTER_ADDR and MASTER_PORT only processes that one process, "
         "such as a shell, has started find each other: set both for all, or "
         "give --rendezvous.";

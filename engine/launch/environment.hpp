@@ -32,6 +32,8 @@ struct launch_environment {
   std::string elastic_run{};
   /// What to do if others are waited for that nobody started; may be empty.
   std::string if_alone{};
+  /// The same where no address of process 0 is given; may be empty.
+  std::string if_no_address{};
   /// A sentence about variables of a launcher that don't suffice: the process
   /// is alone, though it may not be. Empty: there are none.
   std::string doubt{};

@@ -141,7 +141,7 @@ class meeting {
         [this](const std::string& reason) {
           if (turned_away_.empty() && options_.news)  // once, by whomever
             options_.news("a connection was rejected: " + reason);
-          turned_away_ = reason;
+          turned_away_ = "a connection was rejected: " + reason + "; ";
         }});
   } catch (const error& reason) {
     if (reason.code() != error_code::io)
@@ -222,7 +222,7 @@ class meeting {
       } catch (const error& reason) {
         if (!point_.ask || clock::now() < refused_until)
           fail(reason.code(), "{}{}", reason.what(),
-               clock::now() < refused_until ? "" : "." + place_.if_alone);
+               clock::now() < refused_until ? "" : "." + point_.if_alone);
       }
     }
   }
@@ -354,17 +354,14 @@ class meeting {
     const auto seconds = 1e-3 * static_cast<double>(options_.patience.count());
     if (leads() && run_ == 0)
       fail(error_code::transport,
-           "{} of {} did not connect to {} within {:.3g} s; are they running, "
-           "with the same {}?{}{}",
-           missing_of(members_), counted(), point_.where, seconds,
-           point_.known_by, place_.if_alone,
-           turned_away_.empty()
-             ? ""
-             : " A connection was rejected: " + turned_away_);
+           "{}{} of {} did not connect to {} within {:.3g} s; are they "
+           "running, with the same {}?{}",
+           turned_away_, missing_of(members_), counted(), point_.where, seconds,
+           point_.known_by, point_.if_alone);
     fail(error_code::transport,
          "the job did not begin within {:.3g} s: a process waits for another "
          "one, or for process 0 at {}.{}",
-         seconds, point_.where, place_.if_alone);
+         seconds, point_.where, point_.if_alone);
   }
 
   const clock::time_point began_ = clock::now();
@@ -377,7 +374,7 @@ class meeting {
   newcomers newcomers_{most_newcomers(place_)};
   std::uint32_t request_limit_ = 0;  // bytes
   std::set<std::int32_t> were_ready_;
-  std::string turned_away_;  // the last one refused for lack of trust
+  std::string turned_away_;  // the last one lacked trust; begins an error
   std::uint64_t run_ = 0;
   clock_difference clock_;
   bool one_clock_ = false;  // process 0's

@@ -190,7 +190,9 @@ endpoint peer_endpoint(const std::string& text) {
   return result;
 }
 
-meeting_point meeting_point_of(const job_options& options) {
+namespace {
+
+meeting_point place_of(const job_options& options) {
   const auto& place = options.place;
   const auto rendezvous = as_endpoint(options.rendezvous);
   if (rendezvous.starts_with("unix:")) {
@@ -217,6 +219,16 @@ meeting_point meeting_point_of(const job_options& options) {
   require_reachable(options, there);
   return place.agent_store ? by_agent_store(options, there)
                            : over_tcp(options, there, place.said_by);
+}
+
+}  // namespace
+
+meeting_point meeting_point_of(const job_options& options) {
+  auto point = place_of(options);
+  point.if_alone = options.place.if_alone;
+  if (options.rendezvous.empty())
+    point.if_alone += options.place.if_no_address;
+  return point;
 }
 
 std::optional<near_point> near_point_of(const job_options& options) {

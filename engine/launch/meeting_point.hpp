@@ -16,6 +16,8 @@ struct meeting_point {
   std::string own_lines;  // where this process accepts tensor lines
   std::string announced;  // sent to others instead; empty: the same
   std::string known_by;   // what must be equal in all, in words
+  /// The launcher's sentence about others that nobody started; may be empty.
+  std::string if_alone = {};
   /// Process 0 calls it with the address where it listens, if others can't know
   /// it; may be null.
   std::function<void(const std::string& where)> tell = {};

@@ -187,6 +187,15 @@ TEST_CASE("adapters resume with the weights that they were trained on") {
   CHECK(at.run(resume + at.model()).exit_code == 0);
 }
 
+TEST_CASE("a continuation by an adapter's folder is refused with what to do") {
+  const saved_qwen at;
+  const auto adapter = at.folder / "adapter";
+  at.train("--lora-rank 2 --save-adapter " + adapter);
+  at.refused("generate --prompt 97 --checkpoint " + adapter,
+             "adapter: is an adapter, which troupe does not read back; give a "
+             "model that the run saved with --save-model");
+}
+
 TEST_CASE("rotary embeddings that depend on the length of long texts") {
   const saved_qwen at;
   auto config = nlohmann::json::parse(content(at.model() + "/config.json"));

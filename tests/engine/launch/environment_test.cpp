@@ -96,7 +96,7 @@ TEST_CASE("troupe launch is known by the job's name") {
         == "troupe launch");
   const auto by_hand = read({{"RANK", "0"}, {"WORLD_SIZE", "2"}});
   CHECK_THAT(by_hand.job, ContainsSubstring(std::to_string(::getppid())));
-  CHECK_THAT(by_hand.if_alone, ContainsSubstring("MASTER_ADDR"));
+  CHECK_THAT(by_hand.if_no_address, ContainsSubstring("MASTER_ADDR"));
   CHECK(read({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "localhost"}})
           .job.empty());
   CHECK(by_hand.launcher == "the environment");

@@ -180,6 +180,38 @@ TEST_CASE("rejected credentials are told at once") {
   CHECK(job.errors[1] != "");
 }
 
+TEST_CASE("the error about a process that does not come tells of a rejection") {
+  const auto where = free_port();
+  std::vector<job_options> all{options_of(0, 2, where),
+                               options_of(1, 2, where)};
+  all[0].shown.token = "a secret of 32 characters or more";
+  all[1].shown.token = "another one of 32 characters or more";
+  all[0].patience = std::chrono::seconds(2);
+  CHECK_THAT(
+    join_all(all).errors[0],
+    StartsWith("a connection was rejected: ")
+      && ContainsSubstring("; process 1 of 2 did not connect to " + where));
+}
+
+TEST_CASE("a given rendezvous needs no advice about addresses") {
+  const std::map<std::string, std::string> by_hand{{"RANK", "0"},
+                                                   {"WORLD_SIZE", "2"}};
+  auto alone = options_of(0, 2, "");
+  alone.place = read_environment(
+    [&](const std::string& name) -> std::optional<std::string> {
+      const auto found = by_hand.find(name);
+      return found == by_hand.end() ? std::nullopt
+                                    : std::optional(found->second);
+    });
+  alone.patience = std::chrono::milliseconds(100);
+  const auto advice = ContainsSubstring("Without MASTER_ADDR");
+  CHECK_THAT(join_all({alone}).errors[0], advice);
+  const temporary_folder folder;
+  alone.rendezvous = "unix:" + (folder / "job");
+  CHECK_THAT(join_all({alone}).errors[0],
+             ContainsSubstring("did not connect to") && !advice);
+}
+
 TEST_CASE("a shell of Slurm's that waits alone learns which variable did it") {
   const temporary_folder folder;
   const std::map<std::string, std::string> shell{{"SLURM_PROCID", "0"},
