@@ -186,7 +186,8 @@ TEST_CASE("the error about a process that does not come tells of a rejection") {
                                options_of(1, 2, where)};
   all[0].shown.token = "a secret of 32 characters or more";
   all[1].shown.token = "another one of 32 characters or more";
-  all[0].patience = std::chrono::seconds(2);
+  for (auto& each : all)
+    each.patience = std::chrono::seconds(2);
   CHECK_THAT(
     join_all(all).errors[0],
     StartsWith("a connection was rejected: ")
