@@ -288,6 +288,12 @@ void begin_epoch(run_epoch& epoch) {
     epoch.shown.emplace(run, epoch.options, epoch.setup);
 }
 
+/// The ends of the job's processes are no losses from here on.
+void finish_membership(const run_epoch& epoch) {
+  if (epoch.membership)
+    epoch.membership->finish();
+}
+
 /// Trains until the run ends, or another epoch begins: then returns false.
 bool train_epoch(run_epoch& epoch, step_watches& watches) {
   try {
@@ -297,9 +303,15 @@ bool train_epoch(run_epoch& epoch, step_watches& watches) {
     save_or_report(epoch, watches.losses);
     print_end(epoch.run, epoch.options, epoch.setup, epoch.signals, watches);
     end_together(epoch.setup.trainer.job);
-    if (epoch.membership)
-      epoch.membership->finish();
+    finish_membership(epoch);
     return true;
+  } catch (const process_end&) {
+    if (epoch.run.ended())  // in all processes alike
+      finish_membership(epoch);
+    throw;
+  } catch (const stopped_by_monitor&) {
+    finish_membership(epoch);
+    throw;
   } catch (const error& reason) {
     if (goes_on(epoch, reason))
       return false;

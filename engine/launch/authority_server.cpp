@@ -16,6 +16,7 @@
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/launch/membership_clock.hpp"
 #include "troupe/engine/launch/membership_messages.hpp"
+#include "troupe/engine/launch/record_in_memory.hpp"
 #include "troupe/engine/launch/rendezvous_messages.hpp"
 #include "troupe/engine/membership/authority.hpp"
 #include "troupe/engine/transport/connection.hpp"
@@ -28,28 +29,6 @@ namespace {
 using namespace membership;
 
 constexpr std::chrono::milliseconds tick_every{100};
-
-/// A record that lasts as long as this process.
-class record_in_memory : public record_store {
- public:
-  explicit record_in_memory(job_record first) : record_(std::move(first)) {}
-
-  std::optional<job_record> read() override { return record_; }
-  std::optional<std::int64_t> revision() override { return record_.revision; }
-  swap_result swap(const job_record& next) override {
-    if (next.revision != record_.revision + 1)
-      return swap_result::conflict;
-    record_ = next;
-    return swap_result::stored;
-  }
-
- private:
-  job_record record_;
-};
-
-hosting_map members_of(const std::vector<std::int32_t>& processes) {
-  return {processes.begin(), processes.end()};
-}
 
 }  // namespace
 
@@ -127,6 +106,8 @@ struct authority_server::impl {
   }
 
   std::string objection_to(const membership_request& about) const {
+    if (is_done)
+      return "the job is done";
     const auto all = options.processes + options.spares;
     if (about.process < -1 || about.process >= all)
       return fmt::format("there is no process {} in a job of {}", about.process,
@@ -155,7 +136,7 @@ struct authority_server::impl {
   void begin_job(const membership_request& about) {
     first = about;
     job_record record;
-    record.epoch.hosting = members_of(about.hosting);
+    record.epoch.hosting.assign(about.hosting.begin(), about.hosting.end());
     store = std::make_unique<record_in_memory>(std::move(record));
     authority_options wanted{
       .shape = about.shape,
@@ -201,9 +182,17 @@ struct authority_server::impl {
   /// A member that says goodbye without having been told to leave knows that
   /// the job is done.
   void note_goodbye(member_id member) {
-    const std::scoped_lock lock(mutex);
-    is_done |= processes.contains(member) && !left.contains(member)
-               && std::ranges::binary_search(members, member);
+    const auto is_member = [&](member_id which) {
+      return std::ranges::binary_search(members, which);
+    };
+    if (is_done || !processes.contains(member) || left.contains(member)
+        || !is_member(member))
+      return;
+    is_done = true;
+    for (const auto& [other, link] : processes)
+      if (!is_member(other))
+        link->send(to_frame(
+          authority_order{.member = other, .kind = order_kind::leave}));
   }
 
   void lose(member_id member) {
