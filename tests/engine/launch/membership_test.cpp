@@ -33,7 +33,8 @@ class healing_job {
  public:
   explicit healing_job(std::int32_t spares = 0) : spares_(spares) {}
 
-  std::shared_ptr<job_membership> join(std::int32_t process) const {
+  std::shared_ptr<job_membership> join(std::int32_t process,
+                                       const char* rate = "0.1") const {
     membership_options options{.authority = where_,
                                .pipeline_ranks = 4,
                                .hosting = {0, 0, 1, 1},
@@ -45,6 +46,7 @@ class healing_job {
     place.processes = place.local_processes = 2 + spares_;
     options.joining.rendezvous = "unix:" + (folder_ / "job");
     options.joining.patience = std::chrono::seconds(20);
+    options.joining.description = {{"--lr", rate}};
     return std::make_shared<job_membership>(options);
   }
 
@@ -239,6 +241,49 @@ TEST_CASE("an authority refuses processes that don't belong to the job") {
   } catch (const error& reason) {
     CHECK_THAT(reason.what(), ContainsSubstring("the job has not begun"));
   }
+}
+
+TEST_CASE("a process with other flags is refused alone") {
+  const healing_job job;
+  const auto one = job.join(0), other = job.join(1);
+  auto first = meet(one), second = meet(other);
+  auto a = first.get(), b = second.get();
+  try {
+    job.join(-1, "0.2");
+    FAIL("it was not refused");
+  } catch (const error& reason) {
+    CHECK_THAT(reason.what(), ContainsSubstring("--lr is 0.2 there"));
+  }
+  CHECK_FALSE(a.job->lost(1));
+}
+
+TEST_CASE("a process that is lost before the job begins is replaced") {
+  const healing_job job;
+  job.join(1).reset();
+  const auto one = job.join(0), other = job.join(1);
+  auto first = meet(one, {{0, 0}, {1, 0}}), second = meet(other);
+  CHECK(first.get().job->place().processes == 2);
+  CHECK(second.get().epoch == 1);
+}
+
+TEST_CASE("who waits for a part in a job that is done leaves") {
+  const healing_job job(1);
+  const auto one = job.join(0), other = job.join(1);
+  auto spare = job.join(2);
+  auto first = meet(one), second = meet(other), third = meet(spare);
+  auto a = first.get(), b = second.get(), c = third.get();
+  leave(c);
+  spare.reset();
+  leave(a);
+  leave(b);
+  first = meet(one, all_after(1));
+  second = meet(other, all_after(1));
+  a = first.get();
+  b = second.get();
+  auto waits = meet(job.join(2));  // nobody lacks hosts
+  one->finish();
+  CHECK(waits.get().job == nullptr);
+  CHECK_THROWS_AS(job.join(2), error);
 }
 
 TEST_CASE("messages to an authority survive their way, others are refused") {
