@@ -238,8 +238,9 @@ void trainer::impl::rejoin() {
   const auto seconds = static_cast<double>(now_ns() - began) * 1e-9;
   const auto place = job.place();
   if (place.leads())
-    log()->info("{} processes go on after step {}; meeting took {:.3g} s",
-                place.processes, step, seconds);
+    log()->info("{} process{} go{} on after step {}; meeting took {:.3g} s",
+                place.processes, place.processes == 1 ? "" : "es",
+                place.processes == 1 ? "es" : "", step, seconds);
   actors.publish(epoch_event{{.step = step}, epoch, place.processes, seconds});
 }
 

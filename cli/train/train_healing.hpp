@@ -8,7 +8,7 @@
 
 namespace troupe::cli {
 
-/// Declares --heal and --snapshot-every.
+/// Declares --heal, --snapshot-every and --join.
 void add_healing_flags(CLI::App& app, healing_flags& options);
 
 /// Throws `invalid_argument` for --heal without an authority, or with flags
