@@ -193,6 +193,8 @@ std::unique_ptr<authority_server> make_authority(
   try {
     where = own_socket(fmt::format("authority-{}", random_digits(2)));
   } catch (const error& reason) {
+    if (settings.spares > 0)
+      throw;
     spdlog::debug("no job can heal: {}", reason.what());
     return nullptr;
   }

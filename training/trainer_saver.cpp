@@ -20,8 +20,8 @@ saved_run saved_run_of(const trainer& run, manifest about) {
 
 namespace {
 
-/// Of a run that goes on from states in memory: its checkpoints so far are of
-/// the same run. All processes of a job call it.
+/// The name and the last checkpoint of a run that goes on from states in
+/// memory, from its own folder. All processes of a job call it.
 resumed_run recovered_run(const trainer& run, const resume_options& from) {
   const auto& job = run.options().job;
   std::string name, saved;

@@ -27,7 +27,7 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-/// Of those that the launcher started, how many wait to replace others.
+/// The number of launched processes that wait to replace others.
 std::int32_t spares() {
   return parse_number<std::int32_t>(variable(spares_variable)).value_or(0);
 }

@@ -116,7 +116,7 @@ struct run_epoch {
 };
 
 /// After a call of the run that has thrown: whether the job goes on, with
-/// processes that have met again. What heals leaves no file half written.
+/// processes that have met again.
 bool goes_on(run_epoch& epoch, const error& reason) {
   const bool is_ended =
     reason.code() == error_code::interrupted && epoch.signals.exit_code() != 0;
@@ -318,10 +318,6 @@ bool train_epoch(run_epoch& epoch, step_watches& watches) {
     throw;
   }
 }
-
-}  // namespace
-
-namespace {
 
 void train_with(const train_options& options, const train_setup& setup,
                 signal_watch& signals,

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "troupe/base/fail.hpp"
-#include "troupe/engine/device/thrown.hpp"
 #include "troupe/engine/launch/membership_clock.hpp"
 #include "troupe/engine/launch/membership_messages.hpp"
 #include "troupe/engine/launch/record_in_memory.hpp"
@@ -39,7 +38,7 @@ struct authority_server::impl {
       next_member(options.processes + options.spares),
       timer(loop.context()) {
     loop.run([&] {
-      doors = std::make_unique<acceptor>(
+      incoming = std::make_unique<acceptor>(
         loop.context().get_executor(), where, options.shown,
         acceptor::events{[this](stream_pointer stream) {
           admit(connection::make(loop, std::move(stream)));
@@ -49,9 +48,9 @@ struct authority_server::impl {
   }
   ~impl() {
     loop.run([&] {
-      doors.reset();
+      incoming.reset();
       timer.cancel();
-      for (const auto& each : waiting)
+      for (const auto& each : unidentified)
         each->abort();
       for (const auto& [member, link] : processes)
         link->abort();
@@ -61,7 +60,7 @@ struct authority_server::impl {
 
   /// The first message of a process tells who it is.
   void admit(const connection_pointer& link) {
-    waiting.insert(link);
+    unidentified.insert(link);
     const auto member = std::make_shared<member_id>(no_member);
     connection_events handlers;
     handlers.arrived = [this, member, by = link.get()](const frame& what) {
@@ -74,7 +73,7 @@ struct authority_server::impl {
       *member = add(*about, by->shared_from_this());
     };
     handlers.lost = [this, member, by = link.get()](const std::string& why) {
-      waiting.erase(by->shared_from_this());
+      unidentified.erase(by->shared_from_this());
       if (*member == no_member)
         return;
       if (why.empty())
@@ -88,19 +87,19 @@ struct authority_server::impl {
     if (const auto reason = objection_to(about); !reason.empty()) {
       link->send(to_frame(membership_refusal{reason}));
       link->close();
-      waiting.erase(link);
+      unidentified.erase(link);
       return no_member;
     }
     if (!decides)
       begin_job(about);
     const bool is_first =
-      about.process >= 0 && used.insert(about.process).second;
+      about.process >= 0 && first_lives.insert(about.process).second;
     const auto member = is_first ? member_id{about.process} : next_member++;
     wanted_hosts += about.process < 0 ? 1 : 0;
-    waiting.erase(link);
+    unidentified.erase(link);
     link->send(to_frame(membership_welcome{member, options.job}));
     const std::scoped_lock lock(mutex);
-    known[member] = about;
+    requests[member] = about;
     processes[member] = std::move(link);
     return member;
   }
@@ -224,20 +223,20 @@ struct authority_server::impl {
       if (options.given_up && !left.contains(member)
           && std::ranges::binary_search(members, member)
           && !std::ranges::binary_search(now, member))
-        options.given_up(known.at(member).pid);
+        options.given_up(requests.at(member).pid);
   }
 
   /// The last member of that process.
   std::optional<member_id> member_of(std::int64_t pid) const {
     std::optional<member_id> found;
-    for (const auto& [member, about] : known)
+    for (const auto& [member, about] : requests)
       if (about.pid == pid)
         found = member;
     return found;
   }
 
   std::string name_of(member_id member) const {
-    const auto& about = known.at(member);
+    const auto& about = requests.at(member);
     return about.process < 0
              ? fmt::format("the process of pid {}", about.pid)
              : fmt::format("process {} (pid {})", about.process, about.pid);
@@ -263,8 +262,8 @@ struct authority_server::impl {
   void note_epoch() {
     const auto& record = decides->record();
     const auto& next = record.epoch;
-    if (std::exchange(told, next.number) != next.number && next.number > 1
-        && options.news)
+    if (std::exchange(reported_epoch, next.number) != next.number
+        && next.number > 1 && options.news)
       options.news(fmt::format("epoch {}: {}; {} process{}", next.number,
                                cause_of(next), next.members.size(),
                                next.members.size() == 1 ? "" : "es"));
@@ -277,7 +276,7 @@ struct authority_server::impl {
 
   /// Processes that came later get their share of the ranks, once, if hosts are
   /// missing then.
-  void welcome() {
+  void offer_shares() {
     auto hosting = decides->record().epoch.hosting;
     std::set<member_id> hosts(hosting.begin(), hosting.end());
     std::vector<rank_move> wishes;
@@ -286,11 +285,11 @@ struct authority_server::impl {
                           && (each.last.stage == member_stage::frozen
                               || each.last.stage == member_stage::running)
                           && !hosts.contains(each.member)
-                          && !welcomed.contains(each.member);
+                          && !offered.contains(each.member);
       if (!is_new || decides->phase() != authority_phase::running
           || std::cmp_greater_equal(hosts.size(), wanted_hosts))
         continue;
-      welcomed.insert(each.member);
+      offered.insert(each.member);
       for (const auto& wish : share_of(hosting, each.member)) {
         hosting[static_cast<std::size_t>(wish.rank)] = wish.to;
         wishes.push_back(wish);
@@ -304,7 +303,7 @@ struct authority_server::impl {
   void tick() {
     if (decides && !is_done) {
       send(decides->tick(membership_time()));
-      welcome();
+      offer_shares();
     }
     timer.expires_after(tick_every);
     timer.async_wait([this](const auto& problem) {
@@ -318,18 +317,18 @@ struct authority_server::impl {
   member_id next_member;
   io_loop loop;
   boost::asio::steady_timer timer;
-  std::unique_ptr<acceptor> doors;
-  std::set<connection_pointer> waiting;  // for who they are
-  std::set<std::int32_t> used;           // processes that were members
-  std::set<member_id> welcomed;          // that were offered ranks
+  std::unique_ptr<acceptor> incoming;
+  std::set<connection_pointer> unidentified;  // for who they are
+  std::set<std::int32_t> first_lives;         // processes that were members
+  std::set<member_id> offered;                // that were offered ranks
   membership_request first;
   std::unique_ptr<record_in_memory> store;
   std::unique_ptr<authority> decides;  // null: no process has come
-  std::int64_t told = 0;               // epoch
+  std::int64_t reported_epoch = 0;     // epoch
   bool is_done = false;                // the job: nothing is decided any more
   /// Guards what other threads ask for; all else is the loop's.
   mutable std::mutex mutex;
-  std::map<member_id, membership_request> known;      // those gone, too
+  std::map<member_id, membership_request> requests;   // those gone, too
   std::map<member_id, connection_pointer> processes;  // connected
   std::vector<member_id> members;                     // of the last epoch
   std::set<member_id> left;
@@ -361,7 +360,7 @@ bool authority_server::process_ended(std::int64_t pid) {
 
 bool authority_server::has_begun() const {
   const std::scoped_lock lock(impl_->mutex);
-  return !impl_->known.empty() && !impl_->stopped;
+  return !impl_->requests.empty() && !impl_->stopped;
 }
 
 bool authority_server::has_left(std::int64_t pid) const {
@@ -374,11 +373,6 @@ bool authority_server::has_part(std::int64_t pid) const {
   const std::scoped_lock lock(impl_->mutex);
   const auto member = impl_->member_of(pid);
   return member && std::ranges::binary_search(impl_->members, *member);
-}
-
-std::optional<std::string> authority_server::stop_reason() const {
-  const std::scoped_lock lock(impl_->mutex);
-  return impl_->stopped;
 }
 
 }  // namespace troupe

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "troupe/engine/transport/address/endpoint.hpp"
@@ -53,8 +52,6 @@ class authority_server {
   bool has_left(std::int64_t pid) const;
   /// Whether the process is a member of the last epoch.
   bool has_part(std::int64_t pid) const;
-  /// Why the job has been stopped; none: it has not.
-  std::optional<std::string> stop_reason() const;
 
  private:
   struct impl;

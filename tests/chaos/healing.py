@@ -93,7 +93,7 @@ class Job:
             self.place = places[-1]
 
     def step(self):
-        """The last step that is told."""
+        """The last step that was printed."""
         self.look()
         return self.last
 

@@ -52,7 +52,7 @@ class healing_job {
     }
     throw std::runtime_error("there is no process " + wanted);
   }
-  /// Waits until this step is told.
+  /// Waits until the output shows this step.
   bool reaches(int step) const {
     return run_.writes(fmt::format("step {}/", step));
   }

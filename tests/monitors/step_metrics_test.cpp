@@ -3,6 +3,8 @@
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 
+#include "../files.hpp"
+#include "../temporary_folder.hpp"
 #include "fixture_g.hpp"
 #include "recording_sink.hpp"
 
@@ -55,4 +57,20 @@ TEST_CASE("without ops there is no bubble to tell") {
   CHECK(values.at("train/grad_norm") == 2);
   CHECK(values.at("train/tokens_per_second") == Approx(50));
   CHECK_FALSE(values.contains("train/bubble"));
+}
+
+TEST_CASE("an epoch of a job that heals is metrics and a line of the log") {
+  const epoch_event epoch{{.step = 7}, 3, 4, 0.25};
+  const auto sink = std::make_shared<recording_sink>();
+  step_metrics_monitor(sink).see(epoch);
+  const auto& values = sink->steps[7];
+  CHECK(values.at("job/epoch") == 3);
+  CHECK(values.at("job/processes") == 4);
+  CHECK(values.at("job/epoch_seconds") == 0.25);
+  CHECK(values.size() == 3);
+
+  const temporary_folder folder;
+  metrics_monitor(folder / "log").see(epoch);
+  CHECK(content(folder / "log")
+        == "{\"epoch\":3,\"after_step\":7,\"processes\":4,\"seconds\":0.25}\n");
 }

@@ -145,7 +145,7 @@ TEST_CASE("a spare process takes the ranks of a lost one") {
   CHECK(b.hosting == std::vector<std::int32_t>{1, 1, 0, 0});
 }
 
-TEST_CASE("a process that does not come to rest is told to") {
+TEST_CASE("a process that does not stop in time is to give up its step") {
   const healing_job job;
   const auto one = job.join(0), other = job.join(1);
   auto first = meet(one), second = meet(other);
@@ -193,7 +193,7 @@ TEST_CASE("a process that wants to leave does once others have its ranks") {
   CHECK(a.job->place().processes == 1);
 }
 
-TEST_CASE("the last process that wants to leave is told to stay") {
+TEST_CASE("a process whose ranks nobody can take stays") {
   const healing_job job;
   const auto one = job.join(0), other = job.join(1);
   auto first = meet(one), second = meet(other);
