@@ -230,15 +230,15 @@ struct dropped_event {
 TROUPE_FIELDS(dropped_event, source, count)
 
 /// The processes of a job that heals have met again, and the run goes on after
-/// `source.step`. What came of a later step so far is void: that step was not
-/// finished, and comes again. Steps that were finished are repeated unseen.
+/// `source.step`. Events of a later step are void: that step was not finished
+/// and is run again. Finished steps that are repeated publish no events again.
 struct epoch_event {
   static constexpr auto kind = "epoch";
 
   event_source source;
   std::int64_t epoch = 0;      // the job's first is 1; 0: they are not counted
   std::int32_t processes = 1;  // of the job
-  double seconds = 0;          // from the end of the last step to here
+  double seconds = 0;          // of the meeting, until states are restored
 
   bool wanted_by(const subscription&) const { return true; }
   std::string text() const;

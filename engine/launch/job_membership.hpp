@@ -15,10 +15,10 @@ namespace troupe {
 struct membership_options {
   /// Where the job's authority is: `unix:PATH` or `tcp:HOST:PORT`.
   std::string authority{};
-  /// Of the meetings of its epochs. `place` tells which process this was as the
-  /// job began (-1: it joins later); which one it is in an epoch, and of how
-  /// many, is for the authority to say. If that is at a unix socket, all are on
-  /// one machine.
+  /// How each epoch's processes meet. `place` tells which process this was as
+  /// the job began (-1: it joins later); which one it is in an epoch, and of
+  /// how many, is for the authority to say. If that is at a unix socket, all
+  /// are on one machine.
   job_options joining{};
   std::int32_t pipeline_ranks = 1;
   std::int32_t replicas = 1;

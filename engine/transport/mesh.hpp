@@ -115,8 +115,8 @@ class mesh {
   std::vector<frame> gather(frame mail);
   /// Returns the leader's mail on all processes.
   frame share(frame mail);
-  /// Returns when all processes of the job have called it. What they sent
-  /// before by way of the leader, or it to them, has arrived then.
+  /// Returns when all processes of the job have called it. Messages sent before
+  /// to or from the leader have arrived by then.
   void barrier();
 
   /// A thread whose `receive` has waited so long calls `report`, and again each
