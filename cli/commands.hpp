@@ -23,6 +23,9 @@ void add_drain_command(CLI::App* command);
 /// Throws `process_end` with the exit code of the first process that
 /// fails.
 void add_launch_command(CLI::App* command);
+/// Ends with the job. Throws `process_end` if that was stopped, or for a
+/// signal.
+void add_authority_command(CLI::App* command);
 void add_checkpoint_command(CLI::App* command);
 void add_certificates_command(CLI::App* command);
 void add_lab_command(CLI::App* command);

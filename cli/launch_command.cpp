@@ -1,4 +1,5 @@
 #include "troupe/cli/commands.hpp"
+#include "troupe/cli/config_file.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -25,7 +26,7 @@
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/signals.hpp"
-#include "troupe/engine/launch/authority_server.hpp"
+#include "troupe/engine/launch/authority/authority_server.hpp"
 #include "troupe/engine/launch/local_launcher.hpp"
 #include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/address/own_folder.hpp"
@@ -51,6 +52,9 @@ struct launch_settings {
   std::int32_t spares = 0;
   std::int32_t most_losses = 10;
   double grace = usual_grace;
+  std::string authority;  // empty: this launcher has one
+  std::int32_t machines = 1;
+  std::int32_t machine = 0;
   std::vector<std::string> command;
 };
 
@@ -101,12 +105,13 @@ local_launch launch_of(const CLI::App& app, const launch_settings& settings) {
   launch.last_grace = milliseconds_of(settings.grace);
   launch.environment = {fmt::format("{}={}", grace_variable, settings.grace)};
   // Nothing more is printed once a stalled reader was given up, after a signal.
-  launch.output = [muted = false](std::int32_t process, std::string_view line,
-                                  bool is_error) mutable {
-    if (!muted)
-      muted = !print_all(is_error ? stderr : stdout,
-                         fmt::format("[{}] {}\n", process, line));
-  };
+  launch.output =
+    [muted = false, first = settings.machine * settings.processes](
+      std::int32_t process, std::string_view line, bool is_error) mutable {
+      if (!muted)
+        muted = !print_all(is_error ? stderr : stdout,
+                           fmt::format("[{}] {}\n", first + process, line));
+    };
   launch.takes_output = stream_is_ready;
   const auto& first = settings.command.front();
   const auto commands = app.get_subcommands(
@@ -233,14 +238,69 @@ std::string failure_text(const launch_outcome& outcome) {
     fmt::join(outcome.others_failed, ", "), is_one ? "its" : "their");
 }
 
+/// What the end of a process means where the authority is elsewhere. `tries`:
+/// how often it was started again in the last minute.
+ending ending_elsewhere(
+  const ended_process& which,
+  std::deque<std::chrono::steady_clock::time_point>& tries,
+  std::int32_t first_rank) {
+  constexpr std::size_t most_tries = 3;
+  const auto now = std::chrono::steady_clock::now();
+  while (!tries.empty() && now - tries.front() > std::chrono::minutes(1))
+    tries.pop_front();
+  if (!which.killed && which.status == 0)
+    return ending::leaves;
+  if (!which.killed || which.status == SIGTERM || tries.size() >= most_tries)
+    return ending::counts;
+  tries.push_back(now);
+  spdlog::warn(
+    "process {} (pid {}) was killed by signal {}, and is started again",
+    first_rank + which.process, which.pid, which.status);
+  return ending::restarts;
+}
+
+/// This launcher starts a part of the job's processes.
+void join_machines(const launch_settings& settings, local_launch& what) {
+  what.first_rank = settings.machine * settings.processes;
+  what.world_size = settings.machines * settings.processes;
+  what.environment.push_back(
+    fmt::format("{}={}", authority_variable, settings.authority));
+  using times = std::deque<std::chrono::steady_clock::time_point>;
+  what.judge = [first = what.first_rank,
+                tries = std::map<std::int32_t, times>()](
+                 const ended_process& which) mutable {
+    return ending_elsewhere(which, tries[which.process], first);
+  };
+}
+
+void require_machines(const launch_settings& settings) {
+  const bool is_elsewhere = !settings.authority.empty();
+  if (settings.machines > 1 && !is_elsewhere)
+    fail(error_code::invalid_argument,
+         "--machines: the processes find each other by an authority; run "
+         "`troupe authority` on one machine and give --authority, and --heal "
+         "to the command");
+  if (settings.machine >= settings.machines)
+    fail(error_code::invalid_argument,
+         "--machine {} of {}: machines are counted from 0", settings.machine,
+         settings.machines);
+  if (is_elsewhere && settings.spares > 0)
+    fail(error_code::invalid_argument,
+         "--spares are for a job whose authority is this launcher; omit it "
+         "with --authority");
+}
+
 void launch(const CLI::App& app, const launch_settings& settings) {
   drop_closed_output();
+  require_machines(settings);
   auto what = launch_of(app, settings);
   // Checked before the processes start, so that all of them find the same
   // folder.
   if (const auto own = find_own_folder(); !own.trouble.empty())
     spdlog::warn("sockets are in {}, as {}", own.path, own.trouble);
-  const auto authority = make_authority(settings, what);
+  const auto authority = settings.authority.empty()
+                           ? make_authority(settings, what)
+                           : (join_machines(settings, what), nullptr);
   signal_watch signals(watched_signals::with_suspend);
   const auto queue = forward_signals(signals);
   what.next_signal = [queue] { return queue->take(); };
@@ -253,6 +313,8 @@ void launch(const CLI::App& app, const launch_settings& settings) {
                   "gives more time",
                   fmt::join(outcome.overdue, ", "), settings.grace),
       code);
+  if (!settings.authority.empty() && outcome.exit_code == 0)
+    return;  // others go on with the ranks of this machine's processes
   if (signals.exit_code() != 0)  // the processes have reported what they saved
     throw process_end({}, code);
   if (outcome.exit_code != 0)
@@ -279,6 +341,17 @@ void add_launch_command(CLI::App* command) {
             "processes that may be lost within 10 minutes (train --heal); one "
             "more, and the job stops",
             whole_number(0))
+    ->capture_default_str();
+  add_value(*command, "--authority ADDRESS", settings->authority,
+            "where `troupe authority` is, for a job on several machines that "
+            "heals: HOST:PORT, or etcd://HOST:2379/JOB")
+    ->default_str(description("this launcher"));
+  add_value(*command, "--machines N", settings->machines,
+            "on each of which a launcher with --authority starts --processes",
+            whole_number(1, 1 << 16))
+    ->capture_default_str();
+  add_value(*command, "--machine I", settings->machine,
+            "the number of this one, from 0", whole_number(0, 1 << 16))
     ->capture_default_str();
   add_value(*command, "command COMMAND", settings->command,
             "the command of each process, after --: train ...")

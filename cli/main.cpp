@@ -50,6 +50,7 @@ constexpr std::array adders{
   std::pair{std::string_view{"move"}, &add_move_command},
   std::pair{std::string_view{"drain"}, &add_drain_command},
   std::pair{std::string_view{"launch"}, &add_launch_command},
+  std::pair{std::string_view{"authority"}, &add_authority_command},
   std::pair{std::string_view{"checkpoint"}, &add_checkpoint_command},
   std::pair{std::string_view{"certificates"}, &add_certificates_command},
   std::pair{std::string_view{"lab"}, &add_lab_command},

@@ -24,8 +24,10 @@ troupe_component(device DIRECTORY engine/device
 troupe_component(transport DIRECTORY engine/transport SUBFOLDERS address stream trust
   DEPENDS troupe::device PRIVATE Boost::headers PCH tensors)
 target_link_libraries(troupe_transport PRIVATE OpenSSL::SSL)
-troupe_component(launch DIRECTORY engine/launch
-  DEPENDS troupe::membership troupe::transport PRIVATE Boost::headers PCH tensors)
+troupe_component(launch DIRECTORY engine/launch SUBFOLDERS authority
+  DEPENDS troupe::membership troupe::transport
+    PRIVATE Boost::headers nlohmann_json::nlohmann_json PCH tensors)
+target_link_libraries(troupe_launch PRIVATE OpenSSL::SSL)
 troupe_component(events DIRECTORY engine/events
   DEPENDS troupe::device spdlog::spdlog PCH tensors)
 include(TroupeStatistics)

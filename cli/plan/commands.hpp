@@ -47,6 +47,8 @@ inline constexpr std::array runtime_commands{
   runtime_command{"move", "move a rank of a live job to another process"},
   runtime_command{"drain", "move all ranks of a live job off a process"},
   runtime_command{"launch", "run the processes of a job on this machine"},
+  runtime_command{"authority",
+                  "decide for a job that heals on several machines"},
   runtime_command{"checkpoint", "look into checkpoints, or change their files"},
   runtime_command{"certificates",
                   "make certificates for a job on several machines"},

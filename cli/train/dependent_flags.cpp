@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "troupe/base/fail.hpp"
+#include "troupe/cli/train/train_healing.hpp"
 #include "troupe/cli/train/train_setup.hpp"
 
 namespace troupe::cli {
@@ -81,9 +82,8 @@ void add_flags_of_pipeline(flag_table& table, const train_options& o) {
                    "with --plain"});
   table.push_back({{"hosting"}, !o.plain, "with --plain"});
   table.push_back({{"slow-from"}, !o.order.slow.empty(), "without --slow"});
-  table.push_back({{"snapshot-every"},
-                   o.healing.heals || !o.healing.joins.empty(),
-                   "without --heal"});
+  table.push_back(
+    {{"snapshot-every"}, is_healing(o.healing), "without --heal"});
 }
 
 void add_flags_of_output(flag_table& table, const train_options& o) {

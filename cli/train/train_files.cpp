@@ -120,10 +120,10 @@ std::vector<used_file> secrets_read_by(const train_options& o) {
     {"--endpoint-token-file", o.access.endpoint_token_file},
     {"--endpoint-control-token-file", o.access.endpoint_control_token_file},
     {"--dashboard-token-file", o.access.dashboard_token_file},
-    {"--job-token-file", o.processes.token_file}};
+    {"--job-token-file", o.processes.trust.token_file}};
   for (const auto& spec : o.monitoring.sinks)
     all.push_back({"--sink", sink_input(spec)});
-  if (const auto& set = o.processes.joining.shown.certificates; !set.empty())
+  if (const auto& set = o.processes.trust.shown.certificates; !set.empty())
     for (const auto* name : {"authority.pem", "member.pem", "member.key"})
       all.push_back({"--certificates", set + "/" + name});
   return all;

@@ -13,9 +13,12 @@
 #include "troupe/actors/job/job_layout.hpp"
 #include "troupe/base/fail.hpp"
 #include "troupe/base/parse_number.hpp"
+#include "troupe/cli/config_file.hpp"
 #include "troupe/cli/live/live_options.hpp"
 #include "troupe/cli/plan/checks.hpp"
+#include "troupe/engine/launch/authority/etcd_client.hpp"
 #include "troupe/engine/launch/local_launcher.hpp"
+#include "troupe/engine/launch/meeting_point.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 
 namespace troupe::cli {
@@ -25,6 +28,13 @@ namespace {
 std::string variable(const char* name) {
   const auto* const value = std::getenv(name);
   return value == nullptr ? "" : value;
+}
+
+/// The address of the authority, by the flag or the launcher.
+std::string authority_of(const healing_flags& options) {
+  const auto given = options.authority.empty() ? variable(authority_variable)
+                                               : options.authority;
+  return given.empty() || names_etcd(given) ? given : as_endpoint(given);
 }
 
 /// The number of launched processes that wait to replace others.
@@ -80,27 +90,33 @@ void add_healing_flags(CLI::App& app, healing_flags& options) {
             "take ranks of a job that heals and runs on this machine: its "
             "endpoint, as logged at its start, or auto, your only job; all "
             "other flags are to be those of the job");
+  add_value(app, "--authority ADDRESS", options.authority,
+            "where `troupe authority` is, which decides for a job that heals "
+            "on several machines: HOST:PORT, or etcd://HOST:2379/JOB; implies "
+            "--heal; a process without RANK joins the job")
+    ->default_str(description("`troupe launch`"));
 }
 
 void require_healing(const train_options& options) {
   if (!options.healing.joins.empty())
     return require_alone(options);
-  if (!options.healing.heals && spares() > 0)
+  if (!is_healing(options.healing) && spares() > 0)
     fail(error_code::invalid_argument,
          "--spares of troupe launch are for jobs that heal; give --heal, too");
-  if (!options.healing.heals)
+  if (!is_healing(options.healing))
     return;
   if (options.plain)
     fail(error_code::invalid_argument,
          "--heal is for jobs of several processes, and --plain runs in one; "
          "omit it");
   const auto place = read_environment();
-  if (!place.is_alone() && variable(authority_variable).empty())
+  if (!place.is_alone() && authority_of(options.healing).empty())
     fail(error_code::invalid_argument,
          "--heal: {} does not say who decides when a process is lost; start "
-         "the job by `troupe launch --processes {} -- train ...`",
+         "the job by `troupe launch --processes {} -- train ...`, or run "
+         "`troupe authority` and give --authority",
          place.launcher, place.processes);
-  if (place.is_alone() && variable(authority_variable).empty())
+  if (place.is_alone() && authority_of(options.healing).empty())
     spdlog::warn("--heal has no effect: this process is alone");
 }
 
@@ -112,9 +128,16 @@ void log_as_process(std::int32_t process, spdlog::level::level_enum level) {
           : fmt::format("troupe: %^%l%$: process {}: %v", process));
 }
 
+bool is_healing(const healing_flags& options) {
+  const bool is_elsewhere =
+    !variable(authority_variable).empty() && variable(spares_variable).empty();
+  return options.heals || !options.joins.empty() || !options.authority.empty()
+         || is_elsewhere;
+}
+
 bool has_authority(const healing_flags& options) {
   return !options.joins.empty()
-         || (options.heals && !variable(authority_variable).empty());
+         || (is_healing(options) && !authority_of(options).empty());
 }
 
 std::shared_ptr<job_membership> join_healing_job(job_options joining,
@@ -123,12 +146,13 @@ std::shared_ptr<job_membership> join_healing_job(job_options joining,
   auto& run = setup.trainer;
   const bool joins = !options.healing.joins.empty();
   std::vector<std::int32_t> first;
-  if (joins)
+  const bool is_numbered = !joining.place.launcher.empty();
+  if (joins || !is_numbered)
     joining.place.process = -1;
   else
     first = first_hosting(joining, run);
   run.healing.authority =
-    joins ? authority_of_job(options) : variable(authority_variable);
+    joins ? authority_of_job(options) : authority_of(options.healing);
   const auto membership = std::make_shared<job_membership>(
     membership_options{.authority = run.healing.authority,
                        .joining = std::move(joining),
@@ -167,7 +191,7 @@ regrouped_run::regrouped_run(trainer& run,
   membership_->on_events(
     {.change = [&run](bool at_once) { run.regroup(at_once); },
      .stays = [&signals] { signals.end_drained(); }});
-  const bool is_launched = !variable(authority_variable).empty();
+  const bool is_launched = !variable(spares_variable).empty();
   const auto drain = [this](const signal_request&) {
     membership_->leave();
     return std::string(

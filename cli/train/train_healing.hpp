@@ -15,6 +15,9 @@ void add_healing_flags(CLI::App& app, healing_flags& options);
 /// that a job that heals can't have.
 void require_healing(const train_options& options);
 
+/// Whether the job is to heal: by a flag, or as the environment names an
+/// authority that no `troupe launch` has.
+bool is_healing(const healing_flags& options);
 /// Whether this process has a part in a job that heals, of which it may be the
 /// only process.
 bool has_authority(const healing_flags& options);

@@ -21,7 +21,6 @@
 #include "troupe/engine/launch/meeting_point.hpp"
 #include "troupe/engine/models/model_folder.hpp"
 #include "troupe/engine/transport/address/endpoint.hpp"
-#include "troupe/engine/transport/trust/tls_context.hpp"
 #include "troupe/schedules/text_form.hpp"
 #include "troupe_version.hpp"
 
@@ -31,7 +30,7 @@ namespace {
 
 /// The settings that may differ between processes.
 constexpr std::string_view own_settings =
-  "announce attach-folder certificates dashboard-token-file endpoint "
+  "announce attach-folder authority certificates dashboard-token-file endpoint "
   "endpoint-control-token-file endpoint-token-file heal job-token-file join "
   "listen "
   "log-level patience rendezvous slow-load";
@@ -107,21 +106,6 @@ bool meet_by_unix_sockets(const job_options& joining) {
            : as_endpoint(joining.rendezvous).starts_with("unix:");
 }
 
-void require_one_kind_of_trust(const process_options& options) {
-  std::vector<const char*> flags;
-  if (!options.token_file.empty())
-    flags.push_back("--job-token-file");
-  if (!options.joining.shown.certificates.empty())
-    flags.push_back("--certificates");
-  if (options.joining.shown.insecure)
-    flags.push_back("--insecure");
-  if (flags.size() > 1)
-    fail(error_code::invalid_argument,
-         "{} and {} contradict each other: processes trust each other in one "
-         "way; give one of the two",
-         flags[0], flags[1]);
-}
-
 }  // namespace
 
 bool prints_common_output() {
@@ -136,16 +120,13 @@ void require_job(const train_options& options) {
     fail(error_code::invalid_argument,
          "--plain runs in one process, and {} started {}; start it alone",
          place.launcher, place.processes);
-  require_one_kind_of_trust(options.processes);
-  read_token(options.processes.token_file);
+  require_trust(options.processes.trust);
   const auto& joining = options.processes.joining;
   for (const auto& where : {joining.rendezvous, joining.announced})
     if (!where.empty())
       peer_endpoint(where);
   if (!joining.listens.empty())
     parse_endpoint(as_endpoint(joining.listens));
-  if (!joining.shown.certificates.empty())
-    tls_context::of_certificates(joining.shown.certificates);
 }
 
 job_options joining_of(const CLI::App& command, const train_options& options,
@@ -153,12 +134,12 @@ job_options joining_of(const CLI::App& command, const train_options& options,
   auto joining = options.processes.joining;
   joining.place = read_environment();
   joining.lines = options.processes.link;
-  joining.shown.token = read_token(options.processes.token_file);
+  joining.shown = credentials_of(options.processes.trust);
   joining.description = describe(command);
   std::ranges::move(more, std::back_inserter(joining.description));
   // Any process of a job that heals may come to lead it.
   add_outputs(joining.description, command,
-              joining.place.process == 0 || options.healing.heals);
+              joining.place.process == 0 || is_healing(options.healing));
   add_contents(joining.description, options);
   joining.patience = std::chrono::milliseconds(
     static_cast<std::int64_t>(options.processes.patience * 1000));

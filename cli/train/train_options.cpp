@@ -286,15 +286,7 @@ void add_process_flags(CLI::App& app, process_options& o) {
     "many each, the first ones one more if need be",
     whole_number(0, 1 << 16))
     ->delimiter(',');
-  app.add_option(
-    "--job-token-file", o.token_file,
-    "file with the job's secret; TCP requires this or --certificates");
-  app.add_option(
-    "--certificates", o.joining.shown.certificates,
-    "folder made by `troupe certificates`, for TLS between machines");
-  app.add_flag(
-    "--insecure", o.joining.shown.insecure,
-    "no encryption and no authentication: only for private networks");
+  add_trust_flags(app, o.trust);
   add_value(app, "--patience", o.patience,
             "seconds to wait for all processes at the start, and for the "
             "address of the first one's host",

@@ -13,6 +13,7 @@
 #include "troupe/cli/optimizer_flags.hpp"
 #include "troupe/cli/plan/fwd.hpp"
 #include "troupe/cli/plan/schedule_options.hpp"
+#include "troupe/cli/trust_flags.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
 #include "troupe/engine/data/microbatch_source.hpp"
 #include "troupe/engine/data/token_file.hpp"
@@ -119,7 +120,7 @@ struct process_options {
   job_options joining;
   line_kind link = line_kind::socket;
   std::vector<std::int32_t> hosting{};  // the process of each rank
-  std::string token_file;
+  trust_flags trust;
   double patience = 60;  // seconds
 };
 
@@ -127,7 +128,8 @@ struct process_options {
 struct healing_flags {
   bool heals = false;
   std::int64_t snapshot_every = 1;  // steps
-  std::string joins{};  // the endpoint of a job that runs; empty: none
+  std::string joins{};      // the endpoint of a job that runs; empty: none
+  std::string authority{};  // its address; empty: as the launcher says
 };
 
 /// The flags of `troupe train`; a TOML file's keys are the long flags.

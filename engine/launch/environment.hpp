@@ -16,7 +16,7 @@ struct launch_environment {
   std::int32_t processes = 1;
   std::string counted_by{};  // "SLURM_STEP_NUM_TASKS=2", which gave `processes`
   std::int32_t local_process = 0;    // among those on this machine
-  std::int32_t local_processes = 1;  // on this machine
+  std::int32_t local_processes = 1;  // on this machine; 0: not known
   /// Address of process 0; empty if the launcher doesn't give one.
   std::string host{};
   std::uint16_t port = 0;  // 0: not given

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,12 +25,25 @@ inline constexpr auto agrees_with_any = "";
 /// given a TCP rendezvous use TCP.
 enum class line_kind : std::uint8_t { socket, shared_memory };
 
+/// How the processes of a job learn where process 0 listens, which takes a free
+/// port. All throw `transport`, or `interrupted` if the process is to stop.
+struct address_exchange {
+  /// An endpoint of TCP: processes listen on the interface of the route to it.
+  std::string towards{};
+  /// Process 0 calls it.
+  std::function<void(const std::string& where)> tell{};
+  /// The others call it, each time that the last address leads to nobody.
+  std::function<std::string()> ask{};
+};
+
 struct job_options {
   launch_environment place{};
   line_kind lines = line_kind::socket;
   /// Address of process 0, `tcp:HOST:PORT` or `unix:PATH`; empty: from the
   /// launcher, or on one machine in a folder of the user's own.
   std::string rendezvous{};
+  /// Used instead of an address.
+  std::optional<address_exchange> exchange{};
   /// Where this process listens for the others' tensors, `HOST:PORT` (port 0:
   /// any); empty: at its address on the route to process 0.
   std::string listens{};

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <condition_variable>
 #include <mutex>
@@ -14,13 +13,12 @@
 #include <variant>
 
 #include "troupe/base/fail.hpp"
+#include "troupe/base/names.hpp"
+#include "troupe/engine/launch/authority_link.hpp"
 #include "troupe/engine/launch/membership_clock.hpp"
 #include "troupe/engine/launch/membership_messages.hpp"
 #include "troupe/engine/membership/member.hpp"
-#include "troupe/engine/transport/connection.hpp"
 #include "troupe/engine/transport/mesh.hpp"
-#include "troupe/engine/transport/stream/awaited_stream.hpp"
-#include "troupe/engine/transport/stream/dial.hpp"
 
 namespace troupe {
 
@@ -30,19 +28,6 @@ using namespace membership;
 namespace asio = boost::asio;
 
 constexpr std::chrono::milliseconds look_every{50};
-
-/// Runs on this thread until it is connected.
-stream_pointer connect_to(const endpoint& address, const credentials& shown,
-                          std::chrono::milliseconds patience) {
-  asio::io_context here(1);
-  stream_pointer stream;
-  spawn(here.get_executor(), [&]() -> asio::awaitable<void> {
-    stream = co_await dial(address, shown, patience);
-  });
-  here.run();
-  return stream;
-}
-
 std::vector<held_copy> copies_of(const std::vector<held_rank>& held) {
   std::vector<held_copy> copies;
   for (const auto& each : held)
@@ -66,72 +51,68 @@ std::vector<std::int32_t> hosting_of(const epoch& of) {
 
 struct job_membership::impl {
   explicit impl(membership_options wanted)
-    : options(std::move(wanted)), timer(loop.context()) {}
+    : options(std::move(wanted)),
+      is_local(options.authority.starts_with("unix:")),
+      timer(loop.context()),
+      link(loop, options.authority, options.joining.shown,
+           {.request = [this] { return own_request(); },
+            .arrived = [this](const auto& message) { take(message); },
+            .lost = [this] { changed.notify_all(); }}) {
+    loop.run([this] { look(); });
+  }
   ~impl() {
-    loop.run([this] {
-      timer.cancel();
-      if (link)
-        link->abort();
-    });
-    loop.run([] {});  // its events are over
+    loop.run([this] { timer.cancel(); });
   }
 
-  /// Says goodbye, for which the other side takes some time.
   void finish() {
-    constexpr std::chrono::milliseconds look{2};
-    loop.run([this] {
-      timer.cancel();
-      link->close();
-    });
-    for (int i = 0; i < 100 && !link->is_closed(); ++i)
-      std::this_thread::sleep_for(look);
+    loop.run([this] { timer.cancel(); });
+    link.finish();
   }
 
   void join() {
-    const auto address = parse_endpoint(options.authority);
-    link = connection::make(loop, connect_to(address, options.joining.shown,
-                                             options.joining.patience));
-    loop.run([this] { start(); });
-    link->send(to_frame(membership_request{
-      options.joining.place.process,
-      ::getpid(),
-      {options.pipeline_ranks, options.replicas, options.is_sharded},
-      options.hosting,
-      options.joining.description}));
     std::unique_lock lock(mutex);
-    const auto has_answer = [this] { return self || refusal || lost; };
-    if (!changed.wait_for(lock, options.joining.patience, has_answer))
-      fail(error_code::transport, "the job's authority at {} does not answer",
-           options.authority);
+    const auto has_answer = [this] { return self || refusal || is_stopped(); };
+    const auto until =
+      std::chrono::steady_clock::now() + options.joining.patience;
+    while (!has_answer() && std::chrono::steady_clock::now() < until)
+      changed.wait_for(lock, look_every);
     if (refusal)
       fail(error_code::mismatch, "the job's authority refuses this process: {}",
            *refusal);
-    require_authority();
+    if (!has_answer())
+      fail(error_code::transport,
+           "the job's authority at {} can't be asked, for {:.3g} s: {}",
+           options.authority,
+           1e-3 * static_cast<double>(options.joining.patience.count()),
+           early_refusal.empty() ? link.trouble() : early_refusal);
+    if (!self)
+      fail_stopped();
   }
 
-  /// On the loop's thread, as all that follow up to `look`.
-  void start() {
-    connection_events handlers;
-    handlers.arrived = [this](const frame& what) {
-      take(read_membership(what));
-    };
-    handlers.lost = [this](const std::string& reason) {
-      const std::scoped_lock lock(mutex);
-      lost = reason.empty() ? "it has ended" : reason;
-      changed.notify_all();
-    };
-    link->start(std::move(handlers));
-    look();
+  membership_request own_request() {
+    const std::scoped_lock lock(mutex);
+    const auto& place = options.joining.place;
+    return {
+      .process = place.process,
+      .processes = place.processes,
+      .member = own,
+      .pid = ::getpid(),
+      .host = is_local ? "" : host_name(),
+      .shape = {options.pipeline_ranks, options.replicas, options.is_sharded},
+      .hosting = options.hosting,
+      .description = options.joining.description};
   }
+
+  // On the loop's thread, up to `look`.
 
   void take(const membership_message& message) {
     const std::scoped_lock lock(mutex);
-    if (const auto* welcome = std::get_if<membership_welcome>(&message)) {
-      own = welcome->member;
-      job = welcome->job;
-      self.emplace(member_options{.self = own}, membership_time());
-    } else if (const auto* refused = std::get_if<membership_refusal>(&message))
-      refusal = refused->reason;
+    if (const auto* welcome = std::get_if<membership_welcome>(&message))
+      begin(*welcome);
+    else if (const auto* refused = std::get_if<membership_refusal>(&message))
+      note(*refused);
+    else if (const auto* place = std::get_if<epoch_meeting>(&message))
+      meeting = *place;
     else if (const auto* order = std::get_if<authority_order>(&message);
              order != nullptr && self)
       act(self->receive(membership_time(), *order));
@@ -178,6 +159,29 @@ struct job_membership::impl {
 
   // With the lock.
 
+  /// A process whose number has changed was given up meanwhile: it has no part
+  /// in any epoch, and its steps are to end.
+  void begin(const membership_welcome& welcome) {
+    job = welcome.job;
+    if (own == welcome.member)
+      return send_meeting();
+    own = welcome.member;
+    self.emplace(member_options{.self = own}, membership_time());
+    if (leaves_since)
+      act(self->drain(membership_time()));
+  }
+  void note(const membership_refusal& refused) {
+    early_refusal = refused.reason;
+    if (refused.is_early && !is_local)
+      return;
+    refusal = refused.reason;
+    link.stop_connecting();
+  }
+  void send_meeting() {
+    if (own_meeting.epoch > 0)
+      link.send(own_meeting);
+  }
+
   void act(const member_output& out) {
     if (out.stops_steps && is_at_rest)
       return stop();
@@ -186,7 +190,7 @@ struct job_membership::impl {
       asked_at = membership_time();
     }
     if (out.report)
-      link->send(to_frame(*out.report));
+      link.send(*out.report);
     if (out.leaves || out.stops_job) {
       calls = 0;
       asked_at = membership_time() - options.rest_within;
@@ -200,17 +204,26 @@ struct job_membership::impl {
     self->checkpoint_saved(0);
     act(self->stopped(membership_time(), held));
   }
-  void require_authority() const {
-    if (lost)
-      fail(error_code::transport, "the job's authority is lost: {}", *lost);
+  bool is_stopped() const {
+    return options.joining.stopped && options.joining.stopped();
+  }
+  [[noreturn]] static void fail_stopped() {
+    fail(error_code::interrupted, "stopped while the processes of the job met");
   }
   void require_membership() const {
-    require_authority();
     if (job_stopped)
       fail(error_code::op_failed, "the job was stopped: {}", *job_stopped);
-    if (options.joining.stopped && options.joining.stopped())
-      fail(error_code::interrupted,
-           "stopped while the processes of the job met");
+    if (refusal)
+      fail(error_code::transport,
+           "the job's authority refuses this process, which was away: {}",
+           *refusal);
+    if (const auto since = link.lost_since();
+        since
+        && std::chrono::steady_clock::now() - *since > options.authority_away)
+      fail(error_code::transport, "the job's authority at {} is lost: {}",
+           options.authority, link.trouble());
+    if (is_stopped())
+      fail_stopped();
   }
   bool is_frozen() const {
     return self->stage() == member_stage::freezing
@@ -273,15 +286,15 @@ struct job_membership::impl {
     auto& place = joining.place;
     place.process = index_of(of, own);
     place.processes = static_cast<std::int32_t>(of.members.size());
-    if (parse_endpoint(options.authority).is_unix)
-      place.local_processes = place.processes;
+    place.local_processes = is_local ? place.processes : 0;
     place.launcher = "troupe launch";
     place.job = fmt::format("{} epoch {}", job, of.number);
-    joining.stopped = [this, number = of.number] {
+    joining.stopped = [this] {
       const std::scoped_lock lock(mutex);
-      return lost || job_stopped || is_frozen()
-             || (options.joining.stopped && options.joining.stopped());
+      return gives_up();
     };
+    if (!is_local)
+      joining.exchange = exchange_of(of.number);
     try {
       return join_job(joining);
     } catch (const error& reason) {
@@ -292,16 +305,49 @@ struct job_membership::impl {
     }
   }
 
+  /// With the lock: another epoch is to begin, or none.
+  bool gives_up() const {
+    return refusal || job_stopped || is_frozen() || is_stopped();
+  }
+
+  /// The authority passes on where the epoch's processes meet.
+  address_exchange exchange_of(std::int64_t epoch) {
+    return {to_text(link.where()),
+            [this, epoch](const std::string& where) {
+              const std::scoped_lock lock(mutex);
+              own_meeting = {epoch, where};
+              send_meeting();
+            },
+            [this, epoch] { return await_meeting(epoch); }};
+  }
+  std::string await_meeting(std::int64_t epoch) {
+    const auto until =
+      std::chrono::steady_clock::now() + options.joining.patience;
+    std::unique_lock lock(mutex);
+    while (meeting.epoch != epoch) {
+      if (gives_up())
+        fail_stopped();
+      if (std::chrono::steady_clock::now() >= until)
+        fail(error_code::transport,
+             "process 0 of epoch {} did not tell where the processes meet",
+             epoch);
+      changed.wait_for(lock, look_every);
+    }
+    return meeting.where;
+  }
+
   const membership_options options;
+  const bool is_local;  // all processes are on this machine
   io_loop loop;
-  connection_pointer link;
   asio::steady_timer timer;
   std::mutex mutex;  // of what follows
   std::condition_variable changed;
+  epoch_meeting meeting, own_meeting;  // the last ones
   std::optional<member> self;
   member_id own = no_member;
   std::string job;  // its name
-  std::optional<std::string> refusal, lost, job_stopped;
+  std::optional<std::string> refusal, job_stopped;
+  std::string early_refusal;  // the last one
   membership_events events;
   std::optional<moment> leaves_since;
   bool is_at_rest = true;
@@ -309,6 +355,7 @@ struct job_membership::impl {
   std::int64_t met = 0;  // the last epoch whose members have met here
   int calls = 0;         // of the handler, since a freeze
   moment asked_at{};
+  authority_link link;  // it calls this, so it comes last
 };
 
 job_membership::job_membership(membership_options options)
@@ -346,7 +393,7 @@ bool job_membership::has_left() const {
 
 void job_membership::request_hosting(std::vector<std::int32_t> hosting) {
   const std::scoped_lock lock(impl_->mutex);
-  impl_->link->send(to_frame(hosting_request{impl_->met, std::move(hosting)}));
+  impl_->link.send(hosting_request{impl_->met, std::move(hosting)});
 }
 
 }  // namespace troupe

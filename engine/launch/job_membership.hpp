@@ -13,8 +13,14 @@
 namespace troupe {
 
 struct membership_options {
-  /// Where the job's authority is: `unix:PATH` or `tcp:HOST:PORT`.
+  /// Where the job's authority is: `unix:PATH`, if all processes are on its
+  /// machine; else, with credentials in `joining.shown`, `tcp:HOST:PORT`, or
+  /// where etcd knows it (engine/launch/authority/etcd_client.hpp):
+  /// `etcd://HOST:PORT[,HOST:PORT...]/JOB`.
   std::string authority{};
+  /// How long the authority may be away when it is needed. While steps run it
+  /// is not: the processes only connect to it again.
+  std::chrono::milliseconds authority_away = std::chrono::minutes(10);
   /// How each epoch's processes meet. `place` tells which process this was as
   /// the job began (-1: it joins later); which one it is in an epoch, and of
   /// how many, is for the authority to say. If that is at a unix socket, all
@@ -60,7 +66,8 @@ class job_membership {
   /// Ends this process's part of the epoch that runs, if it has one, and meets
   /// the members of the next. `held`: the states that are in its memory. A null
   /// job: this process has left the job, which goes on without it. One thread
-  /// at a time. Throws `transport` if the authority is lost, `interrupted` by
+  /// at a time. Throws `transport` if the authority is away for too long,
+  /// `interrupted` by
   /// the options' `stopped`, and `op_failed` if the authority has stopped the
   /// job.
   job_meeting meet(const std::vector<held_rank>& held);

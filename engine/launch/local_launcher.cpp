@@ -141,9 +141,11 @@ class launcher {
 
   void start(std::int32_t process) {
     auto variables = inherited_environment();
-    variables.push_back(fmt::format("RANK={}", process));
+    variables.push_back(fmt::format("RANK={}", what_.first_rank + process));
     variables.push_back(fmt::format("LOCAL_RANK={}", process));
-    variables.push_back(fmt::format("WORLD_SIZE={}", what_.processes));
+    variables.push_back(fmt::format("WORLD_SIZE={}", what_.world_size == 0
+                                                       ? what_.processes
+                                                       : what_.world_size));
     variables.push_back(fmt::format("LOCAL_WORLD_SIZE={}", what_.processes));
     variables.push_back("TROUPE_JOB=" + job_);
     std::ranges::copy(what_.environment, std::back_inserter(variables));

@@ -41,6 +41,9 @@ enum class ending : std::uint8_t {
 
 struct local_launch {
   std::int32_t processes = 1;
+  /// Other launchers start the other processes of the job: RANK begins with
+  /// this, and WORLD_SIZE is that. 0: this launcher starts all.
+  std::int32_t first_rank = 0, world_size = 0;
   /// The program's file, and its arguments.
   std::string program;
   std::vector<std::string> arguments{};

@@ -136,27 +136,35 @@ void require_no_lines_of_tcp(const job_options& options) {
          "--rendezvous HOST:PORT too, or omit them");
 }
 
-/// MASTER_PORT is used by the agent's store, which gives another address.
-meeting_point by_agent_store(const job_options& options,
-                             const std::string& store) {
-  const auto& place = options.place;
-  const auto patience = options.patience;
-  const auto known_by = "agent of torchrun";
-  if (place.process != 0) {
-    const auto ask = [place, patience] {
-      return ask_agent_store(place, patience);
-    };
-    auto point = over_tcp(options, ask(), known_by);
-    point.ask = ask;
+meeting_point by_exchange(const job_options& options,
+                          const address_exchange& through,
+                          const std::string& known_by) {
+  if (options.place.process != 0) {
+    auto point = over_tcp(options, through.ask(), known_by);
+    point.ask = through.ask;
     return point;
   }
-  auto point = over_tcp(
-    options, fmt::format("tcp:{}:0", address_towards(parse_endpoint(store))),
-    known_by);
-  point.tell = [place, patience](const std::string& where) {
-    tell_agent_store(place, where, patience);
-  };
+  auto where = parse_endpoint(through.towards);
+  if (!options.listens.empty())
+    where = parse_endpoint(as_endpoint(options.listens));
+  else
+    where.host = address_towards(where);
+  where.port = 0;
+  auto point = over_tcp(options, to_text(where), known_by);
+  point.tell = through.tell;
   return point;
+}
+
+/// MASTER_PORT is used by the agent's store, which gives another address.
+address_exchange through_agent_store(const job_options& options,
+                                     const std::string& store) {
+  const auto& place = options.place;
+  const auto patience = options.patience;
+  return {store,
+          [place, patience](const std::string& where) {
+            tell_agent_store(place, where, patience);
+          },
+          [place, patience] { return ask_agent_store(place, patience); }};
 }
 
 meeting_point in_own_folder(const launch_environment& place) {
@@ -194,6 +202,8 @@ namespace {
 
 meeting_point place_of(const job_options& options) {
   const auto& place = options.place;
+  if (options.exchange)
+    return by_exchange(options, *options.exchange, "authority");
   const auto rendezvous = as_endpoint(options.rendezvous);
   if (rendezvous.starts_with("unix:")) {
     require_no_lines_of_tcp(options);
@@ -217,7 +227,8 @@ meeting_point place_of(const job_options& options) {
          place.launcher, place.processes);
   const auto there = fmt::format("tcp:{}:{}", place.host, place.port);
   require_reachable(options, there);
-  return place.agent_store ? by_agent_store(options, there)
+  return place.agent_store ? by_exchange(
+           options, through_agent_store(options, there), "agent of torchrun")
                            : over_tcp(options, there, place.said_by);
 }
 

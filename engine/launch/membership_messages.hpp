@@ -20,7 +20,12 @@ struct membership_request {
   /// The process's number among those with which the job began; another life of
   /// it has the same. -1: it joins the job while that runs.
   std::int32_t process = 0;
+  /// The number of those processes.
+  std::int32_t processes = 1;
+  /// The member that this process is already, as its connection was lost.
+  membership::member_id member = membership::no_member;
   std::int64_t pid = 0;
+  std::string host{};  // its machine's name
   membership::job_shape shape{};
   /// Which of those processes hosts which rank in the first epoch; of no use in
   /// a process that joins later.
@@ -28,9 +33,11 @@ struct membership_request {
   /// Compared with that of the first process.
   job_description description{};
 };
-TROUPE_FIELDS(membership_request, process, pid, shape, hosting, description)
+TROUPE_FIELDS(membership_request, process, processes, member, pid, host, shape,
+              hosting, description)
 
-/// The answer.
+/// The answer. A process whose number is not the one that it had is no part of
+/// any epoch so far.
 struct membership_welcome {
   membership::member_id member = membership::no_member;
   std::string job{};  // a name, unique on its machine
@@ -40,8 +47,9 @@ TROUPE_FIELDS(membership_welcome, member, job)
 /// The answer instead.
 struct membership_refusal {
   std::string reason;
+  bool is_early = false;  // it may be asked again
 };
-TROUPE_FIELDS(membership_refusal, reason)
+TROUPE_FIELDS(membership_refusal, reason, is_early)
 
 /// A user's wish: the hosting of the ranks, by processes of the current epoch,
 /// as it should be.
@@ -51,9 +59,17 @@ struct hosting_request {
 };
 TROUPE_FIELDS(hosting_request, epoch, hosting)
 
+/// Where the members of an epoch meet, if they are on several machines: from
+/// the first of them, and passed on to the others.
+struct epoch_meeting {
+  std::int64_t epoch = 0;
+  std::string where;
+};
+TROUPE_FIELDS(epoch_meeting, epoch, where)
+
 using membership_message =
   std::variant<membership_request, membership_welcome, membership_refusal,
-               hosting_request, membership::member_report,
+               hosting_request, epoch_meeting, membership::member_report,
                membership::authority_order>;
 
 frame to_frame(const membership_message& message);

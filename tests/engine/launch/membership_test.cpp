@@ -1,6 +1,7 @@
 // Processes of a job that heals, as threads of this one, and their authority.
 #include <unistd.h>
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/matchers/catch_matchers.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <atomic>
@@ -14,8 +15,11 @@
 #include <vector>
 
 #include "../../temporary_folder.hpp"
+#include "healing_processes.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/launch/authority_server.hpp"
+#include "troupe/engine/launch/authority/authority_server.hpp"
+#include "troupe/engine/launch/authority/record_in_file.hpp"
+#include "troupe/engine/launch/authority/record_text.hpp"
 #include "troupe/engine/launch/job_membership.hpp"
 #include "troupe/engine/launch/membership_messages.hpp"
 #include "troupe/engine/transport/mesh.hpp"
@@ -23,61 +27,6 @@
 using namespace troupe;
 using namespace troupe::testing;
 using Catch::Matchers::ContainsSubstring;
-
-namespace {
-
-using held_ranks = std::vector<held_rank>;
-
-/// A job of four ranks in two processes.
-class healing_job {
- public:
-  explicit healing_job(std::int32_t spares = 0) : spares_(spares) {}
-
-  std::shared_ptr<job_membership> join(std::int32_t process,
-                                       const char* rate = "0.1") const {
-    membership_options options{.authority = where_,
-                               .pipeline_ranks = 4,
-                               .hosting = {0, 0, 1, 1},
-                               .rest_within = std::chrono::milliseconds(300),
-                               .leave_within = std::chrono::milliseconds(300)};
-    auto& place = options.joining.place;
-    place.launcher = "test";
-    place.process = process;
-    place.processes = place.local_processes = 2 + spares_;
-    options.joining.rendezvous = "unix:" + (folder_ / "job");
-    options.joining.patience = std::chrono::seconds(20);
-    options.joining.description = {{"--lr", rate}};
-    return std::make_shared<job_membership>(options);
-  }
-
- private:
-  const temporary_folder folder_;
-  const std::int32_t spares_;
-  const std::string where_ = "unix:" + (folder_ / "authority");
-  authority_server authority_{parse_endpoint(where_),
-                              {.processes = 2, .spares = spares_}};
-};
-
-/// A process meets the others on a thread of its own.
-std::future<job_meeting> meet(std::shared_ptr<job_membership> process,
-                              held_ranks held = {}) {
-  return std::async(std::launch::async,
-                    [process = std::move(process), held = std::move(held)] {
-                      return process->meet(held);
-                    });
-}
-
-/// Leaves the mesh, as a process whose step failed or ended does.
-void leave(job_meeting& met) {
-  met.job->leave();
-  met.job.reset();
-}
-
-held_ranks all_after(std::int64_t step) {
-  return {{0, step}, {1, step}, {2, step}, {3, step}};
-}
-
-}  // namespace
 
 TEST_CASE("a job's first epoch has the hosting that its processes bring") {
   const healing_job job;

@@ -1,7 +1,6 @@
-#include "troupe/engine/launch/authority_server.hpp"
+#include "troupe/engine/launch/authority/authority_server.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <boost/asio/steady_timer.hpp>
@@ -13,9 +12,12 @@
 #include <vector>
 
 #include "troupe/base/fail.hpp"
+#include "troupe/engine/launch/authority/admission.hpp"
+#include "troupe/engine/launch/authority/newcomer_shares.hpp"
+#include "troupe/engine/launch/authority/process_table.hpp"
+#include "troupe/engine/launch/authority/record_in_memory.hpp"
 #include "troupe/engine/launch/membership_clock.hpp"
 #include "troupe/engine/launch/membership_messages.hpp"
-#include "troupe/engine/launch/record_in_memory.hpp"
 #include "troupe/engine/launch/rendezvous_messages.hpp"
 #include "troupe/engine/membership/authority.hpp"
 #include "troupe/engine/transport/connection.hpp"
@@ -29,13 +31,16 @@ using namespace membership;
 
 constexpr std::chrono::milliseconds tick_every{100};
 
+/// A process whose connection is lost may come again on another one: between
+/// machines, connections break for other reasons than a process's end.
+constexpr std::chrono::milliseconds return_within{300};
+
 }  // namespace
 
 struct authority_server::impl {
   impl(const endpoint& where, authority_server_options wanted)
     : options(std::move(wanted)),
-      wanted_hosts(options.processes),
-      next_member(options.processes + options.spares),
+      is_local(where.is_unix),
       timer(loop.context()) {
     loop.run([&] {
       incoming = std::make_unique<acceptor>(
@@ -52,7 +57,7 @@ struct authority_server::impl {
       timer.cancel();
       for (const auto& each : unidentified)
         each->abort();
-      for (const auto& [member, link] : processes)
+      for (const auto& [member, link] : connected)
         link->abort();
     });
     loop.run([] {});  // their events are over
@@ -74,78 +79,86 @@ struct authority_server::impl {
     };
     handlers.lost = [this, member, by = link.get()](const std::string& why) {
       unidentified.erase(by->shared_from_this());
-      if (*member == no_member)
+      const auto known = connected.find(*member);
+      if (known == connected.end() || known->second.get() != by)
         return;
       if (why.empty())
         note_goodbye(*member);
-      lose(*member);
+      disconnect(*member);
+      if (is_local || why.empty())
+        return lose(*member);
+      gone[*member] = membership_time();
     };
     link->start(std::move(handlers));
   }
 
   member_id add(const membership_request& about, connection_pointer link) {
-    if (const auto reason = objection_to(about); !reason.empty()) {
-      link->send(to_frame(membership_refusal{reason}));
+    auto reason = is_done ? std::string("the job is done")
+                  : decides
+                    ? objection_to_process(about, all_of(first), &first)
+                    : objection_to_process(about, all_of(about), nullptr);
+    if (reason.empty() && !decides)
+      reason = begin_job(about);
+    if (!reason.empty()) {
+      link->send(to_frame(membership_refusal{reason, !decides && !is_done}));
       link->close();
       unidentified.erase(link);
       return no_member;
     }
-    if (!decides)
-      begin_job(about);
-    const bool is_first =
-      about.process >= 0 && first_lives.insert(about.process).second;
-    const auto member = is_first ? member_id{about.process} : next_member++;
-    wanted_hosts += about.process < 0 ? 1 : 0;
     unidentified.erase(link);
-    link->send(to_frame(membership_welcome{member, options.job}));
     const std::scoped_lock lock(mutex);
-    requests[member] = about;
-    processes[member] = std::move(link);
+    const auto member = table->add(about);
+    gone.erase(member);
+    link->send(to_frame(membership_welcome{member, options.job}));
+    if (meeting.epoch == decides->record().epoch.number)
+      link->send(to_frame(meeting));
+    if (const auto other = std::exchange(connected[member], link))
+      other->abort();
     return member;
   }
 
-  std::string objection_to(const membership_request& about) const {
-    if (is_done)
-      return "the job is done";
-    const auto all = options.processes + options.spares;
-    if (about.process < -1 || about.process >= all)
-      return fmt::format("there is no process {} in a job of {}", about.process,
-                         all);
-    if (about.process < 0 && !decides)
-      return "the job has not begun";
-    if (decides) {
-      const auto differs = difference(first.description, about.description);
-      return !differs.empty()
-               ? "it was started differently from the job's first process: "
-                   + differs
-             : about.shape == first.shape
-               ? ""
-               : "it has other ranks than the job's first process";
-    }
-    const auto ranks = about.shape.ranks();
-    if (about.shape.pipeline_ranks < 1 || about.shape.replicas < 1
-        || std::cmp_not_equal(about.hosting.size(), ranks)
-        || !std::ranges::all_of(about.hosting, [&](std::int32_t host) {
-             return host >= 0 && host < all;
-           }))
-      return "its hosting does not fit its ranks";
-    return {};
+  std::int32_t all_of(const membership_request& about) const {
+    return options.processes == 0 ? about.processes
+                                  : options.processes + options.spares;
   }
 
-  void begin_job(const membership_request& about) {
-    first = about;
+  /// Returns why it can't begin, or can't be gone on with, by this process.
+  std::string begin_job(const membership_request& about) {
+    auto all = all_of(about);
     job_record record;
     record.epoch.hosting.assign(about.hosting.begin(), about.hosting.end());
-    store = std::make_unique<record_in_memory>(std::move(record));
-    authority_options wanted{
-      .shape = about.shape,
-      .least_members = options.processes + options.spares,
-      .lease = std::chrono::minutes(1),
-      .silent_after = options.silent_after};
+    auto kept = options.make_store ? options.make_store(record)
+                                   : std::make_unique<record_in_memory>(record);
+    const auto found = kept->read();
+    if (!found)
+      return "the job's record can't be read now";
+    const bool is_resumed = found->revision > 0;
+    if (!is_resumed && about.process < 0)
+      return "the job has not begun";
+    if (auto reason = is_resumed ? objection_to_record(about, *found)
+                                 : objection_to_hosting(about, all);
+        !reason.empty())
+      return reason;
+    all = std::max(all, static_cast<std::int32_t>(found->epoch.members.size()));
+    first = about;
+    store = std::move(kept);
+    {
+      const std::scoped_lock lock(mutex);
+      table.emplace(all, is_resumed);
+      members = found->epoch.members;
+    }
+    reported_epoch = found->epoch.number;
+    authority_options wanted{.shape = about.shape,
+                             .least_members = all,
+                             .lease = std::chrono::minutes(1),
+                             .silent_after = options.silent_after};
     wanted.policy.lost_member = {.action = remedy::rehost,
                                  .most = options.most_losses,
                                  .within = options.losses_within};
-    decides = std::make_unique<authority>(wanted, *store);
+    decides.emplace(wanted, *store);
+    for (int i = 0; i < 2; ++i)  // which it needs to take over
+      send(decides->tick(membership_time()));
+    return {};
   }
 
   void take(member_id member, const membership_message& message) {
@@ -156,9 +169,24 @@ struct authority_server::impl {
         send(decides->receive(membership_time(), *report));
     } else if (const auto* wish = std::get_if<hosting_request>(&message)) {
       note(*wish);
+    } else if (const auto* place = std::get_if<epoch_meeting>(&message)) {
+      note(member, *place);
     } else {
       fail(error_code::transport, "that message is the authority's");
     }
+  }
+
+  /// The first member of an epoch tells the others where all meet.
+  void note(member_id from, const epoch_meeting& place) {
+    const auto& now = decides->record().epoch;
+    if (place.epoch != now.number || now.members.empty()
+        || from != now.members.front())
+      return;
+    meeting = place;
+    for (const auto other : now.members)
+      if (const auto to = connected.find(other);
+          other != from && to != connected.end())
+        to->second->send(to_frame(meeting));
   }
 
   /// A wish of an earlier epoch speaks of other processes.
@@ -184,26 +212,32 @@ struct authority_server::impl {
     const auto is_member = [&](member_id which) {
       return std::ranges::binary_search(members, which);
     };
-    if (is_done || !processes.contains(member) || left.contains(member)
-        || !is_member(member))
+    if (is_done || table->has_left(member) || !is_member(member))
       return;
     is_done = true;
-    for (const auto& [other, link] : processes)
+    for (const auto& [other, link] : connected)
       if (!is_member(other))
         link->send(to_frame(
           authority_order{.member = other, .kind = order_kind::leave}));
   }
 
+  void disconnect(member_id member) {
+    const std::scoped_lock lock(mutex);
+    connected.erase(member);
+  }
+
   void lose(member_id member) {
-    const auto who = processes.find(member);
-    if (who == processes.end())
-      return;
-    {
-      const std::scoped_lock lock(mutex);
-      processes.erase(who);
-    }
+    gone.erase(member);
+    table->end(member);
     if (!is_done)
       send(decides->member_ended(membership_time(), member));
+  }
+
+  void lose_gone() {
+    const auto since = membership_time() - return_within;
+    for (const auto& [member, at] : std::map(gone))
+      if (at <= since)
+        lose(member);
   }
 
   void send(const authority_output& out) {
@@ -211,52 +245,19 @@ struct authority_server::impl {
     for (const auto& order : out.orders) {
       if (order.kind == order_kind::leave) {
         const std::scoped_lock lock(mutex);
-        left.insert(order.member);
+        table->leave(order.member);
       }
-      if (const auto to = processes.find(order.member); to != processes.end())
+      if (const auto to = connected.find(order.member); to != connected.end())
         to->second->send(to_frame(order));
     }
   }
 
   void give_up_absent(const std::vector<member_id>& now) {
-    for (const auto& [member, link] : processes)
-      if (options.given_up && !left.contains(member)
+    for (const auto& [member, link] : connected)
+      if (options.given_up && !table->has_left(member)
           && std::ranges::binary_search(members, member)
           && !std::ranges::binary_search(now, member))
-        options.given_up(requests.at(member).pid);
-  }
-
-  /// The last member of that process.
-  std::optional<member_id> member_of(std::int64_t pid) const {
-    std::optional<member_id> found;
-    for (const auto& [member, about] : requests)
-      if (about.pid == pid)
-        found = member;
-    return found;
-  }
-
-  std::string name_of(member_id member) const {
-    const auto& about = requests.at(member);
-    return about.process < 0
-             ? fmt::format("the process of pid {}", about.pid)
-             : fmt::format("process {} (pid {})", about.process, about.pid);
-  }
-
-  /// Why there is another epoch: who has gone, and who has come.
-  std::string cause_of(const epoch& next) const {
-    std::vector<std::string> parts;
-    const auto note = [&](const auto& before, const auto& after,
-                          const auto& text) {
-      for (const auto member : before)
-        if (!std::ranges::binary_search(after, member))
-          parts.push_back(name_of(member) + text(member));
-    };
-    note(members, next.members, [&](member_id member) {
-      return left.contains(member) ? " has left" : " was lost";
-    });
-    note(next.members, members, [](member_id) { return " has joined"; });
-    return parts.empty() ? next.cause
-                         : fmt::format("{}", fmt::join(parts, ", "));
+        options.given_up(table->pid_of(member));
   }
 
   void note_epoch() {
@@ -265,42 +266,27 @@ struct authority_server::impl {
     if (std::exchange(reported_epoch, next.number) != next.number
         && next.number > 1 && options.news)
       options.news(fmt::format("epoch {}: {}; {} process{}", next.number,
-                               cause_of(next), next.members.size(),
+                               table->cause_of(members, next),
+                               next.members.size(),
                                next.members.size() == 1 ? "" : "es"));
     give_up_absent(next.members);
     const std::scoped_lock lock(mutex);
-    members = record.epoch.members;
+    members = next.members;
+    is_deposed = decides->phase() == authority_phase::deposed;
     if (!record.stop_reason.empty())
       stopped = record.stop_reason;
   }
 
-  /// Processes that came later get their share of the ranks, once, if hosts are
-  /// missing then.
   void offer_shares() {
-    auto hosting = decides->record().epoch.hosting;
-    std::set<member_id> hosts(hosting.begin(), hosting.end());
-    std::vector<rank_move> wishes;
-    for (const auto& each : decides->seats()) {
-      const bool is_new = each.member >= options.processes + options.spares
-                          && (each.last.stage == member_stage::frozen
-                              || each.last.stage == member_stage::running)
-                          && !hosts.contains(each.member)
-                          && !offered.contains(each.member);
-      if (!is_new || decides->phase() != authority_phase::running
-          || std::cmp_greater_equal(hosts.size(), wanted_hosts))
-        continue;
-      offered.insert(each.member);
-      for (const auto& wish : share_of(hosting, each.member)) {
-        hosting[static_cast<std::size_t>(wish.rank)] = wish.to;
-        wishes.push_back(wish);
-      }
-      hosts.insert(each.member);
-    }
-    for (const auto& wish : wishes)
+    if (decides->phase() != authority_phase::running)
+      return;
+    for (const auto& wish : shares.offer(*decides, *table, options.spares))
       send(decides->move(membership_time(), wish));
   }
 
   void tick() {
+    if (decides)
+      lose_gone();
     if (decides && !is_done) {
       send(decides->tick(membership_time()));
       offer_shares();
@@ -312,27 +298,41 @@ struct authority_server::impl {
     });
   }
 
+  std::optional<member_id> member_of(std::int64_t pid) const {
+    return table ? table->member_of(pid) : std::nullopt;
+  }
+
+  authority_state state() const {
+    if (!table)
+      return authority_state::waiting;
+    if (is_deposed)
+      return authority_state::deposed;
+    if (!connected.empty() || !(is_done || stopped))
+      return authority_state::deciding;
+    return stopped ? authority_state::stopped : authority_state::done;
+  }
+
   const authority_server_options options;
-  std::int32_t wanted_hosts;
-  member_id next_member;
+  const bool is_local;  // all processes are on this machine
   io_loop loop;
   boost::asio::steady_timer timer;
   std::unique_ptr<acceptor> incoming;
   std::set<connection_pointer> unidentified;  // for who they are
-  std::set<std::int32_t> first_lives;         // processes that were members
-  std::set<member_id> offered;                // that were offered ranks
+  newcomer_shares shares;
+  std::map<member_id, moment> gone;  // whose connections were lost then
   membership_request first;
-  std::unique_ptr<record_in_memory> store;
-  std::unique_ptr<authority> decides;  // null: no process has come
-  std::int64_t reported_epoch = 0;     // epoch
-  bool is_done = false;                // the job: nothing is decided any more
+  std::unique_ptr<record_store> store;
+  std::optional<authority> decides;  // none: no process has come
+  std::int64_t reported_epoch = 0;   // epoch
+  epoch_meeting meeting;             // the last one
   /// Guards what other threads ask for; all else is the loop's.
   mutable std::mutex mutex;
-  std::map<member_id, membership_request> requests;   // those gone, too
-  std::map<member_id, connection_pointer> processes;  // connected
-  std::vector<member_id> members;                     // of the last epoch
-  std::set<member_id> left;
+  std::optional<process_table> table;  // of those who have come
+  std::map<member_id, connection_pointer> connected;
+  std::vector<member_id> members;  // of the last epoch
   std::optional<std::string> stopped;
+  bool is_done = false;  // the job: nothing is decided any more
+  bool is_deposed = false;
 };
 
 authority_server::authority_server(const endpoint& where,
@@ -341,18 +341,33 @@ authority_server::authority_server(const endpoint& where,
 
 authority_server::~authority_server() = default;
 
+std::string authority_server::where() const {
+  return to_text(impl_->incoming->where());
+}
+
+authority_state authority_server::state() const {
+  const std::scoped_lock lock(impl_->mutex);
+  return impl_->state();
+}
+
+std::int32_t authority_server::processes() const {
+  const std::scoped_lock lock(impl_->mutex);
+  return static_cast<std::int32_t>(impl_->connected.size());
+}
+
 bool authority_server::process_ended(std::int64_t pid) {
   bool goes_on = false;
   impl_->loop.run([&] {
     const auto member = impl_->member_of(pid);
     if (!member)
       return;
-    if (const auto link = impl_->processes.find(*member);
-        link != impl_->processes.end()) {
+    if (const auto link = impl_->connected.find(*member);
+        link != impl_->connected.end()) {
       const auto ends = link->second;
-      impl_->lose(*member);
+      impl_->disconnect(*member);
       ends->abort();
     }
+    impl_->lose(*member);
     goes_on = !impl_->stopped;
   });
   return goes_on;
@@ -360,13 +375,13 @@ bool authority_server::process_ended(std::int64_t pid) {
 
 bool authority_server::has_begun() const {
   const std::scoped_lock lock(impl_->mutex);
-  return !impl_->requests.empty() && !impl_->stopped;
+  return impl_->table && !impl_->table->empty() && !impl_->stopped;
 }
 
 bool authority_server::has_left(std::int64_t pid) const {
   const std::scoped_lock lock(impl_->mutex);
   const auto member = impl_->member_of(pid);
-  return member && impl_->left.contains(*member);
+  return member && impl_->table->has_left(*member);
 }
 
 bool authority_server::has_part(std::int64_t pid) const {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "troupe/engine/membership/record_store.hpp"
 #include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/trust/credentials.hpp"
 
@@ -13,7 +14,8 @@ namespace troupe {
 
 struct authority_server_options {
   /// The processes that are to host ranks; the job begins when all have come.
-  std::int32_t processes = 1;
+  /// 0: as many as the first process says that there are.
+  std::int32_t processes = 0;
   /// More that wait to take the place of lost ones.
   std::int32_t spares = 0;
   std::string job{};  // a name, unique on its machine
@@ -23,6 +25,11 @@ struct authority_server_options {
   /// The job stops when it loses more processes than this within a time.
   std::int32_t most_losses = 10;
   std::chrono::minutes losses_within{10};
+  /// Where the record is kept; `first` is what to read if nothing was stored.
+  /// Another authority can go on from there. Null: in this process's memory.
+  std::function<std::unique_ptr<membership::record_store>(
+    membership::job_record first)>
+    make_store{};
   /// Called when an epoch begins, with a sentence that tells why, on the
   /// server's thread.
   std::function<void(const std::string&)> news{};
@@ -32,9 +39,17 @@ struct authority_server_options {
   std::function<void(std::int64_t pid)> given_up{};
 };
 
+enum class authority_state : std::uint8_t {
+  waiting,  ///< no process has come yet
+  deciding,
+  done,     ///< the job has ended, and all its processes have
+  stopped,  ///< the same, and a failure has ended it
+  deposed,  ///< another authority has the record
+};
+
 /// The authority of a job that heals (engine/membership/authority.hpp), at an
-/// endpoint where the job's processes connect (job_membership). Its record is
-/// in this process's memory. Any thread.
+/// endpoint where the job's processes connect (job_membership), and to which
+/// they return when a connection is lost. Any thread.
 class authority_server {
  public:
   /// Throws as `acceptor` does.
@@ -43,8 +58,14 @@ class authority_server {
   authority_server(const authority_server&) = delete;
   authority_server& operator=(const authority_server&) = delete;
 
-  /// A process has ended. Returns whether it was a member, and the job goes on
-  /// without it, so that it may be started again.
+  /// The endpoint, with the port that was taken.
+  std::string where() const;
+  authority_state state() const;
+  /// The processes that are connected.
+  std::int32_t processes() const;
+
+  /// A process of this machine has ended. Returns whether it was a member, and
+  /// the job goes on without it, so that it may be started again.
   bool process_ended(std::int64_t pid);
   /// Whether a process of a job that heals has come.
   bool has_begun() const;

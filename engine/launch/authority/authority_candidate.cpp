@@ -1,0 +1,101 @@
+#include "troupe/engine/launch/authority/authority_candidate.hpp"
+
+#include <exception>
+#include <utility>
+
+#include "troupe/base/fail.hpp"
+
+namespace troupe {
+
+namespace {
+
+using clock = std::chrono::steady_clock;
+
+constexpr auto authority_key = "authority";
+constexpr std::chrono::milliseconds campaign_every{200};
+
+}  // namespace
+
+authority_candidate::authority_candidate(candidate_options options)
+  : options_(std::move(options)), etcd_(options_.etcd) {}
+
+authority_candidate::~authority_candidate() {
+  server_.reset();
+  try {
+    if (lease_ != 0)
+      etcd_.revoke_lease(lease_);
+  } catch (const std::exception&) {  // it ends by itself
+  }
+}
+
+void authority_candidate::tick() {
+  const bool is_deposed =
+    server_ && server_->state() == authority_state::deposed;
+  if (is_deposed)
+    server_.reset();
+  if (!is_due() && !is_deposed)
+    return;
+  try {
+    if (const auto lease = std::exchange(lease_, is_deposed ? 0 : lease_);
+        is_deposed && lease != 0)
+      etcd_.revoke_lease(lease);
+    if (lease_ != 0)
+      renew();
+    if (lease_ == 0)
+      campaign();
+    is_away_ = false;
+  } catch (const error& reason) {
+    if (reason.code() != error_code::transport)
+      throw;
+    if (!std::exchange(is_away_, true) && options_.trouble)
+      options_.trouble(reason.what());
+  }
+}
+
+bool authority_candidate::is_due() {
+  const auto every = lease_ == 0
+                       ? campaign_every
+                       : std::chrono::milliseconds(options_.lease) / 3;
+  const auto now = clock::now();
+  if (now - asked_at_ < every)
+    return false;
+  asked_at_ = now;
+  return true;
+}
+
+void authority_candidate::renew() {
+  if (!etcd_.keep_lease(lease_))
+    lease_ = 0;
+}
+
+/// An authority that runs stays if nobody else was elected meanwhile.
+void authority_candidate::campaign() {
+  if (const auto elected = etcd_.get(authority_key)) {
+    if (elected->value != options_.where)
+      server_.reset();
+    return;
+  }
+  const auto lease = etcd_.grant_lease(options_.lease);
+  if (!etcd_.put(authority_key, options_.where, 0, lease))
+    return etcd_.revoke_lease(lease);
+  lease_ = lease;
+  if (!server_)
+    server_ = options_.start();
+}
+
+void authority_candidate::finish() {
+  server_.reset();
+  etcd_.erase("record");
+}
+
+endpoint elected_authority(etcd_client& etcd) {
+  const auto found = etcd.get(authority_key);
+  if (!found)
+    fail(error_code::transport,
+         "no authority of job {} is elected in etcd now; is `troupe authority` "
+         "running?",
+         etcd.options().job);
+  return parse_endpoint(found->value);
+}
+
+}  // namespace troupe

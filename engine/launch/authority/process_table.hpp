@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "troupe/engine/launch/membership_messages.hpp"
+
+namespace troupe {
+
+/// The processes of a job that heals, as its authority knows them: which member
+/// each is, and their names in messages. Those that are gone stay in it.
+class process_table {
+ public:
+  /// The job began with so many processes. `is_resumed`: an earlier authority
+  /// has numbered members, which come again with their numbers.
+  process_table(std::int32_t first_processes, bool is_resumed);
+
+  /// The member that a process is from now on: the one that it was, unless that
+  /// is known to have ended; its number at the job's start, once; else a new
+  /// one.
+  membership::member_id add(const membership_request& about);
+  /// Its process has ended, or can't be told from one that has.
+  void end(membership::member_id member) { ended_.insert(member); }
+  /// It has been told to leave.
+  void leave(membership::member_id member) { left_.insert(member); }
+
+  bool has_left(membership::member_id member) const {
+    return left_.contains(member);
+  }
+  /// Whether it was not there when the job began.
+  bool is_new(membership::member_id member) const {
+    return member >= first_processes_;
+  }
+  bool empty() const { return requests_.empty(); }
+  /// The processes that are meant to host ranks: those of the start, and those
+  /// that joined.
+  std::int32_t hosts() const { return first_processes_ + joined_; }
+  std::int64_t pid_of(membership::member_id member) const {
+    return requests_.at(member).pid;
+  }
+  /// The last member of that process of this machine.
+  std::optional<membership::member_id> member_of(std::int64_t pid) const;
+  /// Why there is another epoch: who has gone, and who has come.
+  std::string cause_of(const std::vector<membership::member_id>& before,
+                       const membership::epoch& next) const;
+
+ private:
+  std::string name_of(membership::member_id member) const;
+
+  std::int32_t first_processes_;
+  std::int32_t joined_ = 0;
+  membership::member_id next_;
+  bool is_resumed_;
+  std::map<membership::member_id, membership_request> requests_;
+  std::set<membership::member_id> first_lives_, ended_, left_;
+};
+
+}  // namespace troupe
