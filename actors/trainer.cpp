@@ -335,13 +335,15 @@ void trainer::drain(std::int32_t process) {
 }
 
 std::vector<std::int32_t> trainer::hosting() const {
-  const std::scoped_lock lock(impl_->hosting_mutex);
-  const auto& next = impl_->next_hosting;
-  return next.empty() ? impl_->setup.layout.hosting : next;
+  return impl_->members().hosting;
 }
 
 std::int64_t trainer::epoch() const {
   return impl_->epoch;
+}
+
+job_members trainer::members() const {
+  return impl_->members();
 }
 
 const plan& trainer::plan() const {

@@ -27,6 +27,7 @@ class accelerator;
 class mesh;
 class microbatch_source;
 class stored_checkpoint;
+struct job_members;
 struct monitor;
 struct plan;
 struct run_health;
@@ -271,6 +272,9 @@ class trainer {
   /// The number of the last meeting of the job's processes
   /// (job_meeting::epoch); any thread.
   std::int64_t epoch() const;
+  /// The processes of the job as of that meeting, and the copies of states in
+  /// their memory (actors/job/job_members.hpp); any thread.
+  job_members members() const;
 
   /// The one of the last step, or of the next one before the first
   /// (engine/plan/plan.hpp).

@@ -1,5 +1,6 @@
 // Jobs that go on when a process was lost, and started again.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -33,8 +34,10 @@ struct meeting_state {
   std::vector<held_state> held;
   bool has_copied = false;
   run_changes changes;
+  std::int64_t pid = 0;
+  std::int64_t age = 0;  // ns that it has been in the job
 };
-TROUPE_FIELDS(meeting_state, held, has_copied, changes)
+TROUPE_FIELDS(meeting_state, held, has_copied, changes, pid, age)
 
 /// What the leading process decides there.
 struct meeting_decision {
@@ -42,8 +45,9 @@ struct meeting_decision {
   bool has_copied = false;
   run_changes changes;
   bool rehosts = false;  // a process has another hosting
+  std::vector<std::int64_t> pids{}, ages{};
 };
-TROUPE_FIELDS(meeting_decision, held, has_copied, changes, rehosts)
+TROUPE_FIELDS(meeting_decision, held, has_copied, changes, rehosts, pids, ages)
 
 /// The changes of the process that has seen most: those of one that was started
 /// again are of the start.
@@ -61,6 +65,8 @@ meeting_decision decide(const std::vector<frame>& all) {
     decision.rehosts |= each.changes.hosting != decision.changes.hosting;
     decision.has_copied |= each.has_copied;
     decision.held.push_back(std::move(each.held));
+    decision.pids.push_back(each.pid);
+    decision.ages.push_back(each.age);
   }
   return decision;
 }
@@ -171,6 +177,7 @@ void trainer::impl::await_copies(std::int64_t of_step) {
     fail(error_code::transport,
          "a process was lost while copies of states were on their way");
   setup.job()->barrier();
+  copied = of_step;
 }
 
 bool trainer::impl::is_healable() {
@@ -184,6 +191,30 @@ bool trainer::impl::is_healable() {
   return setup.job()->await_loss(std::chrono::seconds(5));
 }
 
+void trainer::impl::note_members(const std::vector<std::int64_t>& pids,
+                                 const std::vector<std::int64_t>& ages) {
+  const auto now = now_ns();
+  const std::scoped_lock lock(hosting_mutex);
+  joined.clear();
+  for (std::size_t p = 0; p < pids.size(); ++p)
+    joined.push_back({pids[p], now - ages[p]});
+}
+
+job_members trainer::impl::members() const {
+  const auto now = now_ns();
+  const std::scoped_lock lock(hosting_mutex);
+  job_members all{
+    .epoch = epoch,
+    .hosting = next_hosting.empty() ? setup.layout.hosting : next_hosting};
+  for (const auto& each : joined)
+    all.processes.push_back(
+      {each.pid, static_cast<double>(now - each.since) * 1e-9});
+  if (setup.layout.processes > 1 && copied >= 0)
+    all.copied = copied;
+  all.held_bytes = kept->bytes();
+  return all;
+}
+
 std::optional<recovery> trainer::impl::find_recovery() {
   auto* const job = setup.job();
   if (!job || !setup.options.healing.rejoin)
@@ -193,11 +224,14 @@ std::optional<recovery> trainer::impl::find_recovery() {
     kept->held(),
     has_copied,
     {switches, switches > 0 ? to_text(*plans.training()) : std::string{},
-     rehosted, setup.layout.hosting}};
+     rehosted, setup.layout.hosting},
+    ::getpid(),
+    now_ns() - began};
   const auto all = job->gather({frame_type::mail, to_wire(own), {}});
   const auto wanted = job->place().leads() ? to_wire(decide(all)) : "";
   const auto decision = from_wire<meeting_decision>(
     job->share({frame_type::mail, wanted, {}}).head);
+  note_members(decision.pids, decision.ages);
   const auto& changes = decision.changes;
   if (changes.switches > switches)
     plans.go_on_with(changes.plan, changes.switches);
@@ -222,26 +256,35 @@ void trainer::impl::rejoin() {
     fail(error_code::op_failed,
          "the job can't heal: an op of the step that failed does not end");
   auto& job = *options.job;
-  const auto began = now_ns();
+  const auto meeting_began = now_ns();
+  std::int64_t met_epoch = 0;
   do {
     if (!regroups.exchange(false))
       log()->warn("a process was lost: the processes of the job meet again");
     job.leave();
     auto met = options.healing.rejoin(held_states());
-    epoch = met.epoch;
+    met_epoch = met.epoch;
     job.take_over(std::move(met.job));
     change_layout(met.hosting.empty() ? setup.layout.hosting
                                       : std::move(met.hosting));
     actors.restart(relinked());
     stages.publish_to(actors.tensor_outlet());
   } while (!meets());
-  const auto seconds = static_cast<double>(now_ns() - began) * 1e-9;
-  const auto place = job.place();
+  epoch = met_epoch;
+  tell_of_epoch(static_cast<double>(now_ns() - meeting_began) * 1e-9);
+}
+
+void trainer::impl::tell_of_epoch(double seconds) {
+  const auto place = setup.job()->place();
   if (place.leads())
-    log()->info("{} process{} go{} on after step {}; meeting took {:.3g} s",
-                place.processes, place.processes == 1 ? "" : "es",
-                place.processes == 1 ? "es" : "", step, seconds);
-  actors.publish(epoch_event{{.step = step}, epoch, place.processes, seconds});
+    log()->info(
+      "{} process{} go{} on after step {}; meeting took {:.3g} s, and {:.3g} "
+      "MiB of states moved",
+      place.processes, place.processes == 1 ? "" : "es",
+      place.processes == 1 ? "es" : "", step, seconds,
+      static_cast<double>(moved_bytes) / (1 << 20));
+  actors.publish(
+    epoch_event{{.step = step}, epoch, place.processes, seconds, moved_bytes});
 }
 
 bool trainer::impl::meets() {

@@ -109,8 +109,10 @@ void trainer::impl::meet() {
   parameter_count = count_parameters(job, stages.parameters_here());
   announce_pending();
   last_copied.reset();
+  copied = -1;
   const auto from = find_recovery();
   recovered = from.has_value();
+  moved_bytes = from ? from->moved_bytes : 0;
   if (!from)
     return;
   stages.recover(*from, *kept);

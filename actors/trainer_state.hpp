@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "troupe/actors/held_stages.hpp"
+#include "troupe/actors/job/job_members.hpp"
 #include "troupe/actors/job/state_copies.hpp"
 #include "troupe/actors/pipeline/pipeline.hpp"
 #include "troupe/actors/recording/graph_steps.hpp"
@@ -17,9 +18,16 @@
 #include "troupe/actors/sequence_generator.hpp"
 #include "troupe/actors/trainer.hpp"
 #include "troupe/actors/trainer_setup.hpp"
+#include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/stage/update/loss_scale.hpp"
 
 namespace troupe {
+
+/// A process of a job, as of a meeting.
+struct joined_process {
+  std::int64_t pid = 0;
+  std::int64_t since = 0;  // by the clock of this process, in ns
+};
 
 /// The parts of a trainer, and how far its run is.
 struct trainer::impl {
@@ -62,6 +70,10 @@ struct trainer::impl {
   void change_layout(std::vector<std::int32_t> hosting);
   std::vector<held_rank> held_states() const;
   [[noreturn]] void meet_again();
+  void note_members(const std::vector<std::int64_t>& pids,
+                    const std::vector<std::int64_t>& ages);
+  void tell_of_epoch(double seconds);
+  job_members members() const;
 
   /// Throws `invalid_argument` for a layout that links between devices can't
   /// have; any thread.
@@ -82,17 +94,21 @@ struct trainer::impl {
   std::int64_t step = 0;
   std::int64_t position = 0;
   bool saves = false;  // all processes are asked to save
-  /// Guards the hosting, which the thread that runs steps changes, and the next
-  /// one.
-  std::mutex hosting_mutex;
+  /// Guards the hosting, which the thread that runs steps changes, the next
+  /// one, and the members.
+  mutable std::mutex hosting_mutex;
   std::vector<std::int32_t> next_hosting;    // empty: no other one
+  std::vector<joined_process> joined;        // those of the last meeting
   std::int64_t rehosted = 0;                 // so often
   std::optional<std::int64_t> last_copied;   // step, since the processes met
   std::vector<stage_place> expected_copies;  // of that step, from others
-  bool has_copied = false;             // all processes held copies of one step
-  bool recovered = false;              // the run goes on from copies
-  std::atomic<std::int64_t> epoch;     // of the last meeting
-  std::atomic<bool> regroups = false;  // the processes are to meet again
+  bool has_copied = false;          // all processes held copies of one step
+  bool recovered = false;           // the run goes on from copies
+  std::atomic<std::int64_t> epoch;  // of the last meeting
+  std::int64_t moved_bytes = 0;     // of states, in that meeting
+  const std::int64_t began = now_ns();
+  std::atomic<std::int64_t> copied = -1;  // the newest step of which all are
+  std::atomic<bool> regroups = false;     // the processes are to meet again
 };
 
 }  // namespace troupe

@@ -101,14 +101,17 @@ json line_of(const epoch_event& epoch) {
   return {{"epoch", epoch.epoch},
           {"after_step", epoch.source.step},
           {"processes", epoch.processes},
-          {"seconds", epoch.seconds}};
+          {"seconds", epoch.seconds},
+          {"moved_bytes", epoch.moved_bytes}};
 }
 
 metrics_record record_of(const epoch_event& epoch) {
-  return {.source = epoch.source,
-          .values = {{"job/epoch", static_cast<double>(epoch.epoch)},
-                     {"job/processes", static_cast<double>(epoch.processes)},
-                     {"job/epoch_seconds", epoch.seconds}}};
+  return {
+    .source = epoch.source,
+    .values = {{"job/epoch", static_cast<double>(epoch.epoch)},
+               {"job/processes", static_cast<double>(epoch.processes)},
+               {"job/epoch_seconds", epoch.seconds},
+               {"job/moved_bytes", static_cast<double>(epoch.moved_bytes)}}};
 }
 
 metrics_record record_of(const step_event& step,

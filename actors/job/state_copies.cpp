@@ -9,6 +9,17 @@
 
 namespace troupe {
 
+namespace {
+
+std::int64_t bytes_of(const tensor_list& tensors) {
+  std::int64_t bytes = 0;
+  for (const auto& each : tensors)
+    bytes += each.defined() ? static_cast<std::int64_t>(each.nbytes()) : 0;
+  return bytes;
+}
+
+}  // namespace
+
 void state_copies::keep(frame copy) {
   const auto head = from_wire<stage_state_head>(copy.head);
   if (copy.tensors.size() <= head.names.size())
@@ -28,7 +39,14 @@ std::vector<held_state> state_copies::held() const {
   std::vector<held_state> all;
   for (const auto& [place, steps] : all_)
     for (const auto& [step, each] : steps)
-      all.push_back({place, each.progress});
+      all.push_back({place, each.progress, bytes_of(each.copy.tensors)});
+  return all;
+}
+
+std::int64_t state_copies::bytes() const {
+  std::int64_t all = 0;
+  for (const auto& each : held())
+    all += each.bytes;
   return all;
 }
 
@@ -82,21 +100,26 @@ namespace {
 
 using held_by_process = std::vector<std::vector<held_state>>;
 
-std::optional<recovery::source> source_at(
+struct found_state {
+  recovery::source source;
+  std::int64_t bytes = 0;
+};
+
+std::optional<found_state> source_at(
   const held_by_process& held, std::int64_t step, const stage_place& wanted,
   std::int32_t host,
   const std::function<bool(const stage_place&, const stage_place&)>& equal) {
-  const auto in = [&](std::int32_t process) -> std::optional<stage_place> {
+  const auto in = [&](std::int32_t process) -> std::optional<found_state> {
     for (const auto& each : held[static_cast<std::size_t>(process)])
       if (each.progress.step == step && equal(wanted, each.place))
-        return each.place;
+        return found_state{{process, each.place}, each.bytes};
     return std::nullopt;
   };
   if (const auto own = in(host))
-    return recovery::source{host, *own};
+    return own;
   for (std::int32_t p = 0; p < std::ssize(held); ++p)
     if (const auto other = in(p))
-      return recovery::source{p, *other};
+      return other;
   return std::nullopt;
 }
 
@@ -113,8 +136,10 @@ std::optional<recovery> choose_recovery(
   for (const auto& [step, progress] : steps) {
     recovery found{progress, {}};
     for (const auto& [place, host] : hosts)
-      if (const auto source = source_at(held, step, place, host, equal))
-        found.sources.emplace(place, *source);
+      if (const auto state = source_at(held, step, place, host, equal)) {
+        found.sources.emplace(place, state->source);
+        found.moved_bytes += state->source.process == host ? 0 : state->bytes;
+      }
     if (found.sources.size() == hosts.size())
       return found;
   }

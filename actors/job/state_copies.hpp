@@ -42,8 +42,9 @@ TROUPE_FIELDS(stage_state_head, place, progress, names)
 struct held_state {
   stage_place place;
   run_progress progress;
+  std::int64_t bytes = 0;  // of its tensors
 };
-TROUPE_FIELDS(held_state, place, progress)
+TROUPE_FIELDS(held_state, place, progress, bytes)
 
 /// States of stages in this process's memory, by step: of its own stages, and
 /// copies of those of other processes. Of each stage the two newest are kept.
@@ -53,6 +54,7 @@ class state_copies {
   /// Throws `transport` for a frame that holds no state.
   void keep(frame copy);
   std::vector<held_state> held() const;
+  std::int64_t bytes() const;
   /// Throws `internal` if it is not held.
   frame at(const stage_place& of, std::int64_t step) const;
   /// Waits until states of these stages after this step have come. `given_up`
@@ -88,6 +90,7 @@ struct recovery {
     stage_place place;  // the same, or a replica's
   };
   std::map<stage_place, source> sources;
+  std::int64_t moved_bytes = 0;  // of states that their hosts do not hold
 };
 
 /// The newest step of which each of the stages has a state in a process.

@@ -65,9 +65,10 @@ std::string dropped_event::text() const {
 
 std::string epoch_event::text() const {
   return fmt::format(
-    "epoch {}: {} process{} met again after {:.3g} s; the run goes on after "
-    "step {}\n",
-    epoch, processes, processes == 1 ? "" : "es", seconds, source.step);
+    "epoch {}: {} process{} met again after {:.3g} s, and {:.3g} MiB of states "
+    "moved; the run goes on after step {}\n",
+    epoch, processes, processes == 1 ? "" : "es", seconds,
+    static_cast<double>(moved_bytes) / (1 << 20), source.step);
 }
 
 std::string tensors_event::text() const {

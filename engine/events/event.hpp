@@ -239,11 +239,12 @@ struct epoch_event {
   std::int64_t epoch = 0;      // the job's first is 1; 0: they are not counted
   std::int32_t processes = 1;  // of the job
   double seconds = 0;          // of the meeting, until states are restored
+  std::int64_t moved_bytes = 0;  // of states, from process to process, in it
 
   bool wanted_by(const subscription&) const { return true; }
   std::string text() const;
 };
-TROUPE_FIELDS(epoch_event, source, epoch, processes, seconds)
+TROUPE_FIELDS(epoch_event, source, epoch, processes, seconds, moved_bytes)
 
 /// What monitors see. Each has
 ///   kind         its name in JSON

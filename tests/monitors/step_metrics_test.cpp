@@ -60,17 +60,19 @@ TEST_CASE("without ops there is no bubble to tell") {
 }
 
 TEST_CASE("an epoch of a job that heals is metrics and a line of the log") {
-  const epoch_event epoch{{.step = 7}, 3, 4, 0.25};
+  const epoch_event epoch{{.step = 7}, 3, 4, 0.25, 1 << 20};
   const auto sink = std::make_shared<recording_sink>();
   step_metrics_monitor(sink).see(epoch);
   const auto& values = sink->steps[7];
   CHECK(values.at("job/epoch") == 3);
   CHECK(values.at("job/processes") == 4);
   CHECK(values.at("job/epoch_seconds") == 0.25);
-  CHECK(values.size() == 3);
+  CHECK(values.at("job/moved_bytes") == 1 << 20);
+  CHECK(values.size() == 4);
 
   const temporary_folder folder;
   metrics_monitor(folder / "log").see(epoch);
   CHECK(content(folder / "log")
-        == "{\"epoch\":3,\"after_step\":7,\"processes\":4,\"seconds\":0.25}\n");
+        == "{\"epoch\":3,\"after_step\":7,\"processes\":4,\"seconds\":0.25,"
+           "\"moved_bytes\":1048576}\n");
 }
