@@ -1,16 +1,20 @@
 #include <CLI/CLI.hpp>
 
-#include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "troupe/base/deadline.hpp"
 #include "troupe/base/fail.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/commands.hpp"
 #include "troupe/cli/live/live_options.hpp"
+#include "troupe/cli/live/ranks_table.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
@@ -22,7 +26,9 @@ namespace {
 constexpr auto ranks_help = R"(
 A job's ranks are numbered from 0 on: those of the first replica, then those of
 the second, and so on. `troupe move` and `troupe drain` let other processes host
-them.
+them. In a job that heals, the table also has the epoch, the last step, and of
+each process its id, how long it has been in the job, and the share of the last
+ten steps in which its ranks computed, on average.
 
 Example:
   troupe ranks
@@ -32,7 +38,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.)";
 
 constexpr auto move_help = R"(
 The rank's parameters and optimizer state go to the process between two steps,
-and the job goes on with the same bits. `troupe ranks` shows who hosts what.
+and the job goes on with the same bits. `troupe ranks` shows who hosts what. In
+a job that heals, the command waits until the rank is there.
 
 Example:
   troupe move 3 0
@@ -45,7 +52,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.)";
 constexpr auto drain_help = R"(
 Each rank of the process goes to the process that hosts fewest, between two
 steps, and the job goes on with the same bits. The process stays in the job
-without a rank, and ranks can move back to it.
+without a rank, and ranks can move back to it. In a job that heals, the command
+waits until they have moved.
 
 Example:
   troupe drain 2
@@ -59,6 +67,7 @@ struct ranks_options {
   live_options job;
   std::vector<std::string> words;  // the endpoint, if it is given, and numbers
   bool json = false;
+  double patience = 30;  // seconds until ranks have moved
 };
 
 std::int32_t number_in(const std::string& word, const char* what) {
@@ -69,26 +78,35 @@ std::int32_t number_in(const std::string& word, const char* what) {
   return *number;
 }
 
-/// A line for each process: the ranks that it hosts.
-std::string table_of(const nlohmann::json& answer) {
-  const auto hosting = field<std::vector<std::int32_t>>(answer, "hosting");
-  const auto replicas = field<std::int32_t>(answer, "replicas");
-  std::string text;
-  if (answer.contains("epoch"))
-    text = fmt::format("epoch {}\n", field<std::int64_t>(answer, "epoch"));
-  text += "process  ranks\n";
-  for (std::int32_t p = 0; p < field<std::int32_t>(answer, "processes"); ++p) {
-    std::string ranks;
-    for (std::size_t i = 0; i < hosting.size(); ++i)
-      if (hosting[i] == p)
-        ranks += fmt::format("{}{}", ranks.empty() ? "" : " ", i);
-    text += fmt::format("{:<9}{}\n", p, ranks.empty() ? "none" : ranks);
+/// Waits until a job that heals has begun the epoch with the hosting that was
+/// requested, or another one. Returns its ranks then.
+nlohmann::json await_epoch(live_client& client, const nlohmann::json& before,
+                           double patience) {
+  constexpr std::chrono::milliseconds look_every{20};
+  const auto requested = field_of(before, "requested");
+  const auto epoch = field<std::int64_t>(before, "epoch");
+  for (const deadline until(patience); until.milliseconds() > 0;) {
+    auto now = client.request("GET", "/ranks");
+    const bool is_next = field<std::int64_t>(now, "epoch") > epoch;
+    if (is_next && field_of(now, "hosting") == requested)
+      return now;
+    if (is_next && process_ids(now) != process_ids(before)) {
+      spdlog::warn(
+        "processes were lost or have joined meanwhile, and the job may have "
+        "another hosting than was requested");
+      return now;
+    }
+    std::this_thread::sleep_for(look_every);
   }
-  if (replicas > 1)
-    text += fmt::format("Replica d has the {} ranks from d x {} on.\n",
-                        field<std::int32_t>(answer, "ranks"),
-                        field<std::int32_t>(answer, "ranks"));
-  return text;
+  fail(error_code::transport,
+       "the ranks have not moved within {} s, as the job is still in epoch {}; "
+       "`troupe ranks` shows whether they do later",
+       patience, epoch);
+}
+
+bool is_pending(const nlohmann::json& answer) {
+  return answer.contains("requested")
+         && answer["requested"] != field_of(answer, "hosting");
 }
 
 /// Asks the job, and prints its ranks.
@@ -96,8 +114,11 @@ void ask(const ranks_options& options, const char* method,
          const nlohmann::json& request) {
   auto client = options.job.connect();
   run_until_signal(client, [&] {
-    const auto answer = client.request(method, "/ranks", request);
-    print_now(options.json ? json_text(answer) + "\n" : table_of(answer));
+    auto answer = client.request(method, "/ranks", request);
+    if (is_pending(answer))
+      answer = await_epoch(client, answer, options.patience);
+    answer.erase("requested");
+    print_now(options.json ? json_text(answer) + "\n" : ranks_table(answer));
   });
 }
 
@@ -116,6 +137,10 @@ std::shared_ptr<ranks_options> add_with_numbers(CLI::App& command,
   const auto options = add_common(command, help);
   options->job.add_token_to(command);
   add_value(command, words, options->words, meaning)->required();
+  add_value(command, "--wait", options->patience,
+            "seconds to wait until the ranks have moved, in a job that heals",
+            number_above(0, 1e6))
+    ->capture_default_str();
   return options;
 }
 

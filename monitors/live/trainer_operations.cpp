@@ -2,8 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 
+#include "troupe/actors/job/hosting.hpp"
+#include "troupe/actors/job/job_members.hpp"
 #include "troupe/actors/step/run_health.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
@@ -11,6 +14,7 @@
 #include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
+#include "troupe/monitors/live/rank_load.hpp"
 #include "troupe/monitors/live/replanner.hpp"
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/csv.hpp"
@@ -22,17 +26,6 @@ namespace {
 
 using nlohmann::json;
 using last_step = std::atomic<std::int64_t>;
-
-monitor step_watch(std::shared_ptr<last_step> seen) {
-  monitor result;
-  result.name = "endpoint";
-  result.wants.warnings = false;
-  result.see = [seen = std::move(seen)](const event& what) {
-    if (const auto* step = std::get_if<step_event>(&what))
-      *seen = step->source.step;
-  };
-  return result;
-}
 
 memory_bound bound_of(const json& request, const plan& current) {
   memory_bound bound;
@@ -99,26 +92,67 @@ json replan(const replanner& orders, const plan& current, const json& request) {
           {"trial_steps", result.trial_steps}};
 }
 
+bool heals(const trainer& run) {
+  return !run.options().healing.authority.empty();
+}
+
+/// What a run has been seen to do.
+struct run_watches {
+  last_step seen = 0;
+  std::shared_ptr<rank_load> load;  // null in a job that does not heal
+};
+
+/// The part of `ranks` about a job that heals.
+void add_members(json& answer, const job_members& members,
+                 const run_watches& watches) {
+  answer["epoch"] = members.epoch;
+  // None is seen yet where another process led the job until now.
+  answer["step"] = std::max(watches.seen.load(), members.copied.value_or(0));
+  answer["copied"] = members.copied ? json(*members.copied) : json();
+  answer["members"] = json::array();
+  for (const auto& each : members.processes)
+    answer["members"].push_back({{"pid", each.pid}, {"seconds", each.seconds}});
+  answer["busy"] = json::array();
+  for (const auto& each : watches.load->shares(members.hosting.size()))
+    answer["busy"].push_back(each ? json(*each) : json());
+}
+
 /// Answers `troupe ranks`: `{"processes", "replicas", "ranks", "hosting"}`, the
 /// last with the process of each rank, of the first replica's, then of the
-/// second's; in a job that heals also `{"epoch", "authority"}`.
-json ranks(const trainer& run) {
+/// second's. In a job that heals also `{"epoch", "authority", "step", "copied",
+/// "members": [{"pid", "seconds"}, ...], "busy"}`: the last step, the newest
+/// one of which each rank's state is in a second process, too, the job's
+/// processes, and the share of the last steps in which each rank was busy.
+json ranks(const trainer& run, const run_watches& watches) {
   const auto& options = run.options();
+  const auto members = run.members();
   json answer{{"processes", options.job ? options.job->place().processes : 1},
               {"replicas", options.data_parallel},
               {"ranks", run.shared_plan()->ranks()},
-              {"hosting", run.hosting()}};
-  if (!options.healing.authority.empty()) {
-    answer["epoch"] = run.epoch();
+              {"hosting", members.hosting}};
+  if (heals(run)) {
+    add_members(answer, members, watches);
     answer["authority"] = options.healing.authority;
   }
   return answer;
 }
 
+std::vector<std::int32_t> hosting_in(const trainer& run, const json& request) {
+  if (request.contains("hosting"))
+    return field<std::vector<std::int32_t>>(request, "hosting");
+  if (!request.contains("drain"))
+    return moved(run.hosting(), field<std::int32_t>(request, "rank"),
+                 field<std::int32_t>(request, "process"));
+  const auto& job = run.options().job;
+  return drained(run.hosting(), field<std::int32_t>(request, "drain"),
+                 job ? job->place().processes : 1);
+}
+
 /// Answers `troupe move` and `troupe drain`: `{"rank": R, "process": P}`,
 /// `{"drain": P}` or `{"hosting": [P, ...]}` -> as `ranks`, from the next step
-/// on. Throws `error`.
-json rehost(trainer& run, const json& request) {
+/// on; in a job that heals as `ranks` now, and `{"requested"}`, the hosting
+/// that the next epoch is to have. Throws `error`.
+json rehost(trainer& run, const run_watches& watches, const json& request) {
   const auto asks = [&](const char* name) { return request.contains(name); };
   const auto wants = int{asks("drain")} + int{asks("hosting")}
                      + int{asks("rank") || asks("process")};
@@ -126,14 +160,34 @@ json rehost(trainer& run, const json& request) {
     throw error(error_code::invalid_argument,
                 "a request to move ranks has a rank and its new process, a "
                 "process to drain, or a hosting");
-  if (asks("drain"))
-    run.drain(field<std::int32_t>(request, "drain"));
-  else if (asks("hosting"))
-    run.rehost(field<std::vector<std::int32_t>>(request, "hosting"));
-  else
-    run.move(field<std::int32_t>(request, "rank"),
-             field<std::int32_t>(request, "process"));
-  return ranks(run);
+  const auto wanted = hosting_in(run, request);
+  auto before = ranks(run, watches);
+  run.rehost(wanted);
+  if (!heals(run))
+    return ranks(run, watches);
+  before["requested"] = wanted;
+  return before;
+}
+
+monitor step_watch(std::shared_ptr<run_watches> watches) {
+  monitor result;
+  result.name = "endpoint";
+  result.wants.warnings = false;
+  result.see = [watches = std::move(watches)](const event& what) {
+    if (const auto* step = std::get_if<step_event>(&what))
+      watches->seen = step->source.step;
+  };
+  return result;
+}
+
+std::shared_ptr<run_watches> watch_steps(trainer& run) {
+  auto watches = std::make_shared<run_watches>();
+  run.attach(step_watch(watches));
+  if (heals(run)) {
+    watches->load = std::make_shared<rank_load>(run.shared_plan()->ranks());
+    run.attach(load_monitor(watches->load));
+  }
+  return watches;
 }
 
 monitor make_for_client(const monitor_context& context,
@@ -170,8 +224,7 @@ bool can_replan(const trainer& run) {
 
 job_operations operations_of(trainer& run, std::int64_t steps,
                              const replanner* orders) {
-  const auto seen = std::make_shared<last_step>(0);
-  run.attach(step_watch(seen));
+  const auto seen = watch_steps(run);
   job_operations operations;
   operations.attach = [&run](monitor watcher) {
     return run.attach(std::move(watcher));
@@ -185,24 +238,29 @@ job_operations operations_of(trainer& run, std::int64_t steps,
     operations.replan = [&run, orders](const json& what) {
       return replan(*orders, *run.shared_plan(), what);
     };
-  operations.ranks = [&run] { return ranks(run); };
-  operations.rehost = [&run](const json& what) { return rehost(run, what); };
+  operations.ranks = [&run, seen] { return ranks(run, *seen); };
+  operations.rehost = [&run, seen](const json& what) {
+    return rehost(run, *seen, what);
+  };
   operations.plan = [&run] { return to_text(*run.shared_plan()); };
   operations.info = [&run, seen, steps]() -> json {
     const auto plan = run.shared_plan();
     const auto health = run.health();
-    return {{"pid", ::getpid()},
-            {"schedule", plan->schedule_name},
-            {"ranks", plan->ranks()},
-            {"stages", plan->stages()},
-            {"microbatches", plan->microbatches},
-            {"messages", plan->messages.size()},
-            {"steps", steps},
-            {"step", seen->load()},
-            {"in_step", health.in_step},
-            {"failure", health.failure},
-            {"interrupted", health.interrupted},
-            {"ended", health.end ? json(health.end->reason) : json()}};
+    json info{{"pid", ::getpid()},
+              {"schedule", plan->schedule_name},
+              {"ranks", plan->ranks()},
+              {"stages", plan->stages()},
+              {"microbatches", plan->microbatches},
+              {"messages", plan->messages.size()},
+              {"steps", steps},
+              {"step", seen->seen.load()},
+              {"in_step", health.in_step},
+              {"failure", health.failure},
+              {"interrupted", health.interrupted},
+              {"ended", health.end ? json(health.end->reason) : json()}};
+    if (heals(run))
+      info["epoch"] = run.epoch();
+    return info;
   };
   return operations;
 }

@@ -1,0 +1,116 @@
+#pragma once
+
+#include <fmt/format.h>
+#include <catch2/catch_test_macros.hpp>
+
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "background_program.hpp"
+#include "tiny_training.hpp"
+
+namespace troupe::testing {
+
+inline std::string environment_of(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/environ", pid));
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// A launched job that heals.
+class healing_job {
+ public:
+  /// `more`: flags that a plain loop does not take. `before`: the launcher's
+  /// environment, as `env` takes it.
+  healing_job(const std::string& launch, const std::string& train,
+              const std::string& more = "--endpoint none",
+              const std::string& before = "")
+    : train_(train),
+      run_(fmt::format("{} {} launch {} -- train --text {} {} {} --heal {}",
+                       before, program, launch, at_.text, tiny, with_outputs(),
+                       more),
+           at_.folder / "output") {}
+
+  /// The process of this number, once it has begun to run.
+  pid_t process(int number) const {
+    const auto wanted = fmt::format("RANK={}", number);
+    for (int i = 0; i < 2000; ++i) {
+      std::ifstream file(
+        fmt::format("/proc/{0}/task/{0}/children", run_.pid()));
+      for (pid_t pid = 0; file >> pid;)
+        if (environment_of(pid).find('\0' + wanted + '\0') != std::string::npos)
+          return pid;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    throw std::runtime_error("there is no process " + wanted);
+  }
+  /// Waits until the output shows this step.
+  bool reaches(int step) const {
+    return run_.writes(fmt::format("step {}/", step));
+  }
+  bool says(const std::string& text) const { return run_.writes(text); }
+  /// The command of a process that joins.
+  std::string joining(const std::string& more) const {
+    return at_.command(with_outputs() + " " + more);
+  }
+  /// Waits until the job has so many processes, of which each hosts ranks.
+  bool has(const std::string& socket, std::size_t processes) const {
+    for (int i = 0; i < 400; ++i) {
+      const auto answer =
+        run_program(fmt::format("{} ranks {}", program, socket)).output;
+      const auto hosts = [&] {
+        for (std::size_t p = 0; p < processes; ++p)
+          if (answer.find(fmt::format("\n{:<9}", p)) == std::string::npos)
+            return false;
+        return answer.find("none") == std::string::npos;
+      };
+      if (hosts()
+          && answer.find(fmt::format("\n{:<9}", processes))
+               == std::string::npos)
+        return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    return false;
+  }
+  int end() { return run_.end(0); }
+  int end_by(int number) { return run_.end(number); }
+  std::string output() const { return run_.output(); }
+
+  /// Whether the parameters are those of a plain loop, and each step is logged
+  /// once.
+  void check_result(int steps) const {
+    const auto plain =
+      at_.train(fmt::format("--plain {} --steps {} --save-parameters {}",
+                            train_, steps, at_.folder / "plain"));
+    REQUIRE(plain.exit_code == 0);
+    CHECK(content(at_.folder / "healed") == content(at_.folder / "plain"));
+    std::istringstream log(content(at_.folder / "log"));
+    std::map<std::string, int> lines;
+    for (std::string line; std::getline(log, line);) {
+      const auto place = line.find("\"step\":");
+      if (line.find("validation") == std::string::npos
+          && line.find("\"epoch\"") == std::string::npos)
+        ++lines[line.substr(place, line.find(',', place) - place)];
+    }
+    for (int step = 1; step <= steps; ++step)
+      CHECK(lines[fmt::format("\"step\":{}", step)] == 1);
+  }
+  const tiny_training& at() const { return at_; }
+
+ private:
+  std::string with_outputs() const {
+    return fmt::format("{} --save-parameters {} --log-json {}", train_,
+                       at_.folder / "healed", at_.folder / "log");
+  }
+
+  const tiny_training at_;
+  const std::string train_;
+  background_program run_;
+};
+
+}  // namespace troupe::testing
