@@ -4,13 +4,17 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "troupe/base/fail.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/commands.hpp"
+#include "troupe/cli/live/followed_job.hpp"
 #include "troupe/cli/live/live_options.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/program.hpp"
@@ -35,7 +39,8 @@ Example:
 Without an endpoint, your only job on this machine that listens at its default
 endpoint is meant.
 Prints what the monitors find until Ctrl-C, which detaches them, or until the
-run ends.
+run ends. In a job that heals they are attached again in the process that leads
+it next.
 Exit codes: 0 done, 1 failed, 2 wrong usage.)";
 
 constexpr auto detach_help = R"(
@@ -102,30 +107,24 @@ void check_end(const live_message& message) {
   spdlog::warn("monitor {} stops the run: {}", message.monitor, reason);
 }
 
-void print_all(live_client& client, std::set<std::int64_t> ids, bool json) {
-  client.stream([&](const live_message& message) {
-    if (message.type == "ended") {
-      check_end(message);
-      ids.erase(message.monitor);
-    } else if (json) {
-      print_json(message);
-    } else if (!log_warning(message)) {
-      print_finding(message);
-    }
-    return !ids.empty();
-  });
-  spdlog::info("no monitors are attached any more");
-}
+/// Monitors that stream to this client: each spec by the monitor's id now, and
+/// the id by which it is known to whoever reads the output.
+struct streamed_monitor {
+  std::string spec;
+  std::int64_t known_as = 0;
+};
+using streamed_monitors = std::map<std::int64_t, streamed_monitor>;
 
 /// Attaches all monitors, or none.
 std::vector<std::int64_t> attach_all(live_client& client,
-                                     const attach_options& options) {
+                                     const std::vector<std::string>& specs,
+                                     bool keep) {
   std::vector<std::int64_t> ids;
   try {
-    for (const auto& spec : options.specs) {
-      const auto attached = client.attach(spec, options.keep);
+    for (const auto& spec : specs) {
+      const auto attached = client.attach(spec, keep);
       ids.push_back(attached.id);
-      if (!options.keep)
+      if (!keep)
         spdlog::info("attached {} as {}", spec, attached.id);
       if (!attached.folder.empty())
         spdlog::info("{} writes to {} on the job's machine", spec,
@@ -133,24 +132,75 @@ std::vector<std::int64_t> attach_all(live_client& client,
     }
   } catch (...) {
     for (const auto id : ids)
-      if (options.keep)  // others are detached when this client ends
+      if (keep)  // others are detached when this client ends
         client.detach(id);
     throw;
   }
   return ids;
 }
 
-void run_attach(const attach_options& options) {
-  auto client = options.job.connect();
-  run_until_signal(client, [&] {
-    const auto ids = attach_all(client, options);
-    if (!options.keep)
-      return print_all(client, {ids.begin(), ids.end()}, options.json);
-    if (options.json)
-      return print_now(json_text<nlohmann::json>(ids) + "\n");
-    for (const auto id : ids)
-      fmt::print("{}\n", id);
+void print(const live_message& message, bool json) {
+  if (json)
+    print_json(message);
+  else if (!log_warning(message))
+    print_finding(message);
+}
+
+/// Prints what monitors find until all have ended. Returns whether another
+/// process leads the job now.
+bool print_until_lost(followed_job& job, streamed_monitors& monitors,
+                      repeated_messages& repeated, bool json) {
+  std::optional<live_message> last;
+  std::set<std::int64_t> open;
+  for (const auto& [id, monitor] : monitors)
+    open.insert(id);
+  job.client().stream([&](live_message message) {
+    if (message.type == "ended") {
+      check_end(message);
+      open.erase(message.monitor);
+      if (!has_flag(message.content, "goes_on"))
+        monitors.erase(message.monitor);
+      last = std::move(message);
+      return !open.empty();
+    }
+    message.monitor = monitors.at(message.monitor).known_as;
+    if (!repeated.note(message, message.monitor))
+      print(message, json);
+    return true;
   });
+  return !monitors.empty() && job.follow(open.empty() ? &*last : nullptr);
+}
+
+/// Those that stream go on in the process that leads the job next.
+void print_all(followed_job& job, const std::vector<std::int64_t>& ids,
+               const attach_options& options) {
+  streamed_monitors monitors;
+  for (std::size_t i = 0; i < ids.size(); ++i)
+    monitors[ids[i]] = {options.specs[i], ids[i]};
+  repeated_messages repeated;
+  while (print_until_lost(job, monitors, repeated, options.json)) {
+    repeated.repeat();
+    streamed_monitors next;
+    for (auto& [id, each] : monitors)
+      next[job.client().attach(each.spec)] = each;
+    monitors = std::move(next);
+  }
+  spdlog::info("no monitors are attached any more");
+}
+
+void run_attach(const attach_options& options) {
+  followed_job job(options.job);
+  run_until_signal([&] { job.interrupt(); },
+                   [&] {
+                     const auto ids =
+                       attach_all(job.client(), options.specs, options.keep);
+                     if (!options.keep)
+                       return print_all(job, ids, options);
+                     if (options.json)
+                       return print_now(json_text<nlohmann::json>(ids) + "\n");
+                     for (const auto id : ids)
+                       fmt::print("{}\n", id);
+                   });
 }
 
 void print_attached(live_client& client, bool json) {

@@ -5,8 +5,10 @@
 #include <spdlog/spdlog.h>
 
 #include <memory>
+#include <optional>
 
 #include "troupe/base/printable.hpp"
+#include "troupe/cli/live/followed_job.hpp"
 #include "troupe/cli/live/live_options.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/program.hpp"
@@ -24,7 +26,8 @@ Example:
   troupe events unix:/tmp/x.sock --tensors activation,gradient \
     --match 'blocks.0.*' --every 10 --json
 
-The command ends with Ctrl-C, or with the run.
+The command ends with Ctrl-C, or with the run. In a job that heals it goes on
+with the process that leads the job next.
 Exit codes: 0 done, 1 failed, 2 wrong usage.)";
 
 struct events_options {
@@ -62,19 +65,32 @@ void print(const event& what, const events_options& options,
                          : plain_text(lines_of(what, steps)));
 }
 
-void stream(live_client& client, const events_options& options) {
-  const auto steps = field<std::int64_t>(client.health(), "steps");
-  client.watch(subscription_of(options));
-  std::int64_t steps_printed = 0;
-  client.stream([&](const live_message& message) {
+/// Prints events until a stream ends. Returns whether another process leads the
+/// job now, so that there is another stream.
+bool stream(followed_job& job, const events_options& options,
+            repeated_messages& repeated, std::int64_t& steps_printed) {
+  const auto steps = field<std::int64_t>(job.client().health(), "steps");
+  job.client().watch(subscription_of(options));
+  std::optional<live_message> last;
+  const bool is_done = job.client().stream([&](const live_message& message) {
     log_warning(message);
-    if (message.type != "event")
+    if (message.type == "ended")
+      last = message;
+    if (message.type != "event" || repeated.note(message, 0))
       return message.type != "ended";
     const auto what = event_of(message.content);
     print(what, options, steps);
     steps_printed += std::holds_alternative<step_event>(what) ? 1 : 0;
     return options.steps == 0 || steps_printed < options.steps;
   });
+  return !(is_done && !last) && job.follow(last ? &*last : nullptr);
+}
+
+void stream_all(followed_job& job, const events_options& options) {
+  repeated_messages repeated;
+  std::int64_t steps_printed = 0;
+  while (stream(job, options, repeated, steps_printed))
+    repeated.repeat();
   if (options.steps == 0 || steps_printed < options.steps)
     spdlog::info("the job ended the stream");
 }
@@ -111,8 +127,9 @@ void add_events_command(CLI::App* command) {
       if (options->tensors.empty() && command->count(flag) > 0)
         spdlog::warn("{} without --tensors has no effect", flag);
     subscription_of(*options);  // reports wrong usage before connecting
-    auto client = options->job.connect();
-    run_until_signal(client, [&] { stream(client, *options); });
+    followed_job job(options->job);
+    run_until_signal([&] { job.interrupt(); },
+                     [&] { stream_all(job, *options); });
   });
 }
 

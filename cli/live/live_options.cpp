@@ -93,8 +93,11 @@ bool is_endpoint(const std::string& word) {
 
 live_client live_options::connect(double patience) const {
   const auto token = read_token(token_file);
-  return live_client(endpoint.empty() ? only_job(token) : endpoint, token,
-                     patience);
+  return live_client(where(token), token, patience);
+}
+
+std::string live_options::where(const std::string& token) const {
+  return endpoint.empty() ? only_job(token) : endpoint;
 }
 
 std::string read_token(const std::string& path) {
@@ -102,9 +105,14 @@ std::string read_token(const std::string& path) {
 }
 
 void run_until_signal(live_client& client, const std::function<void()>& part) {
+  run_until_signal([&client] { client.interrupt(); }, part);
+}
+
+void run_until_signal(const std::function<void()>& interrupt,
+                      const std::function<void()>& part) {
   signal_watch signals;
   signals.on_end([&](const signal_request&) {
-    client.interrupt();
+    interrupt();
     return std::string{};
   });
   try {

@@ -24,6 +24,8 @@ struct live_options {
   /// and `read_token`, and `invalid_argument` without a job, or with several,
   /// which it names.
   live_client connect(double patience = 5) const;
+  /// The endpoint to connect to. Throws `invalid_argument` as `connect`.
+  std::string where(const std::string& token) const;
 };
 
 /// Logs a message that is a warning about an attached monitor; returns whether
@@ -38,5 +40,8 @@ std::string read_token(const std::string& path);
 /// Runs `part` until it returns; Ctrl-C, SIGTERM and SIGHUP end it cleanly,
 /// without an error.
 void run_until_signal(live_client& client, const std::function<void()>& part);
+/// The same with what makes `part` throw `interrupted`, from any thread.
+void run_until_signal(const std::function<void()>& interrupt,
+                      const std::function<void()>& part);
 
 }  // namespace troupe::cli

@@ -10,11 +10,14 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "troupe/base/deadline.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/cli/live/followed_job.hpp"
 #include "troupe/cli/live/live_options.hpp"
 #include "troupe/cli/live/top_screen.hpp"
 #include "troupe/cli/live/top_view.hpp"
@@ -41,7 +44,8 @@ Example:
   troupe top unix:/tmp/x.sock
   troupe top unix:/tmp/x.sock --once
 
-The command ends with Ctrl-C, or with the run.
+The command ends with Ctrl-C, or with the run. In a job that heals it goes on
+with the process that leads the job next.
 Exit codes: 0 done, 1 failed, 2 wrong usage.)";
 
 struct top_options {
@@ -152,9 +156,10 @@ class display {
 
 enum class outcome : std::uint8_t { fresh, nothing, quit, ended };
 
-/// Receives events until it is time to draw.
+/// Receives events until it is time to draw. `last`: what ended the stream, if
+/// a message did.
 outcome gather(live_client& client, top_view& view, const top_options& options,
-               display& shown) {
+               display& shown, std::optional<live_message>& last) {
   constexpr double look_at_keys = 0.1;
   const deadline until(options.once ? HUGE_VAL : options.interval);
   const auto due = [&] { return !options.once && until.milliseconds() == 0; };
@@ -162,9 +167,11 @@ outcome gather(live_client& client, top_view& view, const top_options& options,
   while (!due() && !(options.once && found == outcome::fresh)) {
     if (shown.takes_end())
       return outcome::quit;
-    const auto message = client.next(look_at_keys);
-    if (message ? message->type == "ended" : client.ended())
+    auto message = client.next(look_at_keys);
+    if (message ? message->type == "ended" : client.ended()) {
+      last = std::move(message);
       return outcome::ended;
+    }
     if (message && message->type == "event"
         && view.add(event_of(message->content)))
       found = outcome::fresh;
@@ -172,19 +179,28 @@ outcome gather(live_client& client, top_view& view, const top_options& options,
   return found;
 }
 
-void watch(live_client& client, const top_options& options) {
-  top_view view(client.health(), plan_of(client));
+void subscribe(live_client& client) {
   subscription wants;
   wants.ops = wants.messages = wants.memory = true;
   wants.warnings = false;
   client.watch(wants);
+}
+
+void watch(followed_job& job, const top_options& options) {
+  top_view view(job.client().health(), plan_of(job.client()));
+  subscribe(job.client());
   display shown(view, options);
-  for (;;) {
-    const auto found = gather(client, view, options, shown);
+  for (std::optional<live_message> last;;) {
+    const auto found = gather(job.client(), view, options, shown, last);
     if (found == outcome::quit)
       return;
-    if (found == outcome::ended)
-      break;
+    if (found == outcome::ended) {
+      if (!job.follow(last ? &*last : nullptr))
+        break;
+      view.go_on_with(job.client().health());
+      subscribe(job.client());
+      continue;
+    }
     if (found == outcome::fresh)
       shown.show_step();
     if (options.once)
@@ -205,8 +221,8 @@ void add_top_command(CLI::App* command) {
             number(0.01, 3600));
   command->footer(top_help);
   command->callback([options] {
-    auto client = options->job.connect();
-    run_until_signal(client, [&] { watch(client, *options); });
+    followed_job job(options->job);
+    run_until_signal([&] { job.interrupt(); }, [&] { watch(job, *options); });
   });
 }
 

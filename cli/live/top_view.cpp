@@ -52,6 +52,13 @@ std::string wrapped(std::string_view text, std::size_t columns) {
 top_view::top_view(nlohmann::json info, std::optional<plan> plan)
   : info_(std::move(info)), plan_(std::move(plan)) {}
 
+void top_view::go_on_with(nlohmann::json info) {
+  info_ = std::move(info);
+  collector_ = {};
+  gathering_.clear();
+  repeated_ = step_ ? step_->source.step : 0;
+}
+
 bool top_view::add(const event& what) {
   const auto of_rank = [&]() -> traffic& {
     const auto& place = source_of(what);
@@ -74,6 +81,8 @@ bool top_view::add(const event& what) {
   auto traffic = std::exchange(gathering_, {});
   if (std::ssize(*ops) < number_in(info_, "ranks"))
     return false;  // the step began before this view was attached
+  if (source_of(what).step <= repeated_)
+    return false;
   step_ = std::get<step_event>(what);
   ops_ = *ops;
   traffic_ = std::move(traffic);

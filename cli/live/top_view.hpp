@@ -17,7 +17,11 @@ class top_view {
   /// `info` is the job's answer to /info.
   top_view(nlohmann::json info, std::optional<plan> plan);
 
-  /// Adds an event; returns true if it completes a training step.
+  /// Another process of the job answers now, as `info`; steps that were shown
+  /// may come again.
+  void go_on_with(nlohmann::json info);
+  /// Adds an event; returns true if it completes a training step that was not
+  /// shown before that.
   bool add(const event& what);
   /// Lines of at most 80 columns, each with a newline; optionally with bars.
   std::string text(bool bars) const { return heading(bars) + rows(bars); }
@@ -45,6 +49,7 @@ class top_view {
   std::optional<plan> plan_;
   step_collector collector_;
   std::optional<step_event> step_;
+  std::int64_t repeated_ = 0;  // the last step that may come again
   std::vector<ops_event> ops_;
   struct traffic {
     std::int64_t bytes = 0, wait = 0, resident_bytes = 0;

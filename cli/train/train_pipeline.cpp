@@ -62,7 +62,8 @@ void run_steps(trainer& run, const train_options& options,
 class shown_run {
  public:
   shown_run(trainer& run, const train_options& options,
-            const train_setup& setup) {
+            const train_setup& setup,
+            const std::shared_ptr<job_membership>& membership) {
     if (!leads_job(setup.trainer.job))
       return;
     const auto site = make_site(options.access);
@@ -79,8 +80,8 @@ class shown_run {
       orders_.emplace(run, options.order.replan_every);
       run.attach(orders_->watch());
     }
-    endpoint_ =
-      open_endpoint(run, options, orders_ ? &*orders_ : nullptr, site);
+    endpoint_ = open_endpoint(run, options, orders_ ? &*orders_ : nullptr, site,
+                              membership);
   }
   shown_run(const shown_run&) = delete;
   shown_run& operator=(const shown_run&) = delete;
@@ -285,7 +286,7 @@ void begin_epoch(run_epoch& epoch) {
   if (const auto parameter = run.not_finite(); shows)
     warn_unless_finite(parameter);
   if (shows && !epoch.shown)
-    epoch.shown.emplace(run, epoch.options, epoch.setup);
+    epoch.shown.emplace(run, epoch.options, epoch.setup, epoch.membership);
 }
 
 /// The ends of the job's processes are no losses from here on.

@@ -7,6 +7,7 @@
 #include "troupe/base/fail.hpp"
 #include "troupe/cli/live/live_options.hpp"
 #include "troupe/cli/train/run_summary.hpp"
+#include "troupe/engine/launch/job_membership.hpp"
 #include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/address/own_folder.hpp"
 #include "troupe/engine/transport/own_sockets.hpp"
@@ -60,12 +61,15 @@ namespace {
 std::unique_ptr<job_server> serve(trainer& run, const std::string& address,
                                   const train_options& options,
                                   const replanner* orders,
-                                  const http_site_pointer& site) {
+                                  const http_site_pointer& site,
+                                  const membership_pointer& membership) {
+  auto operations = operations_of(run, options.steps, orders);
+  if (membership)
+    operations.goes_on = [membership] { return membership->job_goes_on(); };
   auto server = std::make_unique<job_server>(
-    address,
-    job_server_options{.operations = operations_of(run, options.steps, orders),
-                       .attach_folder = options.access.attach_folder,
-                       .site = site});
+    address, job_server_options{.operations = std::move(operations),
+                                .attach_folder = options.access.attach_folder,
+                                .site = site});
   const auto& file = options.access.endpoint_token_file.empty()
                        ? options.access.endpoint_control_token_file
                        : options.access.endpoint_token_file;
@@ -92,18 +96,20 @@ void require_endpoint(const access_options& options) {
          options.endpoint, folder.string());
 }
 
-std::unique_ptr<job_server> open_endpoint(trainer& run,
-                                          const train_options& options,
-                                          const replanner* orders,
-                                          const http_site_pointer& site) {
+std::unique_ptr<job_server> open_endpoint(
+  trainer& run, const train_options& options, const replanner* orders,
+  const http_site_pointer& site, const membership_pointer& membership) {
   if (options.access.endpoint == "none")
     return nullptr;
   if (!options.access.endpoint.empty())
-    return serve(run, options.access.endpoint, options, orders, site);
+    return serve(run, options.access.endpoint, options, orders, site,
+                 membership);
   try {
     if (const auto own = find_own_folder(); !own.trouble.empty())
       spdlog::warn("the endpoint is in {}, as {}", own.path, own.trouble);
-    return serve(run, own_endpoint(), options, orders, site);
+    return serve(run,
+                 membership ? job_endpoint(membership->name()) : own_endpoint(),
+                 options, orders, site, membership);
   } catch (const error& reason) {
     spdlog::warn("clients cannot attach to this run: {}", reason.what());
     return nullptr;

@@ -10,8 +10,9 @@
 #include "troupe/monitors/live/job_server.hpp"
 
 namespace troupe {
+class job_membership;
 class replanner;
-}
+}  // namespace troupe
 
 namespace troupe::cli {
 
@@ -33,13 +34,17 @@ std::unique_ptr<dashboard> open_dashboard(trainer& run,
 /// token file and the endpoint's address.
 void require_endpoint(const access_options& options);
 
+using membership_pointer = std::shared_ptr<job_membership>;
+
 /// Opens the run's endpoint by --endpoint, and logs how to attach. Null if it
 /// is disabled, or, with a warning, if the default one can't be opened. Throws
 /// `invalid_argument`, `io`, `transport`. `orders` outlives the server; null if
-/// the run keeps its order.
+/// the run keeps its order. `membership`: of a job that heals, whose default
+/// endpoint is the same in all processes that lead it; may be null.
 std::unique_ptr<job_server> open_endpoint(trainer& run,
                                           const train_options& options,
                                           const replanner* orders,
-                                          const http_site_pointer& site);
+                                          const http_site_pointer& site,
+                                          const membership_pointer& membership);
 
 }  // namespace troupe::cli

@@ -391,6 +391,15 @@ bool job_membership::has_left() const {
   return impl_->self->stage() == member_stage::left;
 }
 
+bool job_membership::job_goes_on() const {
+  const std::scoped_lock lock(impl_->mutex);
+  return impl_->self->stage() == member_stage::left && !impl_->job_stopped;
+}
+
+const std::string& job_membership::name() const {
+  return impl_->job;
+}
+
 void job_membership::request_hosting(std::vector<std::int32_t> hosting) {
   const std::scoped_lock lock(impl_->mutex);
   impl_->link.send(hosting_request{impl_->met, std::move(hosting)});

@@ -84,6 +84,11 @@ class job_membership {
   /// thread.
   bool has_left() const;
 
+  /// Whether it has left the job, and that goes on without it. Any thread.
+  bool job_goes_on() const;
+  /// The job's, as its authority tells it.
+  const std::string& name() const;
+
   /// Asks for another hosting, by process of the current epoch. Any thread.
   void request_hosting(std::vector<std::int32_t> hosting);
 

@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <map>
 
+#include "troupe/base/fnv_hash.hpp"
 #include "troupe/base/names.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/engine/transport/address/own_folder.hpp"
@@ -22,6 +24,13 @@ std::string own_socket(const std::string& name) {
 
 std::string own_endpoint() {
   return own_socket(fmt::format("{}-{}", ::getpid(), random_digits(1)));
+}
+
+std::string job_endpoint(const std::string& job) {
+  fnv_hash hash;
+  hash.add(job);
+  constexpr auto most = std::uint64_t{std::numeric_limits<pid_t>::max()};
+  return own_socket(fmt::format("{}-job", 1 + hash.value() % most));
 }
 
 std::vector<std::string> own_endpoints() {

@@ -13,8 +13,11 @@ std::string own_socket(const std::string& name);
 /// process's id and random digits, as containers that share the folder may have
 /// processes of the same id.
 std::string own_endpoint();
-/// All such endpoints at which a process listens, ordered by its id. Makes
-/// nothing; empty if the user has no folder.
+/// One for the clients of a job that another process may serve later: the same
+/// for the same name of the job.
+std::string job_endpoint(const std::string& job);
+/// All such endpoints at which a process listens, ordered by the number in
+/// their name. Makes nothing; empty if the user has no folder.
 std::vector<std::string> own_endpoints();
 
 }  // namespace troupe

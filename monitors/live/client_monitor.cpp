@@ -96,9 +96,11 @@ struct end_report {
   void tell(const std::string& reason, bool stops) const {
     if (ended->exchange(true) || !to.stream)
       return;
-    to.stream->put(line_of(
-      "ended",
-      {{"reason", reason.substr(0, longest_reason)}, {"stops_run", stops}}));
+    json last{{"reason", reason.substr(0, longest_reason)},
+              {"stops_run", stops}};
+    if (to.goes_on && to.goes_on())
+      last["goes_on"] = true;
+    to.stream->put(line_of("ended", last));
     to.stream->finish();
   }
   /// Ends the monitor of a client that may not stop the run.

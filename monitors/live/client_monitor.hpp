@@ -17,6 +17,8 @@ namespace troupe {
 struct monitor_client {
   http_exchange_pointer stream;  // null: the monitor is kept in the job
   std::shared_ptr<limited_log> log;
+  /// Whether another process goes on with the job; may be empty: none does.
+  std::function<bool()> goes_on = {};
 };
 
 /// A monitor that streams to its client the events that the client asked for;

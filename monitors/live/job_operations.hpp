@@ -29,6 +29,9 @@ struct job_operations {
   std::function<std::int64_t(monitor)> attach;
   std::function<void(std::int64_t)> detach;
   std::function<monitor(const wanted_monitor&)> make;
+  /// Whether another process serves the job once its monitors here have ended;
+  /// may be empty: none does. Any thread.
+  std::function<bool()> goes_on = {};
   /// Anything that describes the job: an object.
   std::function<nlohmann::json()> info;
   /// The plan's text form; may be empty.

@@ -110,3 +110,22 @@ TEST_CASE("top's columns are those of the last step alone") {
                && ContainsSubstring("    0.00    0.000      0\n")
                && !ContainsSubstring("    1.00    1.000"));
 }
+
+TEST_CASE("top shows no step again that a job that heals repeats") {
+  cli::top_view view(info_of_job(), std::nullopt);
+  end_one_step(view);
+  view.go_on_with(info_of_job());
+  const auto add_step = [&](std::int64_t number) {
+    for (const std::int32_t rank : {1, 0}) {
+      auto source = of_rank(rank);
+      source.step = number;
+      view.add(ops_event{source, {{0, 0, 0, 10 * ms, 40 * ms}}});
+    }
+    step_event step;
+    step.source.step = number;
+    step.end = 100 * ms;
+    return view.add(step);
+  };
+  CHECK_FALSE(add_step(4));
+  CHECK(add_step(5));
+}
