@@ -135,6 +135,15 @@ bool is_healing(const healing_flags& options) {
          || is_elsewhere;
 }
 
+job_layout layout_at_start(const trainer_options& run) {
+  const auto processes = read_environment().processes;
+  const auto ranks = run.schedule.placement.ranks;
+  auto hosts =
+    make_layout(0, processes - spares(), run.data_parallel, ranks, run.hosting);
+  return make_layout(0, processes, run.data_parallel, ranks,
+                     std::move(hosts.hosting));
+}
+
 bool has_authority(const healing_flags& options) {
   return !options.joins.empty()
          || (is_healing(options) && !authority_of(options).empty());

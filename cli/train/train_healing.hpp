@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "troupe/actors/job/job_layout.hpp"
 #include "troupe/cli/train/train_setup.hpp"
 #include "troupe/engine/launch/job_membership.hpp"
 
@@ -21,6 +22,9 @@ bool is_healing(const healing_flags& options);
 /// Whether this process has a part in a job that heals, of which it may be the
 /// only process.
 bool has_authority(const healing_flags& options);
+
+/// The layout with which the job begins, where spares host no ranks.
+job_layout layout_at_start(const trainer_options& run);
 
 /// Joins the job that heals, meets the others for the first time, and lets the
 /// trainer's options meet them again.

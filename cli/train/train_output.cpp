@@ -8,12 +8,15 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 
+#include "troupe/actors/copy_footprint.hpp"
 #include "troupe/actors/run_plans.hpp"
 #include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/model/stored_model.hpp"
 #include "troupe/cli/train/run_summary.hpp"
+#include "troupe/cli/train/train_healing.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/data/token_file.hpp"
 #include "troupe/engine/device/memory.hpp"
@@ -160,6 +163,24 @@ std::vector<placed_stage> placed_stages(const plan& training,
   return stages;
 }
 
+/// Of copies of states in a job that heals, if this is one.
+std::optional<copy_footprint> copies_of(const train_options& options,
+                                        const train_setup& setup) {
+  if (!options.healing.heals)
+    return std::nullopt;
+  const auto& run = setup.trainer;
+  return copies_in(state_bytes(setup.model.layers, run), run.schedule.placement,
+                   layout_at_start(run), run.sharding.shards());
+}
+
+std::string mebibytes(const std::vector<std::int64_t>& bytes) {
+  std::vector<std::string> parts;
+  for (const auto each : bytes)
+    parts.push_back(
+      fmt::format("{:.4g}", static_cast<double>(each) / (1 << 20)));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
 void print_summary_json(const train_options& options, const train_setup& setup,
                         const plan& training, const simulation& paper) {
   const auto& run = setup.trainer;
@@ -177,6 +198,9 @@ void print_summary_json(const train_options& options, const train_setup& setup,
                                 {"first_layer", stage.layers.first},
                                 {"last_layer", stage.layers.last - 1},
                                 {"parameters", stage.parameters}});
+  if (const auto copies = copies_of(options, setup))
+    report["copies"] = {{"state_bytes_by_rank", copies->ranks},
+                        {"held_bytes_by_process", copies->processes}};
   fmt::print("{}\n", report.dump(2));
 }
 
@@ -207,6 +231,13 @@ void print_plan_summary(const train_options& options,
     "on paper (backward = 2 forwards): bubble {:.1f} %, activations "
     "in flight by rank: {}\n",
     100 * paper.bubble, fmt::join(paper.in_flight, ", "));
+  if (const auto copies = copies_of(options, setup))
+    fmt::print(
+      "copies of states, every {}: MiB of one state by rank: {}; held in "
+      "memory "
+      "by process: {}\n",
+      counted(options.healing.snapshot_every, "step"), mebibytes(copies->ranks),
+      mebibytes(copies->processes));
 }
 
 void warn_unless_finite(const std::string& parameter) {

@@ -194,6 +194,16 @@ void optimizer::read_parameters() {
       each.master.copy_(fresh_master(each));
 }
 
+optimizer_state optimizer::initial_state() const {
+  const at::NoGradGuard no_grad;
+  optimizer_state all;
+  for (const auto& each : members_)
+    all.push_back(
+      {each.name, fresh_state(each, needs_master(each) ? fresh_master(each)
+                                                       : at::Tensor{})});
+  return all;
+}
+
 optimizer_state optimizer::state() const {
   optimizer_state state;
   for (const auto& each : members_)

@@ -56,6 +56,9 @@ class optimizer {
 
   /// Shared handles: the next step changes them.
   optimizer_state state() const;
+  /// The state as it begins with the first gradients: its names and shapes. The
+  /// parameters may be on the meta device, and the state then is.
+  optimizer_state initial_state() const;
   /// Copies another optimizer's state of the same parameters, in any order.
   /// With the parameters' values, further steps then give the bits that they
   /// would have given there. Before changing anything, throws
