@@ -30,7 +30,8 @@ using Catch::Matchers::ContainsSubstring;
 
 TEST_CASE("a job's first epoch has the hosting that its processes bring") {
   const healing_job job;
-  auto first = meet(job.join(0)), second = meet(job.join(1));
+  const auto one = job.join(0), other = job.join(1);  // until both have met
+  auto first = meet(one), second = meet(other);
   auto a = first.get(), b = second.get();
   CHECK(a.epoch == 1);
   CHECK(a.job->place().process == 0);
