@@ -242,7 +242,8 @@ void add_train_flags(CLI::App& app, train_options& options) {
                "print all settings that have an effect as TOML, for --config, "
                "and exit");
   app.add_flag("--dry-run", options.dry_run,
-               "check everything, show the plan, and exit");
+               "check everything, show the plan, and with --heal the memory "
+               "of copies, and exit");
   app.add_flag("--json", options.json, "with --dry-run: the plan as JSON")
     ->needs("--dry-run");
 }
