@@ -16,6 +16,7 @@
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/live/live_options.hpp"
 #include "troupe/cli/plan/checks.hpp"
+#include "troupe/engine/checkpoint/checkpoint_folder.hpp"
 #include "troupe/engine/launch/authority/etcd_client.hpp"
 #include "troupe/engine/launch/local_launcher.hpp"
 #include "troupe/engine/launch/meeting_point.hpp"
@@ -75,6 +76,19 @@ std::vector<std::int32_t> first_hosting(const job_options& joining,
     .hosting;
 }
 
+/// A job that was stopped may have checkpoints.
+job_meeting meet_or_report(job_membership& membership,
+                           const std::vector<held_rank>& held,
+                           const std::string& folder) {
+  try {
+    return membership.meet(held);
+  } catch (const error& reason) {
+    if (reason.code() != error_code::op_failed)
+      throw;
+    fail(reason.code(), "{}; {}", reason.what(), newest_checkpoint(folder));
+  }
+}
+
 }  // namespace
 
 void add_healing_flags(CLI::App& app, healing_flags& options) {
@@ -118,6 +132,21 @@ void require_healing(const train_options& options) {
          place.launcher, place.processes);
   if (place.is_alone() && authority_of(options.healing).empty())
     spdlog::warn("--heal has no effect: this process is alone");
+}
+
+std::string end_of_job(const std::shared_ptr<job_membership>& membership) {
+  const auto why = membership ? membership->ends() : std::string{};
+  return why.empty() ? why : "the job was stopped: " + why;
+}
+
+std::string newest_checkpoint(const std::string& folder) {
+  if (folder.empty())
+    return "nothing is saved, as --checkpoints is not given";
+  const auto steps = checkpoint_folder(folder).steps();
+  return steps.empty()
+           ? fmt::format("{} has no checkpoint", folder)
+           : fmt::format("the newest checkpoint in {} is that of step {}",
+                         folder, std::ranges::max(steps));
 }
 
 void log_as_process(std::int32_t process, spdlog::level::level_enum level) {
@@ -169,15 +198,16 @@ std::shared_ptr<job_membership> join_healing_job(job_options joining,
                        .replicas = run.data_parallel,
                        .is_sharded = run.sharding.mode != shard_mode::replicate,
                        .hosting = std::move(first)});
-  const auto meet = [membership, level = options.output.log_level](
-                      const std::vector<held_rank>& held) {
-    auto met = membership->meet(held);
-    if (!met.job)
-      throw process_end(
-        "this process has left the job, which goes on without it", 0);
-    log_as_process(met.job->place().process, level);
-    return met;
-  };
+  const auto meet =
+    [membership, level = options.output.log_level,
+     folder = options.checkpoints.folder](const std::vector<held_rank>& held) {
+      auto met = meet_or_report(*membership, held, folder);
+      if (!met.job)
+        throw process_end(
+          "this process has left the job, which goes on without it", 0);
+      log_as_process(met.job->place().process, level);
+      return met;
+    };
   auto met = meet({});
   run.job = std::move(met.job);
   run.hosting = std::move(met.hosting);

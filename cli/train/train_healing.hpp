@@ -32,6 +32,13 @@ std::shared_ptr<job_membership> join_healing_job(job_options joining,
                                                  const train_options& options,
                                                  train_setup& setup);
 
+/// Why the job is to end in its current epoch; empty: it goes on. `membership`
+/// may be null.
+std::string end_of_job(const std::shared_ptr<job_membership>& membership);
+
+/// What there is to resume from, in words; the folder may be empty.
+std::string newest_checkpoint(const std::string& folder);
+
 /// Sets what this process logs: the leading one all of the level, the others
 /// warnings and errors, with their number.
 void log_as_process(std::int32_t process, spdlog::level::level_enum level);

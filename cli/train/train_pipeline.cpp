@@ -152,6 +152,8 @@ bool run_to_end(run_epoch& epoch, step_watches& watches) {
   });
   if (signals.exit_code() != 0)  // received before the handler was set
     run.stop(signals.name(), limit);
+  else if (const auto why = end_of_job(epoch.membership); !why.empty())
+    run.stop(why);  // saves the states that are left
   try {
     run_steps(run, options, epoch.setup, watches, *epoch.saved);
   } catch (const error& reason) {
@@ -342,6 +344,10 @@ void train_pipeline(const train_options& options, train_setup& setup,
     try {
       return train_with(options, setup, signals, membership);
     } catch (const states_lost&) {
+      if (const auto why = end_of_job(membership); !why.empty())
+        fail(error_code::op_failed,
+             "{}; no process that is left holds a copy of some state, and {}",
+             why, newest_checkpoint(options.checkpoints.folder));
       spdlog::warn(
         "no process that is left holds a copy of some state: the "
         "run goes on from its last checkpoint, or begins anew");

@@ -391,6 +391,11 @@ bool job_membership::has_left() const {
   return impl_->self->stage() == member_stage::left;
 }
 
+std::string job_membership::ends() const {
+  const std::scoped_lock lock(impl_->mutex);
+  return impl_->self->current().ends;
+}
+
 bool job_membership::job_goes_on() const {
   const std::scoped_lock lock(impl_->mutex);
   return impl_->self->stage() == member_stage::left && !impl_->job_stopped;

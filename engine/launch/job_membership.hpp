@@ -84,6 +84,9 @@ class job_membership {
   /// thread.
   bool has_left() const;
 
+  /// Why the job is to end in the current epoch, once its states are saved;
+  /// empty: it goes on. Any thread.
+  std::string ends() const;
   /// Whether it has left the job, and that goes on without it. Any thread.
   bool job_goes_on() const;
   /// The job's, as its authority tells it.

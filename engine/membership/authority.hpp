@@ -39,6 +39,9 @@ struct authority_options {
   /// How long ranks wait for a process that is started again.
   moment restart_patience = std::chrono::seconds(30);
   failure_policy policy{};
+  /// Whether a job that has lost too many members ends in one more epoch, which
+  /// can save the states that are left; else it stops at once.
+  bool ends_in_epoch = false;
 };
 
 enum class authority_phase : std::uint8_t {
@@ -130,6 +133,7 @@ class authority {
   seat_table seats_;
   hosting_wishes wishes_;
   std::string cause_;
+  std::string ends_;  // why the job is to end in the next epoch
   std::size_t restarting_ = 0;
   int broken_epochs_ = 0;  // in a row
   bool is_link_broken_ = false;

@@ -128,8 +128,11 @@ void authority::count_losses(moment now, authority_output& out) {
       continue;
     each.is_counted_lost = true;
     const auto todo = history_.add_loss(now, each.member);
-    if (todo == remedy::stop)
-      return stop(now, history_.stop_reason(), out);
+    if (todo == remedy::stop) {
+      ends_ = history_.stop_reason();
+      if (!options_.ends_in_epoch || !record_.epoch.ends.empty())
+        return stop(now, ends_, out);
+    }
     if (todo == remedy::restart) {
       out.restarts.push_back(each.member);
       ++restarting_;
@@ -218,7 +221,8 @@ void authority::form_epoch(moment now, authority_output& out) {
   if (phase_ != authority_phase::freezing || !may_form(now, able_members(now)))
     return;
   leave_out_worst(now);
-  epoch next{.number = record_.epoch.number + 1, .cause = cause_};
+  epoch next{
+    .number = record_.epoch.number + 1, .cause = cause_, .ends = ends_};
   next.members = without_unfit(now, able_members(now));
   next.hosting = choose_hosting_of(next.members);
   const auto stay = candidates(next.members);
@@ -246,8 +250,8 @@ void authority::stop_for_lost(moment now,
   };
   if (std::ranges::none_of(seats_, may_return))
     stop(now,
-         fmt::format("no copy is left of the states of ranks {}",
-                     fmt::join(ranks, ", ")),
+         fmt::format("{}{}no copy is left of the states of ranks {}", ends_,
+                     ends_.empty() ? "" : ", and ", fmt::join(ranks, ", ")),
          out);
 }
 

@@ -53,8 +53,11 @@ struct epoch {
   std::vector<member_id> released{};
   /// Why there is a new epoch, in words.
   std::string cause{};
+  /// Why the job is to end in this epoch, once its states are saved; empty: it
+  /// goes on.
+  std::string ends{};
 };
 TROUPE_FIELDS(epoch, number, from_step, members, hosting, givers, released,
-              cause)
+              cause, ends)
 
 }  // namespace troupe::membership

@@ -115,7 +115,25 @@ TEST_CASE("a job that loses too many processes stops") {
   const auto code = job.end();
   INFO(job.output());
   CHECK(code != 0);
-  CHECK_THAT(job.output(), ContainsSubstring("the job was stopped"));
+  CHECK_THAT(job.output(), ContainsSubstring("the job was stopped")
+                             && ContainsSubstring("no checkpoint is saved"));
+}
+
+TEST_CASE("a job that stops saves the states that are left") {
+  const temporary_folder saved;
+  healing_job job("--processes 3 --max-losses 0",
+                  "--ranks 3 --layers 6 --validation-fraction 0 --steps 100000",
+                  "--endpoint none --checkpoints " + (saved / "run"));
+  REQUIRE(job.reaches(40));
+  ::kill(job.process(1), SIGKILL);
+  const auto code = job.end();
+  INFO(job.output());
+  CHECK(code == 1);
+  const auto output = job.output();
+  const auto place = output.find("the job was stopped: ");
+  const auto end = output.find(" is saved in ", place);
+  REQUIRE(end != std::string::npos);
+  job.check_result(std::stoi(output.substr(output.rfind("step ", end) + 5)));
 }
 
 TEST_CASE("a job that can't heal says why") {

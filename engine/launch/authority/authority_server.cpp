@@ -151,7 +151,8 @@ struct authority_server::impl {
     authority_options wanted{.shape = about.shape,
                              .least_members = all,
                              .lease = std::chrono::minutes(1),
-                             .silent_after = options.silent_after};
+                             .silent_after = options.silent_after,
+                             .ends_in_epoch = true};
     wanted.policy.lost_member = {.action = remedy::rehost,
                                  .most = options.most_losses,
                                  .within = options.losses_within};
@@ -275,6 +276,8 @@ struct authority_server::impl {
     is_deposed = decides->phase() == authority_phase::deposed;
     if (!record.stop_reason.empty())
       stopped = record.stop_reason;
+    else if (!next.ends.empty())
+      stopped = next.ends;  // as far as the launcher is concerned
   }
 
   void offer_shares() {

@@ -232,6 +232,26 @@ TEST_CASE("a lost process is restarted, and its ranks wait for it") {
   CHECK(job.machine.phase() == authority_phase::stopped);
 }
 
+TEST_CASE("a job that has lost too many members ends in one more epoch") {
+  auto options = small_job::options();
+  options.policy.lost_member = {remedy::rehost, 0, 600s};
+  options.ends_in_epoch = true;
+  auto job = running_job(options);
+  job.add(3);
+  job.run(2);
+  CHECK(job.current().ends.empty());
+  job.members.erase(2);
+  job.follow(job.machine.member_ended(job.now, 2));
+  job.run(2);
+  CHECK(job.machine.phase() == authority_phase::running);
+  CHECK(job.current().number == 2);
+  CHECK_FALSE(job.current().ends.empty());
+  job.members.erase(1);
+  job.follow(job.machine.member_ended(job.now, 1));
+  job.run(2);
+  CHECK(job.machine.phase() == authority_phase::stopped);
+}
+
 TEST_CASE("a failed op is retried elsewhere if so wished, a fatal one stops") {
   auto options = small_job::options();
   options.policy.failed_op = {remedy::rehost, 3, 600s};
