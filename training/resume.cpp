@@ -19,6 +19,7 @@
 #include "troupe/engine/models/model_folder.hpp"
 #include "troupe/engine/models/model_texts.hpp"
 #include "troupe/engine/transport/mesh.hpp"
+#include "troupe/training/shared_folder.hpp"
 
 namespace troupe {
 
@@ -239,16 +240,27 @@ std::int64_t position_after(const manifest& about, const setting_texts& data,
   return 0;
 }
 
-std::unique_ptr<folder_lock> lock_checkpoints(
-  const std::string& folder, const std::shared_ptr<mesh>& job) {
-  if (folder.empty() || !leads_job(job))
-    return nullptr;
+namespace {
+
+std::unique_ptr<folder_lock> lock_and_prepare(const std::string& folder) {
   auto lock = std::make_unique<folder_lock>(folder);
   if (!lock->problem().empty())
     spdlog::warn("{}; no other job may use the folder", lock->problem());
   if (const auto problem = checkpoint_folder(folder).prepare();
       !problem.empty())
     spdlog::warn("a file of an earlier run remains: {}", problem);
+  return lock;
+}
+
+}  // namespace
+
+std::unique_ptr<folder_lock> lock_checkpoints(const std::string& folder,
+                                              const std::shared_ptr<mesh>& job,
+                                              const checkpoint_words& words) {
+  if (folder.empty())
+    return nullptr;
+  auto lock = leads_job(job) ? lock_and_prepare(folder) : nullptr;
+  require_shared_folder(folder, job, words);
   return lock;
 }
 
@@ -301,6 +313,7 @@ resumed_run resume(
   path = shared_text(job, std::move(path));
   if (path.empty())
     return {shared_text(job, new_run_name())};
+  require_same_checkpoint(path, job, options.words);
   const stored_checkpoint from(path);
   require_same_model(from, run.about, options.words);
   restore_from(from, run.about, options.words, restore);

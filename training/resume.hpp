@@ -45,10 +45,12 @@ std::int64_t position_after(const manifest& about, const setting_texts& data,
 
 /// Keeps a folder of checkpoints for this job, from before `resume` looks into
 /// it, and removes or completes what killed processes have left there: held by
-/// the process that leads; null without a folder. Throws `io` if another job
-/// has it.
-std::unique_ptr<folder_lock> lock_checkpoints(const std::string& folder,
-                                              const std::shared_ptr<mesh>& job);
+/// the process that leads; null in others, and without a folder. All processes
+/// of a job call it. Throws `io` if another job has it, or the processes don't
+/// see one folder.
+std::unique_ptr<folder_lock> lock_checkpoints(
+  const std::string& folder, const std::shared_ptr<mesh>& job,
+  const checkpoint_words& words = {});
 
 /// Opens the checkpoint that the options mean, if any, and gives it to
 /// `restore`; logs what the run does differently than the one that saved it.

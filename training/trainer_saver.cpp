@@ -54,7 +54,7 @@ resumed_run resume(trainer& run, const resume_options& from,
 trainer_saver::trainer_saver(trainer& run, const saving_options& saving,
                              const resume_options& from, const manifest& about)
   : run_(run),
-    lock_(lock_checkpoints(saving.folder, run.options().job)),
+    lock_(lock_checkpoints(saving.folder, run.options().job, from.words)),
     saver_(saving, saved_run_of(run, about), resume(run, from, about),
            lock_.get()) {}
 

@@ -66,6 +66,31 @@ TEST_CASE("a process that is gone ends the wait for its part") {
   CHECK_THAT(failure, ContainsSubstring("its part is missing: process 1 has"));
 }
 
+TEST_CASE("processes whose folders differ end before the first step") {
+  const temporary_folder at;
+  const auto text = write_text(at);
+  for (const auto* each : {"a", "b"})
+    std::filesystem::create_directory(at / each);
+  const auto process = [&](int number, const std::string& folder) {
+    return fmt::format(
+      "(cd {} && exec env RANK={} WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 "
+      "XDG_RUNTIME_DIR={} {} train --text {} --ranks 2 --d-model 16 --layers 4 "
+      "--heads 2 --seq 8 --microbatches 2 --endpoint none --steps 2 "
+      "--checkpoints run)",
+      at / folder, number, at / "", TROUPE_PROGRAM, text);
+  };
+  const auto run =
+    run_program(fmt::format("{{ {} & {}; e=$?; wait $!; exit $e; }}",
+                            process(1, "b"), process(0, "a")));
+  INFO(run.output);
+  CHECK(run.exit_code == 1);
+  CHECK_THAT(run.output, ContainsSubstring("--checkpoints run: process 1 ("
+                                           + (at / "b") + "/run on "));
+  CHECK_THAT(run.output, !ContainsSubstring("step 1/2"));
+  CHECK(std::filesystem::is_empty(at / "a/run"));
+  CHECK_FALSE(std::filesystem::exists(at / "b/run"));
+}
+
 TEST_CASE("a checkpoint whose replacement was interrupted is resumed from") {
   const temporary_folder at;
   const auto text = write_text(at);
