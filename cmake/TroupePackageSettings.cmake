@@ -37,4 +37,6 @@ add_link_options(LINKER:--disable-new-dtags)
 add_compile_options(
   "$<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.>"
   "$<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${TROUPE_CACHE}=cache>"
-  "$<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${PROJECT_BINARY_DIR}=build>")
+  "$<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${PROJECT_BINARY_DIR}=build>"
+  # ccache replaces the build's folder in arguments, so that it is no prefix there.
+  "$<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${PROJECT_BINARY_DIR}/=>")
