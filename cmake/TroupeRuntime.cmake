@@ -21,6 +21,7 @@ troupe_precompiled_header(actors
 
 troupe_component(device DIRECTORY engine/device
   DEPENDS troupe::base torch::cpu ${CMAKE_DL_LIBS} PCH tensors)
+troupe_sum_device_headers()
 troupe_component(transport DIRECTORY engine/transport SUBFOLDERS address stream trust
   DEPENDS troupe::device PRIVATE Boost::headers PCH tensors)
 target_link_libraries(troupe_transport PRIVATE OpenSSL::SSL)

@@ -9,6 +9,7 @@
 #include "troupe/engine/cuda/kernels.hpp"
 #include "troupe/engine/cuda/nccl_communicator.hpp"
 #include "troupe/engine/device/load_accelerator.hpp"
+#include "troupe_device_headers.hpp"
 
 namespace troupe {
 namespace {

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "troupe/base/error.hpp"
+#include "troupe_device_headers.hpp"
 
 namespace troupe {
 namespace {
@@ -27,7 +28,10 @@ accelerator_lookup found_in(void* library, const std::string& name) {
   accelerator_lookup result;
   reinterpret_cast<accelerator_factory*>(symbol)(accelerator_interface, result);
   if (!result && result.why_not.empty())
-    result.why_not = fmt::format("{} is from another version of troupe", name);
+    result.why_not = fmt::format(
+      "{} is from another build of troupe than this program; build or install "
+      "both at once",
+      name);
   return result;
 }
 

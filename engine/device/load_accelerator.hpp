@@ -31,10 +31,9 @@ accelerator_lookup load_accelerators(const std::filesystem::path& file);
 std::filesystem::path accelerator_file();
 
 /// The function that a library of accelerators exports as
-/// `troupe_accelerators`. If its `interface` differs, it leaves the library
-/// empty.
+/// `troupe_accelerators`. It leaves the library empty if `interface`, the sum
+/// of the headers that the program was compiled with, differs from its own.
 using accelerator_factory = void(int interface, accelerator_lookup& result);
-constexpr int accelerator_interface = 4;
 constexpr const char* accelerator_symbol = "troupe_accelerators";
 
 }  // namespace troupe

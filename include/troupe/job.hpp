@@ -3,3 +3,4 @@
 // Several processes that train together.
 #include "troupe/engine/launch/job.hpp"
 #include "troupe/engine/launch/job_membership.hpp"
+#include "troupe_headers.hpp"

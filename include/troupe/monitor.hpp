@@ -10,3 +10,4 @@
 #include "troupe/monitors/sinks/sink_spec.hpp"
 #include "troupe/monitors/spec/monitor_spec.hpp"
 #include "troupe/training/run_monitors.hpp"
+#include "troupe_headers.hpp"

@@ -12,3 +12,4 @@
 #include "troupe/schedules/lane_builder.hpp"
 #include "troupe/schedules/rules.hpp"
 #include "troupe/schedules/text_form.hpp"
+#include "troupe_headers.hpp"

@@ -15,3 +15,4 @@
 #include "troupe/schedules/lane_builder.hpp"
 #include "troupe/training/checkpoints.hpp"
 #include "troupe/training/stop_on_signals.hpp"
+#include "troupe_headers.hpp"

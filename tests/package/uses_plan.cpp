@@ -1,8 +1,6 @@
 #include <cstdio>
 
-#include "troupe/engine/plan/compile/compile.hpp"
-#include "troupe/engine/plan/cost/simulate.hpp"
-#include "troupe/schedules/builtin.hpp"
+#include "troupe/plan.hpp"
 
 int main() {
   const auto lanes =

@@ -4,9 +4,14 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 
+#include "../../run_program.hpp"
+#include "../../temporary_folder.hpp"
 #include "troupe/engine/device/accelerator.hpp"
+#include "troupe_paths.hpp"
 
 using namespace troupe;
 using Catch::Matchers::ContainsSubstring;
@@ -30,6 +35,19 @@ TEST_CASE("a library of something else is refused") {
   CHECK_FALSE(loaded);
   CHECK_THAT(loaded.why_not,
              StartsWith("libm.so.6: can't load the accelerator library"));
+}
+
+TEST_CASE("a library of another build is refused") {
+  const testing::temporary_folder folder;
+  const auto source = folder.write(
+    "library.cpp", "extern \"C\" void troupe_accelerators(int, void*) {}");
+  const auto file = folder / "libtroupe_cuda.so";
+  const auto compiled = testing::run_program(
+    fmt::format("{} -shared -fPIC -o {} {}", TROUPE_COMPILER, file, source));
+  INFO(compiled.output);
+  REQUIRE(compiled.exit_code == 0);
+  CHECK_THAT(load_accelerators(file).why_not,
+             StartsWith("libtroupe_cuda.so is from another build of troupe"));
 }
 
 TEST_CASE("the environment names a library of accelerators") {
