@@ -99,6 +99,11 @@ bool write_all(int descriptor, std::string_view bytes, double patience) {
   return true;
 }
 
+bool has_no_reader(int descriptor) {
+  pollfd each{descriptor, POLLOUT, 0};
+  return ::poll(&each, 1, 0) > 0 && (each.revents & POLLERR) != 0;
+}
+
 std::string write_problem(int reason) {
   if (reason == ENXIO)
     return "this pipe has no reader; start the reader first";

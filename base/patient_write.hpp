@@ -29,6 +29,9 @@ bool print_all(std::FILE* out, std::string_view text);
 /// `open_patience_seconds` after the first call. Any thread.
 void end_patience();
 
+/// Whether it is the end of a pipe whose other end is closed.
+bool has_no_reader(int descriptor);
+
 /// The system's reason, explained if it concerns a pipe.
 std::string write_problem(int reason);
 

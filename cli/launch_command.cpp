@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <condition_variable>
 #include <deque>
 #include <filesystem>
@@ -104,14 +106,20 @@ local_launch launch_of(const CLI::App& app, const launch_settings& settings) {
   launch.processes = settings.processes;
   launch.last_grace = milliseconds_of(settings.grace);
   launch.environment = {fmt::format("{}={}", grace_variable, settings.grace)};
-  // Nothing more is printed once a stalled reader was given up, after a signal.
-  launch.output =
-    [muted = false, first = settings.machine * settings.processes](
-      std::int32_t process, std::string_view line, bool is_error) mutable {
-      if (!muted)
-        muted = !print_all(is_error ? stderr : stdout,
-                           fmt::format("[{}] {}\n", first + process, line));
-    };
+  // Nothing more is printed once the reader has left, or, after a signal, was
+  // given up.
+  launch.output = [muted = std::array<bool, 2>{},
+                   first = settings.machine * settings.processes](
+                    std::int32_t process, std::string_view line,
+                    bool is_error) mutable {
+    auto& done = muted.at(is_error ? 1 : 0);
+    if (done)
+      return;
+    done = !print_all(is_error ? stderr : stdout,
+                      fmt::format("[{}] {}\n", first + process, line));
+    if (done && errno == EPIPE && !is_error)
+      tell_that_reader_left();
+  };
   launch.takes_output = stream_is_ready;
   const auto& first = settings.command.front();
   const auto commands = app.get_subcommands(

@@ -164,13 +164,23 @@ std::string progress_line(const step_event& step, std::int64_t steps,
 }
 
 void progress_printer::print(const step_event& step, const step_times* times) {
+  if (unread_)
+    return;
   if (options_.terminal && step.source.phase == phase::training)
     return redraw(step, times);
   clear_status_line();
-  if (!print_all(options_.out,
-                 progress_line(step, options_.steps, times) + "\n"))
+  require_printed(
+    print_all(options_.out, progress_line(step, options_.steps, times) + "\n"));
+}
+
+void progress_printer::require_printed(bool printed) {
+  if (printed)
+    return;
+  if (errno != EPIPE || !options_.reader_left)
     fail(error_code::io, "standard output can't be written: {}",
          write_problem(errno));
+  unread_ = true;
+  options_.reader_left();
 }
 
 void progress_printer::redraw(const step_event& step, const step_times* times) {
@@ -193,9 +203,7 @@ void progress_printer::redraw(const step_event& step, const step_times* times) {
     fitted(parts_of(step, times, options_,
                     static_cast<double>(left) * median(seconds_)),
            columns - 1);
-  if (!show_status_line(options_.out, text))
-    fail(error_code::io, "standard output can't be written: {}",
-         write_problem(errno));
+  require_printed(show_status_line(options_.out, text));
 }
 
 monitor progress_monitor(const progress_options& options) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <deque>
+#include <functional>
 #include <string>
 
 #include "troupe/engine/events/monitor.hpp"
@@ -25,6 +26,9 @@ struct progress_options {
   /// with a bar and the time left; validations have lines of their own.
   bool terminal = false;
   int columns = 0;  // 0: the terminal's
+  /// Called once if `out` is a pipe whose reader has left: nothing is printed
+  /// from then on. Without it, that is an error.
+  std::function<void()> reader_left{};
 };
 
 /// Prints a line a step.
@@ -39,12 +43,14 @@ class progress_printer {
   void print(const step_event& step, const step_times* times = nullptr);
 
  private:
+  void require_printed(bool printed);
   void redraw(const step_event& step, const step_times* times);
 
   progress_options options_;
   std::deque<double> seconds_{};  // of the last steps, with what lies between
   std::int64_t last_end_ = 0;     // ns
   std::int64_t drawn_at_ = 0;     // ns
+  bool unread_ = false;           // the reader has left
 };
 
 /// "1:05", "1:00:00".

@@ -24,7 +24,6 @@
 #include <sstream>
 
 #include "troupe/base/fail.hpp"
-#include "troupe/base/patient_write.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/base/status_line.hpp"
 #include "troupe/cli/plan/build_facts.hpp"
@@ -218,14 +217,6 @@ int run_command(CLI::App& app, argument_list arguments,
   return 0;
 }
 
-void print_now(std::string_view text) {
-  errno = 0;
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
-    fail(error_code::io, "standard output can't be written: {}",
-         errno != 0 ? write_problem(errno) : "some of the output was lost");
-}
-
 int complain(const char* kind, const char* what, int code) {
   const auto text = fmt::format("troupe: {}{}\n", kind, with_limit(what));
   clear_status_line();
@@ -236,6 +227,8 @@ int complain(const char* kind, const char* what, int code) {
 int report_errors(const std::function<int()>& work) {
   try {
     return work();
+  } catch (const reader_left&) {
+    return 128 + SIGPIPE;
   } catch (const error& reason) {
     return complain("error: ", reason.what(), exit_code(reason.code()));
   } catch (const std::filesystem::filesystem_error& reason) {
@@ -327,15 +320,6 @@ void prepare_process(error_reporter report) {
   allow_most_files();
   report_uncaught = report;
   std::set_terminate(end_uncaught);
-}
-
-void drop_closed_output() {
-  const auto mode = ::fcntl(STDOUT_FILENO, F_GETFL);
-  if (mode < 0 || (mode & O_ACCMODE) != O_RDONLY)
-    return;
-  const auto null_device = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
-  ::dup2(null_device, STDOUT_FILENO);
-  ::close(null_device);
 }
 
 namespace {

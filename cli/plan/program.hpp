@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "troupe/cli/plan/fwd.hpp"
+#include "troupe/cli/plan/standard_output.hpp"
 
 namespace troupe::cli {
 
@@ -25,13 +26,9 @@ using argument_expander = std::function<argument_list(argument_list)>;
 int run_command(CLI::App& app, argument_list arguments,
                 const argument_expander& expand = {});
 
-/// Runs a program's work. Reports an exception on standard error, and returns
-/// its exit code.
+/// Runs a program's work. Reports an exception on standard error, except for
+/// `reader_left`, and returns its exit code.
 int report_errors(const std::function<int()>& work);
-
-/// Prints to standard output and flushes it. Throws `io`, also for earlier
-/// output that could not be written.
-void print_now(std::string_view text);
 
 /// Prints "troupe: KIND WHAT" to standard error, which may fail; returns the
 /// code.
@@ -52,10 +49,6 @@ using error_reporter = int (*)(const std::function<int()>& work);
 /// as the hard limit allows. An exception that no thread catches, as where
 /// memory is used up, is reported and ends the process with exit code 1.
 void prepare_process(error_reporter report);
-
-/// Drops all output to a standard output that was closed, instead of failing:
-/// for commands whose purpose is not their output.
-void drop_closed_output();
 
 /// Replaces this process by `troupe-runtime`, the program with LibTorch, in the
 /// same folder and with the same arguments. Returns only by throwing `error`:

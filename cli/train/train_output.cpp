@@ -15,6 +15,7 @@
 #include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/model/stored_model.hpp"
+#include "troupe/cli/plan/standard_output.hpp"
 #include "troupe/cli/train/run_summary.hpp"
 #include "troupe/cli/train/train_healing.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
@@ -64,7 +65,9 @@ void log_tensors(std::int64_t step, const parameter_list& parameters) {
 }
 
 progress_options progress_to(const train_options& options) {
-  return {options.steps, stdout, shows_on_terminal()};
+  return {.steps = options.steps,
+          .terminal = shows_on_terminal(),
+          .reader_left = tell_that_reader_left};
 }
 
 bool validates_at(const train_options& options, const train_setup& setup,

@@ -133,6 +133,11 @@ TEST_CASE("what shows a run ends when its output can't be written") {
     CHECK_THAT(run.output,
                ContainsSubstring("standard output can't be written: "
                                  "No space left on device"));
+    const auto unread = run_program(
+      fmt::format("bash -c 'exec 3> >(:); wait $!; {} {} >&3'", TROUPE_PROGRAM,
+                  fmt::format(fmt::runtime(command), at.where())));
+    CHECK(unread.exit_code == 141);
+    CHECK_THAT(unread.output, !ContainsSubstring("error"));
   }
 }
 
