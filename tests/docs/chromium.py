@@ -19,7 +19,7 @@ def found():
 class Browser:
     """Driven by the DevTools protocol, over a pipe: JSON that ends with a zero byte."""
 
-    def __init__(self, program, profile, seconds=60):
+    def __init__(self, program, profile, seconds=300):
         theirs, self.commands = os.pipe()
         self.answers, written = os.pipe()
         self.process = subprocess.Popen(

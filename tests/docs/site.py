@@ -19,6 +19,8 @@ SEARCHES = {
     "resume": (r"checkpoints\.html", r"api/train\.html#.*resume"),
     "bubble": (r"training\.html", r"api/plan\.html#.*simulation6bubble"),
     "trainer::replan": (r"api/train\.html#.*trainer6replan", r"training\.html"),
+    "lost process": (r"healing\.html",),
+    "does not see the folder of": (r"troubleshooting\.html",),
     "did not connect to": (r"troubleshooting\.html",),
     "pipeline-model-parallel-size": (r"migration/megatron-lm\.html",),
 }
