@@ -14,7 +14,11 @@ commas=${hosts//[^,]/}
 count=$((${#commas} + 1))
 authority=${TROUPE_HOST:-$(hostname)}:29600
 troupe authority --listen "$authority" --job-token-file "$secret" &
+decides=$!
 mpirun -n "$count" --host "$hosts" --map-by node --enable-recovery \
   troupe train --text "$text" --ranks "$count" --authority "$authority" \
-  --job-token-file "$secret" "$@"
-wait
+  --job-token-file "$secret" "$@" || true
+# The authority ends with the job, unless no process is left.
+sleep 1
+kill "$decides" 2>/dev/null || true
+wait "$decides"
