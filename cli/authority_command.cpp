@@ -95,6 +95,8 @@ bool has_ended(const authority_server& server) {
   const auto state = server.state();
   if (state == authority_state::stopped)
     throw process_end("the job was stopped", 1);
+  if (state == authority_state::deposed)
+    throw process_end("another authority has the record", 1);
   return state == authority_state::done;
 }
 
@@ -122,12 +124,15 @@ void stand_for_election(const authority_flags& flags,
       parse_endpoint(as_endpoint(flags.listens)), server_options(flags));
   };
   authority_candidate candidate(std::move(options));
-  while (!is_told()
-         && !(candidate.server() && has_ended(*candidate.server()))) {
+  const auto is_over = [&] {
+    return candidate.has_finished()
+           || (candidate.server() && has_ended(*candidate.server()));
+  };
+  while (!is_told() && !is_over()) {
     candidate.tick();
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  if (!is_told())
+  if (!is_told() && !candidate.has_finished())
     candidate.finish();
 }
 

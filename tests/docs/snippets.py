@@ -136,6 +136,8 @@ class Runner:
 
     def command(self, place, words):
         command = words[0]
+        if command == "authority" or "--authority" in words:
+            return self.has_flags(place, words)
         if command == "train":
             if "--save-model" in words:
                 self.transformers_model(words[words.index("--model") + 1])
@@ -160,6 +162,19 @@ class Runner:
         if command == "lab":
             return self.attached(place, ["lab"])  # at a port that is free
         self.call(place, [self.troupe, *words])
+
+    def has_flags(self, place, words):
+        """A command of several machines: its flags, and those of what it launches."""
+        for start in (0, words.index("--") + 1 if "--" in words else len(words)):
+            if start == len(words):
+                continue
+            known = subprocess.run([self.troupe, words[start], "--help-all"], text=True,
+                                   capture_output=True, check=True).stdout
+            for flag in words[start + 1:]:
+                if flag == "--":
+                    break
+                self.check(place, not flag.startswith("--") or f"{flag} " in known,
+                           f"troupe {words[start]} has no {flag}")
 
     def attached(self, place, words):
         """A command that ends with its job, or by a signal: it has to be running after 1 s."""

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "troupe/base/fail.hpp"
+#include "troupe/base/names.hpp"
 
 namespace troupe {
 
@@ -12,6 +13,8 @@ namespace {
 using clock = std::chrono::steady_clock;
 
 constexpr auto authority_key = "authority";
+constexpr auto done_key = "done";
+constexpr std::chrono::seconds told_for{60};
 constexpr std::chrono::milliseconds campaign_every{200};
 
 }  // namespace
@@ -68,13 +71,26 @@ void authority_candidate::renew() {
     lease_ = 0;
 }
 
+/// A text that differs from job to job; empty: none has ended in the last
+/// minute.
+std::string authority_candidate::ended_job() {
+  const auto found = etcd_.get(done_key);
+  return found ? found->value : std::string{};
+}
+
 /// An authority that runs stays if nobody else was elected meanwhile.
 void authority_candidate::campaign() {
+  if (!done_before_)
+    done_before_ = ended_job();
   if (const auto elected = etcd_.get(authority_key)) {
     if (elected->value != options_.where)
       server_.reset();
     return;
   }
+  const auto ended = ended_job();
+  has_finished_ = ended != *done_before_ && !ended.empty();
+  if (has_finished_)
+    return;
   const auto lease = etcd_.grant_lease(options_.lease);
   if (!etcd_.put(authority_key, options_.where, 0, lease))
     return etcd_.revoke_lease(lease);
@@ -86,6 +102,8 @@ void authority_candidate::campaign() {
 void authority_candidate::finish() {
   server_.reset();
   etcd_.erase("record");
+  const auto lease = etcd_.grant_lease(told_for);
+  etcd_.put(done_key, random_digits(4), etcd_.version(done_key), lease);
 }
 
 endpoint elected_authority(etcd_client& etcd) {

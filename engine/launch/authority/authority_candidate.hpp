@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "troupe/engine/launch/authority/authority_server.hpp"
@@ -41,11 +42,14 @@ class authority_candidate {
   void tick();
   /// Null: another process is elected, or none.
   const authority_server* server() const { return server_.get(); }
-  /// The job is done: its keys are removed.
+  /// The job is done: its keys are removed, and the other candidates are told.
   void finish();
+  /// Another candidate has said so since this one began.
+  bool has_finished() const { return has_finished_; }
 
  private:
   bool is_due();
+  std::string ended_job();
   void campaign();
   void renew();
 
@@ -53,7 +57,9 @@ class authority_candidate {
   etcd_client etcd_;
   std::int64_t lease_ = 0;  // 0: none
   std::chrono::steady_clock::time_point asked_at_{};
-  bool is_away_ = false;  // etcd
+  bool is_away_ = false;                    // etcd
+  std::optional<std::string> done_before_;  // how a job of that name had ended
+  bool has_finished_ = false;
   std::unique_ptr<authority_server> server_;
 };
 

@@ -165,6 +165,19 @@ TEST_CASE("another authority is elected when one ends and goes on") {
   a = meet(stays, {{0, 7}, {1, 7}}).get();
   CHECK(a.epoch == 2);
   CHECK(a.hosting == std::vector<std::int32_t>{0, 0});
+
+  // The job is done: nobody else is to be elected.
+  auto third = job.candidate();
+  third->tick();
+  stays->finish();
+  wait_until([&] { return other->server()->state() == authority_state::done; });
+  other->finish();
+  other.reset();
+  wait_until([&] {
+    third->tick();
+    return third->has_finished();
+  });
+  CHECK(third->server() == nullptr);
 }
 
 TEST_CASE("an authority waits for most servers of etcd and then goes on") {
