@@ -25,7 +25,7 @@ troupe_sum_device_headers()
 troupe_component(transport DIRECTORY engine/transport SUBFOLDERS address stream trust
   DEPENDS troupe::device PRIVATE Boost::headers PCH tensors)
 target_link_libraries(troupe_transport PRIVATE OpenSSL::SSL)
-troupe_component(launch DIRECTORY engine/launch SUBFOLDERS authority
+troupe_component(launch DIRECTORY engine/launch SUBFOLDERS authority etcd
   DEPENDS troupe::membership troupe::transport
     PRIVATE Boost::headers nlohmann_json::nlohmann_json PCH tensors)
 target_link_libraries(troupe_launch PRIVATE OpenSSL::SSL)

@@ -17,7 +17,7 @@
 #include "troupe/cli/live/live_options.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
-#include "troupe/engine/launch/authority/etcd_client.hpp"
+#include "troupe/engine/launch/etcd/etcd_client.hpp"
 #include "troupe/engine/launch/local_launcher.hpp"
 #include "troupe/engine/launch/meeting_point.hpp"
 #include "troupe/monitors/live/json_fields.hpp"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "troupe/engine/launch/authority/authority_candidate.hpp"
+#include "troupe/engine/launch/etcd/elected_authority.hpp"
 #include "troupe/engine/transport/stream/awaited_stream.hpp"
 #include "troupe/engine/transport/stream/dial.hpp"
 #include "troupe/engine/transport/trust/trust.hpp"

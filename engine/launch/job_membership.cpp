@@ -3,18 +3,17 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <boost/asio/steady_timer.hpp>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <variant>
 
 #include "troupe/base/fail.hpp"
 #include "troupe/base/names.hpp"
 #include "troupe/engine/launch/authority_link.hpp"
+#include "troupe/engine/launch/epoch_processes.hpp"
 #include "troupe/engine/launch/membership_clock.hpp"
 #include "troupe/engine/launch/membership_messages.hpp"
 #include "troupe/engine/membership/member.hpp"
@@ -25,26 +24,14 @@ namespace troupe {
 namespace {
 
 using namespace membership;
-namespace asio = boost::asio;
 
 constexpr std::chrono::milliseconds look_every{50};
+
 std::vector<held_copy> copies_of(const std::vector<held_rank>& held) {
   std::vector<held_copy> copies;
   for (const auto& each : held)
     copies.push_back({each.rank, each.step, copy_kind::snapshot});
   return copies;
-}
-
-std::int32_t index_of(const epoch& of, member_id member) {
-  return static_cast<std::int32_t>(std::ranges::lower_bound(of.members, member)
-                                   - of.members.begin());
-}
-
-std::vector<std::int32_t> hosting_of(const epoch& of) {
-  std::vector<std::int32_t> hosting;
-  for (const auto member : of.hosting)
-    hosting.push_back(index_of(of, member));
-  return hosting;
 }
 
 }  // namespace
@@ -339,7 +326,7 @@ struct job_membership::impl {
   const membership_options options;
   const bool is_local;  // all processes are on this machine
   io_loop loop;
-  asio::steady_timer timer;
+  boost::asio::steady_timer timer;
   std::mutex mutex;  // of what follows
   std::condition_variable changed;
   epoch_meeting meeting, own_meeting;  // the last ones

@@ -15,7 +15,7 @@ namespace troupe {
 struct membership_options {
   /// Where the job's authority is: `unix:PATH`, if all processes are on its
   /// machine; else, with credentials in `joining.shown`, `tcp:HOST:PORT`, or
-  /// where etcd knows it (engine/launch/authority/etcd_client.hpp):
+  /// where etcd knows it (engine/launch/etcd/etcd_client.hpp):
   /// `etcd://HOST:PORT[,HOST:PORT...]/JOB`.
   std::string authority{};
   /// How long the authority may be away when it is needed. While steps run it

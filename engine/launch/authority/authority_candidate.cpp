@@ -5,6 +5,7 @@
 
 #include "troupe/base/fail.hpp"
 #include "troupe/base/names.hpp"
+#include "troupe/engine/launch/etcd/elected_authority.hpp"
 
 namespace troupe {
 
@@ -12,7 +13,6 @@ namespace {
 
 using clock = std::chrono::steady_clock;
 
-constexpr auto authority_key = "authority";
 constexpr auto done_key = "done";
 constexpr std::chrono::seconds told_for{60};
 constexpr std::chrono::milliseconds campaign_every{200};
@@ -104,16 +104,6 @@ void authority_candidate::finish() {
   etcd_.erase("record");
   const auto lease = etcd_.grant_lease(told_for);
   etcd_.put(done_key, random_digits(4), etcd_.version(done_key), lease);
-}
-
-endpoint elected_authority(etcd_client& etcd) {
-  const auto found = etcd.get(authority_key);
-  if (!found)
-    fail(error_code::transport,
-         "no authority of job {} is elected in etcd now; is `troupe authority` "
-         "running?",
-         etcd.options().job);
-  return parse_endpoint(found->value);
 }
 
 }  // namespace troupe

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "troupe/engine/launch/authority/authority_server.hpp"
-#include "troupe/engine/launch/authority/etcd_client.hpp"
+#include "troupe/engine/launch/etcd/etcd_client.hpp"
 
 namespace troupe {
 
@@ -62,9 +62,5 @@ class authority_candidate {
   bool has_finished_ = false;
   std::unique_ptr<authority_server> server_;
 };
-
-/// Where the elected authority of a job is. Throws `transport` if there is none
-/// now.
-endpoint elected_authority(etcd_client& etcd);
 
 }  // namespace troupe

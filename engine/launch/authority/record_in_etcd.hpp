@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "troupe/engine/launch/authority/etcd_client.hpp"
+#include "troupe/engine/launch/etcd/etcd_client.hpp"
 #include "troupe/engine/membership/record_store.hpp"
 
 namespace troupe {

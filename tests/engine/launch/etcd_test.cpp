@@ -16,6 +16,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/launch/authority/authority_candidate.hpp"
 #include "troupe/engine/launch/authority/record_in_etcd.hpp"
+#include "troupe/engine/launch/etcd/elected_authority.hpp"
 #include "troupe/engine/launch/job_membership.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 

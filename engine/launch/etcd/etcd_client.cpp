@@ -1,4 +1,4 @@
-#include "troupe/engine/launch/authority/etcd_client.hpp"
+#include "troupe/engine/launch/etcd/etcd_client.hpp"
 
 #include <fmt/format.h>
 #include <openssl/evp.h>
@@ -94,8 +94,10 @@ bool names_etcd(const std::string& address) {
   return address.starts_with(scheme) || address.starts_with(tls_scheme);
 }
 
-etcd_options parse_etcd(const std::string& address,
-                        const environment_reader& read) {
+etcd_options parse_etcd(
+  const std::string& address,
+  const std::function<std::optional<std::string>(const std::string& name)>&
+    variable) {
   etcd_options options;
   options.uses_tls = address.starts_with(tls_scheme);
   auto rest = address.substr(
@@ -116,13 +118,13 @@ etcd_options parse_etcd(const std::string& address,
   }
   if (options.servers.empty())
     fail(error_code::invalid_argument, "{}: there is no server in it", address);
-  const auto user = read("ETCDCTL_USER").value_or("");
+  const auto user = variable("ETCDCTL_USER").value_or("");
   options.user = user.substr(0, user.find(':'));
   if (options.user.size() < user.size())
     options.password = user.substr(options.user.size() + 1);
-  options.ca_file = read("ETCDCTL_CACERT").value_or("");
-  options.certificate_file = read("ETCDCTL_CERT").value_or("");
-  options.key_file = read("ETCDCTL_KEY").value_or("");
+  options.ca_file = variable("ETCDCTL_CACERT").value_or("");
+  options.certificate_file = variable("ETCDCTL_CERT").value_or("");
+  options.key_file = variable("ETCDCTL_KEY").value_or("");
   return options;
 }
 

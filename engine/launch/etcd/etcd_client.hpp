@@ -2,12 +2,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
-
-#include "troupe/engine/launch/environment.hpp"
 
 namespace troupe {
 
@@ -29,8 +28,10 @@ bool names_etcd(const std::string& address);
 /// Reads `etcd://HOST[:PORT][,HOST[:PORT]...]/JOB`, or `etcds://` for TLS; and
 /// ETCDCTL_USER (NAME:PASSWORD), ETCDCTL_CACERT, ETCDCTL_CERT and ETCDCTL_KEY.
 /// Throws `invalid_argument`.
-etcd_options parse_etcd(const std::string& address,
-                        const environment_reader& read);
+etcd_options parse_etcd(
+  const std::string& address,
+  const std::function<std::optional<std::string>(const std::string& name)>&
+    variable);
 etcd_options parse_etcd(const std::string& address);
 
 /// Keys of a cluster, by the JSON gateway that etcd serves beside its own
