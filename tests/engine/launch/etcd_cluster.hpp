@@ -13,13 +13,14 @@
 
 #include "../../temporary_folder.hpp"
 #include "joined_processes.hpp"
+#include "troupe_paths.hpp"
 
 namespace troupe::testing {
 
-/// Servers of etcd on this machine, as the system has it installed.
+/// Servers of etcd on this machine.
 class etcd_cluster {
  public:
-  static bool is_installed() { return std::filesystem::exists(program); }
+  static bool is_installed() { return std::filesystem::exists(program()); }
 
   explicit etcd_cluster(int servers) : pids_(servers, 0) {
     for (int i = 0; i < 2 * servers; ++i)
@@ -68,8 +69,8 @@ class etcd_cluster {
     for (auto& each : arguments)
       pointers.push_back(each.data());
     pointers.push_back(nullptr);
-    if (::posix_spawn(&pids_[index(server)], program, nullptr, nullptr,
-                      pointers.data(), environ)
+    if (::posix_spawn(&pids_[index(server)], arguments.front().c_str(), nullptr,
+                      nullptr, pointers.data(), environ)
         != 0)
       throw std::runtime_error("etcd can't be started");
   }
@@ -84,7 +85,11 @@ class etcd_cluster {
   }
 
  private:
-  static constexpr auto program = "/usr/bin/etcd";
+  /// That of scripts/setup, or the system's.
+  static std::string program() {
+    const std::string own = TROUPE_READERS "/bin/etcd";
+    return std::filesystem::exists(own) ? own : "/usr/bin/etcd";
+  }
 
   static std::size_t index(int server) {
     return static_cast<std::size_t>(server);
