@@ -48,7 +48,7 @@ class etcd_cluster {
     std::string cluster;
     for (int i = 0; i < servers(); ++i)
       cluster += fmt::format("{}s{}={}", i == 0 ? "" : ",", i, peer_url(i));
-    std::vector<std::string> arguments{program,
+    std::vector<std::string> arguments{program(),
                                        "--name",
                                        fmt::format("s{}", server),
                                        "--data-dir",
