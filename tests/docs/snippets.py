@@ -116,9 +116,11 @@ class Runner:
     def shell(self, place, text):
         lines = re.sub(r"\\\n\s*", " ", text).splitlines()
         for line in lines:
+            if text.startswith("$") and line[:1] != "$":
+                continue  # output
             words = shlex.split(line.removeprefix("$ ").replace("$book", "book.txt"),
                                 comments=True)
-            if words and not (text.startswith("$") and line[:1] != "$"):
+            if words:
                 self.line(place, words)
 
     def line(self, place, words):
