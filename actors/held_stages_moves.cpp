@@ -32,6 +32,8 @@ void load_optimizer(const stage& of, const tensor_list& tensors) {
 frame held_stages::state_of(std::int32_t data_rank, stage_instance which,
                             const run_progress& progress, bool copies) const {
   const at::NoGradGuard no_grad;
+  const auto device = devices_.of(data_rank, which);
+  const auto scope = device ? device->compute().enter() : nullptr;
   stage_state_head head{{data_rank, which}, progress, {}};
   tensor_list tensors;
   const auto add = [&](const at::Tensor& value) {
@@ -45,6 +47,8 @@ frame held_stages::state_of(std::int32_t data_rank, stage_instance which,
   for (const auto& each :
        packed(stage_of(data_rank, which).parameters->state()))
     add(each);
+  if (device)
+    device->compute().drain();
   return {frame_type::state, to_wire(head), std::move(tensors)};
 }
 

@@ -9,15 +9,19 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "../engine/transport/joined_meshes.hpp"
+#include "device_trainings.hpp"
+#include "faked_accelerator.hpp"
 #include "job_trainings.hpp"
 #include "troupe/actors/job/state_copies.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/engine/events/monitor.hpp"
 #include "troupe/engine/transport/wire.hpp"
 
 using namespace troupe;
@@ -83,6 +87,14 @@ class meeting_place {
   std::shared_ptr<joined_meshes> met_;
 };
 
+/// How a job that heals runs.
+struct healing_case {
+  std::int64_t copy_every = 1;
+  bool changes = false;  // its order and its hosting, now and then
+  /// On faked accelerators, with or without links between them.
+  std::optional<bool> device_links{};
+};
+
 /// What a monitor of the leading process sees.
 struct seen_events {
   std::vector<std::int64_t> steps;
@@ -106,13 +118,12 @@ class mortal_process {
  public:
   mortal_process(meeting_place& where, std::int32_t process,
                  const small_case& what, std::int64_t steps,
-                 std::int64_t copy_every, bool changes)
+                 const healing_case& how)
     : where_(where),
       process_(process),
       what_(what),
       steps_(steps),
-      copy_every_(copy_every),
-      changes_(changes),
+      how_(how),
       thread_([this] {
         try {
           while (!live()) {
@@ -156,7 +167,11 @@ class mortal_process {
                            require_alive();
                            return job_meeting{.job = where_.join(process_)};
                          },
-                       .copy_every = copy_every_};
+                       .copy_every = how_.copy_every};
+    if (how_.device_links) {
+      options.devices = {std::make_shared<faked_accelerator>()};
+      options.device_links = *how_.device_links;
+    }
     trainer run(model_for(what_), options);
     has_stepped_ = false;
     seen = {};
@@ -184,7 +199,7 @@ class mortal_process {
       run.check_replicas();
       const auto all = run.gather_parameters();
       parameters.clear();
-      for (const auto& [name, value] : all)
+      for (const auto& [name, value] : on_host(all))
         parameters.emplace_back(name, value.clone());
       return true;
     } catch (const troupe::error&) {
@@ -201,10 +216,10 @@ class mortal_process {
     if (before == 20)
       where_.await_loss();
     require_alive();
-    if (changes_ && process_ == 0 && before % 7 == 3)
+    if (how_.changes && process_ == 0 && before % 7 == 3)
       run.replan(
         make_schedule(before % 2 == 0 ? "gpipe" : "zb_h1", shape_of(what_)));
-    if (changes_ && process_ == 0 && before % 5 == 2)
+    if (how_.changes && process_ == 0 && before % 5 == 2)
       run.move(static_cast<std::int32_t>(before % what_.ranks),
                static_cast<std::int32_t>(before / 2 % 3));
     run.step(small_text());
@@ -224,8 +239,8 @@ class mortal_process {
   meeting_place& where_;
   const std::int32_t process_;
   const small_case what_;
-  const std::int64_t steps_, copy_every_;
-  const bool changes_;
+  const std::int64_t steps_;
+  const healing_case how_;
   std::mutex mutex_;
   trainer* run_ = nullptr;
   std::shared_ptr<mesh> job_;
@@ -238,16 +253,14 @@ class mortal_process {
 /// Trains in so many processes, of which each meeting loses one; checks the
 /// bits of a run without losses.
 void check_healed(const small_case& what, std::int32_t processes, int kills,
-                  std::uint32_t seed, std::int64_t copy_every = 1,
-                  bool changes = false) {
+                  std::uint32_t seed, const healing_case& how = {}) {
   INFO(describe(what) << ", seed " << seed);
   constexpr std::int64_t steps = 60;
   std::mt19937 random(seed);
   meeting_place where(processes);
   std::vector<std::unique_ptr<mortal_process>> all;
   for (std::int32_t p = 0; p < processes; ++p)
-    all.push_back(std::make_unique<mortal_process>(where, p, what, steps,
-                                                   copy_every, changes));
+    all.push_back(std::make_unique<mortal_process>(where, p, what, steps, how));
   for (int k = 0; k < kills; ++k) {
     while (where.meetings() <= k && !where.is_over())
       std::this_thread::yield();
@@ -272,22 +285,30 @@ TEST_CASE("a job that loses processes trains the bits of one that does not") {
   check_healed({.ranks = 3, .microbatches = 6, .clip = 0.5}, 3, 4, 1);
   check_healed({.data_parallel = 2, .dropout = 0.3}, 2, 3, 2);
   check_healed({.schedule = "zb_v", .ranks = 2, .stages_per_rank = 2}, 2, 3, 3);
-  check_healed({.ranks = 4, .microbatches = 8}, 4, 3, 4, 5);
+  check_healed({.ranks = 4, .microbatches = 8}, 4, 3, 4, {.copy_every = 5});
   small_case sharded{.data_parallel = 2, .clip = 0.5};
   sharded.sharding.mode = shard_mode::all;
   check_healed(sharded, 2, 3, 5);
 }
 
 TEST_CASE("a job heals whatever its order and its hosting have become") {
-  check_healed({.ranks = 3, .microbatches = 6}, 3, 5, 6, 1, true);
+  check_healed({.ranks = 3, .microbatches = 6}, 3, 5, 6, {.changes = true});
+}
+
+TEST_CASE("a job on devices heals, with and without links between them") {
+  const faked_accelerator watch;
+  for (const bool device_links : {true, false})
+    check_healed({.ranks = 3, .microbatches = 6, .clip = 0.5}, 3, 3, 7,
+                 {.device_links = device_links});
+  CHECK(watch.races() == std::vector<std::string>{});
 }
 
 TEST_CASE("a monitor sees each step once whatever is repeated") {
   constexpr std::int64_t steps = 60, copy_every = 7;
   const small_case what{.ranks = 2};
   meeting_place where(2);
-  mortal_process leads(where, 0, what, steps, copy_every, false);
-  mortal_process other(where, 1, what, steps, copy_every, false);
+  mortal_process leads(where, 0, what, steps, {.copy_every = copy_every});
+  mortal_process other(where, 1, what, steps, {.copy_every = copy_every});
   for (int k = 0; k < 3; ++k)
     while (!other.kill() && !where.is_over())
       std::this_thread::yield();
