@@ -137,7 +137,8 @@ class Folder:
                 os.remove(self.at(name))
 
     def keep(self, target):
-        shutil.copytree(self.path, target, dirs_exist_ok=True)
+        shutil.copytree(self.path, target, dirs_exist_ok=True,
+                        ignore=shutil.ignore_patterns("*.sock"))
 
     def remove(self):
         shutil.rmtree(self.path, ignore_errors=True)
