@@ -122,6 +122,15 @@ void module_parameters::update(double factor) {
   add_version();
 }
 
+/// The modules' parameters are loaded before, into the version that was set
+/// last: if a step was given up, that need not be the newest.
+void module_parameters::load_state(const optimizer_state& state) {
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; keeps_versions_ && i < values_.size(); ++i)
+    values_[i].set_data(parameters_[i]);
+  optimizer_->load(state);
+}
+
 /// Copies the values, so that the next update leaves older versions unchanged.
 void module_parameters::move_to_new_memory() {
   auto gradients = take_gradients();

@@ -46,9 +46,7 @@ class module_parameters : public stage_parameters {
   void show() override;
   void update(double factor) override;
   optimizer_state state() const override { return optimizer_->state(); }
-  void load_state(const optimizer_state& state) override {
-    optimizer_->load(state);
-  }
+  void load_state(const optimizer_state& state) override;
   void read_parameters() override { optimizer_->read_parameters(); }
   std::shared_ptr<stage_state> read_version(std::int32_t updates,
                                             bool last) override;
