@@ -49,10 +49,17 @@ std::function<void(const std::string&)> tell_changes() {
   };
 }
 
+/// The same for all authorities that etcd may elect, as the job's endpoint is
+/// named after it.
+std::string job_of(const authority_flags& flags) {
+  return fmt::format("authority {}",
+                     flags.etcd.empty() ? flags.listens : flags.etcd);
+}
+
 authority_server_options server_options(const authority_flags& flags) {
   authority_server_options options{
     .processes = flags.processes,
-    .job = fmt::format("authority {}", flags.listens),
+    .job = job_of(flags),
     .shown = credentials_of(flags.trust),
     .silent_after = milliseconds_of(flags.silent_after),
     .most_losses = flags.most_losses,
