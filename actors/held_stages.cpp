@@ -214,7 +214,8 @@ parameter_list held_stages::gather() const {
   if (!setup_.job())
     return parameters();
   const whole_scope whole(*this);
-  return copies_if_released(troupe::gather(*setup_.job(), parameters_here()));
+  // Other processes' are sent in the background, when these are released.
+  return troupe::gather(*setup_.job(), parameters_here(), setup_.releases());
 }
 
 void held_stages::load(const parameter_list& values,
