@@ -108,4 +108,19 @@ void append_file::write(std::string_view piece) {
   size_ += static_cast<std::int64_t>(piece.size());
 }
 
+void take_over_file(const std::string& path) {
+  const owned_descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0 || !is_regular(file.get())
+      || ::flock(file.get(), LOCK_SH | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+    return;
+  atomic_file copy(path);
+  std::array<char, 1 << 16> chunk{};
+  while (const auto count = ::read(file.get(), chunk.data(), chunk.size())) {
+    if (count < 0)
+      fail_io(path, "read", std::strerror(errno));
+    copy.write({chunk.data(), static_cast<std::size_t>(count)});
+  }
+  copy.commit();
+}
+
 }  // namespace troupe

@@ -44,4 +44,9 @@ class append_file {
   std::mutex mutex_;
 };
 
+/// Lets this process write a file that a process has open which has no part in
+/// the job any more, but may still live: replaces the file by a copy, if it is
+/// locked. Throws `io`.
+void take_over_file(const std::string& path);
+
 }  // namespace troupe

@@ -17,9 +17,11 @@
 #include "troupe/cli/live/live_options.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/engine/checkpoint/checkpoint_folder.hpp"
+#include "troupe/engine/checkpoint/folder_lock.hpp"
 #include "troupe/engine/launch/etcd/etcd_client.hpp"
 #include "troupe/engine/launch/local_launcher.hpp"
 #include "troupe/engine/launch/meeting_point.hpp"
+#include "troupe/monitors/append_file.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 
 namespace troupe::cli {
@@ -149,6 +151,13 @@ std::string newest_checkpoint(const std::string& folder) {
                          folder, std::ranges::max(steps));
 }
 
+void take_over_outputs(const train_options& options) {
+  for (const auto& [flag, path] : written_files(options))
+    take_over_file(path);
+  if (!options.checkpoints.folder.empty())
+    take_over_folder(options.checkpoints.folder);
+}
+
 void log_as_process(std::int32_t process, spdlog::level::level_enum level) {
   const bool leads = process == 0;
   spdlog::set_level(leads ? level : std::max(level, spdlog::level::warn));
@@ -223,13 +232,15 @@ std::shared_ptr<job_membership> join_healing_job(job_options joining,
 
 regrouped_run::regrouped_run(trainer& run,
                              std::shared_ptr<job_membership> membership,
-                             signal_watch& signals)
+                             signal_watch& signals,
+                             std::function<void()> left_out)
   : membership_(std::move(membership)), signals_(signals) {
   if (!membership_)
     return;
   membership_->on_events(
     {.change = [&run](bool at_once) { run.regroup(at_once); },
-     .stays = [&signals] { signals.end_drained(); }});
+     .stays = [&signals] { signals.end_drained(); },
+     .left_out = std::move(left_out)});
   const bool is_launched = !variable(spares_variable).empty();
   const auto drain = [this](const signal_request&) {
     membership_->leave();

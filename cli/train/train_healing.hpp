@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -39,6 +40,10 @@ std::string end_of_job(const std::shared_ptr<job_membership>& membership);
 /// What there is to resume from, in words; the folder may be empty.
 std::string newest_checkpoint(const std::string& folder);
 
+/// For a process that leads the job now: the one that led it before may still
+/// have its files open, as it is stopped, or can't be reached.
+void take_over_outputs(const train_options& options);
+
 /// Sets what this process logs: the leading one all of the level, the others
 /// warnings and errors, with their number.
 void log_as_process(std::int32_t process, spdlog::level::level_enum level);
@@ -48,9 +53,9 @@ void log_as_process(std::int32_t process, spdlog::level::level_enum level);
 class regrouped_run {
  public:
   /// `membership` may be null. A SIGTERM to this process alone lets the others
-  /// take its ranks.
+  /// take its ranks. `left_out`: as that of membership_events.
   regrouped_run(trainer& run, std::shared_ptr<job_membership> membership,
-                signal_watch& signals);
+                signal_watch& signals, std::function<void()> left_out);
   ~regrouped_run();
   regrouped_run(const regrouped_run&) = delete;
   regrouped_run& operator=(const regrouped_run&) = delete;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "troupe/actors/job/job_members.hpp"
 #include "troupe/base/fail.hpp"
 #include "troupe/cli/log_listener.hpp"
 #include "troupe/cli/train/run_endings.hpp"
@@ -116,6 +117,14 @@ struct run_epoch {
   std::unique_ptr<trainer_saver> saved{};
 };
 
+/// Closes the files of a process that does not lead the job any more.
+void stop_showing(trainer& run, std::optional<shown_run>& shown) {
+  if (!shown)
+    return;
+  finish_after_failure(run);
+  shown.reset();
+}
+
 /// After a call of the run that has thrown: whether the job goes on, with
 /// processes that have met again.
 bool goes_on(run_epoch& epoch, const error& reason) {
@@ -125,10 +134,8 @@ bool goes_on(run_epoch& epoch, const error& reason) {
     return false;
   epoch.saved.reset();
   // Another process leads the job once this one is gone, and writes its files.
-  if (epoch.membership && epoch.membership->has_left()) {
-    finish_after_failure(epoch.run);
-    epoch.shown.reset();
-  }
+  if (epoch.membership && epoch.membership->has_left())
+    stop_showing(epoch.run, epoch.shown);
   return epoch.run.heal();
 }
 
@@ -283,8 +290,10 @@ void print_end(trainer& run, const train_options& options,
 void begin_epoch(run_epoch& epoch) {
   auto& run = epoch.run;
   begin(run, epoch.options, epoch.setup, epoch.signals);
-  epoch.saved = make_saver(epoch);
   const bool shows = leads_job(epoch.setup.trainer.job);
+  if (shows && !epoch.shown && run.members().epoch > 1)
+    take_over_outputs(epoch.options);
+  epoch.saved = make_saver(epoch);
   if (const auto parameter = run.not_finite(); shows)
     warn_unless_finite(parameter);
   if (shows && !epoch.shown)
@@ -327,8 +336,9 @@ void train_with(const train_options& options, const train_setup& setup,
                 const std::shared_ptr<job_membership>& membership) {
   trainer run(setup.model.layers, setup.trainer);
   signals.defer_signals();
-  const regrouped_run regrouped(run, membership, signals);
   std::optional<shown_run> shown;
+  const regrouped_run regrouped(run, membership, signals,
+                                [&] { stop_showing(run, shown); });
   step_watches watches{loss_watch(setup.trainer.numerics)};
   run_epoch epoch{run, options, setup, signals, membership, shown};
   while (!train_epoch(epoch, watches)) {
@@ -354,7 +364,7 @@ void train_pipeline(const train_options& options, train_setup& setup,
       auto met = setup.trainer.healing.rejoin({});
       setup.trainer.job = std::move(met.job);
       setup.trainer.hosting = std::move(met.hosting);
-      setup.epoch = met.epoch;
+      setup.epoch = setup.trainer.healing.epoch = met.epoch;
     }
 }
 

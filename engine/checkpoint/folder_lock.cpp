@@ -28,10 +28,14 @@ std::string text_of(int file) {
            : "another process";
 }
 
+std::string lock_path(const std::string& folder) {
+  return (std::filesystem::path(folder) / ".lock").string();
+}
+
 }  // namespace
 
 folder_lock::folder_lock(const std::string& folder)
-  : folder_(folder), path_((std::filesystem::path(folder) / ".lock").string()) {
+  : folder_(folder), path_(lock_path(folder)) {
   lock();
 }
 
@@ -106,6 +110,13 @@ void folder_lock::refuse_used(int file) const {
 folder_lock::~folder_lock() {
   if (is_file_at(file_.get(), path_))
     ::unlink(path_.c_str());
+}
+
+void take_over_folder(const std::string& folder) {
+  const auto path = lock_path(folder);
+  const owned_descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() >= 0 && is_locked(file.get()))
+    ::unlink(path.c_str());
 }
 
 }  // namespace troupe

@@ -38,4 +38,8 @@ class folder_lock {
   owned_descriptor file_;
 };
 
+/// Takes the folder from a process that has no part in the job any more, but
+/// may still live: its `renew` throws then, unless the folder is free again.
+void take_over_folder(const std::string& folder);
+
 }  // namespace troupe

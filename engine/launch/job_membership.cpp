@@ -236,8 +236,17 @@ struct job_membership::impl {
         return std::nullopt;
       changed.wait_for(lock, look_every);
     }
-    met = self->current().number;
-    return self->current();
+    auto next = self->current();
+    // On one machine, the launcher kills a process that is left out.
+    const bool is_left_out = !is_local && met > 0 && next.number > met + 1;
+    met = next.number;
+    if (is_left_out && events.left_out) {
+      const auto call = events.left_out;
+      lock.unlock();
+      call();
+      lock.lock();
+    }
+    return next;
   }
 
   job_meeting meet(std::vector<held_copy> copies) {

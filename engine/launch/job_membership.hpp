@@ -37,14 +37,18 @@ struct membership_options {
   std::chrono::milliseconds leave_within = std::chrono::seconds(5);
 };
 
-/// Callbacks of a membership, on a thread of its own; they must not call its
-/// members. Empty ones are not called.
+/// Callbacks of a membership, on a thread of its own if nothing else is said;
+/// they must not call its members. Empty ones are not called.
 struct membership_events {
   /// Another epoch is to begin: the step that runs is to be the last of this
   /// one, and `at_once`, it is to be given up.
   std::function<void(bool at_once)> change{};
   /// Nobody has taken the ranks of this process, which wants to leave.
   std::function<void()> stays{};
+  /// There was an epoch without this process since the one that it was in:
+  /// another process may have led it, and written the job's files. On the
+  /// thread of `meet`.
+  std::function<void()> left_out{};
 };
 
 /// This process's membership of a job that heals: its processes may be lost,

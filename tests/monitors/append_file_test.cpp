@@ -6,6 +6,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <thread>
@@ -121,6 +122,20 @@ TEST_CASE("a file that another one writes is refused, and keeps its lines") {
   }
   const append_file second(path);
   CHECK(content(path).empty());
+}
+
+TEST_CASE("a file is taken over from a process that still writes it") {
+  const temporary_folder folder;
+  const auto path = folder.write("log", "");
+  append_file stale(path);
+  stale.write("1 one\n2 two\n");
+  take_over_file(path);
+  append_file own(path, lines_with_step(1, ""));
+  stale.write("3 stale\n");
+  own.write("2 new\n");
+  CHECK(content(path) == "1 one\n2 new\n");
+  take_over_file(folder / "missing");
+  CHECK_FALSE(std::filesystem::exists(folder / "missing"));
 }
 
 TEST_CASE("a continued file keeps whole lines up to a step") {

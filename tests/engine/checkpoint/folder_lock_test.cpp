@@ -156,3 +156,12 @@ TEST_CASE("a lock that another user's job holds is respected") {
   CHECK_THAT(run_as_other(0022, [&] { folder_lock other(at / ""); }),
              Catch::Matchers::ContainsSubstring("in use: process "));
 }
+
+TEST_CASE("a folder is taken over from a process that still has it") {
+  const temporary_folder at;
+  folder_lock stale(at / "all");
+  take_over_folder(at / "all");
+  const folder_lock own(at / "all");
+  CHECK_THROWS_AS(stale.renew(), error);
+  CHECK(std::filesystem::exists(at / "all/.lock"));
+}
