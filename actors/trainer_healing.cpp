@@ -29,15 +29,23 @@ struct run_changes {
 };
 TROUPE_FIELDS(run_changes, switches, plan, rehosted, hosting)
 
+/// What the others get to know of a process.
+struct met_process {
+  std::int64_t pid = 0;
+  std::int64_t age = 0;  // ns that it has been in the job
+  std::string core_group;
+  double cores = 1;
+};
+TROUPE_FIELDS(met_process, pid, age, core_group, cores)
+
 /// What a process brings to a meeting.
 struct meeting_state {
   std::vector<held_state> held;
   bool has_copied = false;
   run_changes changes;
-  std::int64_t pid = 0;
-  std::int64_t age = 0;  // ns that it has been in the job
+  met_process process;
 };
-TROUPE_FIELDS(meeting_state, held, has_copied, changes, pid, age)
+TROUPE_FIELDS(meeting_state, held, has_copied, changes, process)
 
 /// What the leading process decides there.
 struct meeting_decision {
@@ -45,9 +53,9 @@ struct meeting_decision {
   bool has_copied = false;
   run_changes changes;
   bool rehosts = false;  // a process has another hosting
-  std::vector<std::int64_t> pids{}, ages{};
+  std::vector<met_process> processes{};
 };
-TROUPE_FIELDS(meeting_decision, held, has_copied, changes, rehosts, pids, ages)
+TROUPE_FIELDS(meeting_decision, held, has_copied, changes, rehosts, processes)
 
 /// The changes of the process that has seen most: those of one that was started
 /// again are of the start.
@@ -65,10 +73,18 @@ meeting_decision decide(const std::vector<frame>& all) {
     decision.rehosts |= each.changes.hosting != decision.changes.hosting;
     decision.has_copied |= each.has_copied;
     decision.held.push_back(std::move(each.held));
-    decision.pids.push_back(each.pid);
-    decision.ages.push_back(each.age);
+    decision.processes.push_back(std::move(each.process));
   }
   return decision;
+}
+
+std::vector<joined_process> joined_of(std::vector<met_process> met) {
+  const auto now = now_ns();
+  std::vector<joined_process> all;
+  for (auto& each : met)
+    all.push_back(
+      {each.pid, now - each.age, {std::move(each.core_group), each.cores}});
+  return all;
 }
 
 }  // namespace
@@ -191,13 +207,19 @@ bool trainer::impl::is_healable() {
   return setup.job()->await_loss(std::chrono::seconds(5));
 }
 
-void trainer::impl::note_members(const std::vector<std::int64_t>& pids,
-                                 const std::vector<std::int64_t>& ages) {
-  const auto now = now_ns();
+void trainer::impl::note_members(std::vector<joined_process> processes) {
   const std::scoped_lock lock(hosting_mutex);
-  joined.clear();
-  for (std::size_t p = 0; p < pids.size(); ++p)
-    joined.push_back({pids[p], now - ages[p]});
+  joined = std::move(processes);
+}
+
+/// Devices are this process's own.
+core_group trainer::impl::own_compute() const {
+  auto own = own_cores();
+  const auto& devices = setup.options.devices;
+  if (devices.empty())
+    return own;
+  return {fmt::format("{}devices of {}", own.name, ::getpid()),
+          static_cast<double>(devices.size())};
 }
 
 job_members trainer::impl::members() const {
@@ -208,7 +230,7 @@ job_members trainer::impl::members() const {
     .hosting = next_hosting.empty() ? setup.layout.hosting : next_hosting};
   for (const auto& each : joined)
     all.processes.push_back(
-      {each.pid, static_cast<double>(now - each.since) * 1e-9});
+      {each.pid, static_cast<double>(now - each.since) * 1e-9, each.cores});
   if (setup.layout.processes > 1 && copied >= 0)
     all.copied = copied;
   all.held_bytes = kept->bytes();
@@ -220,18 +242,18 @@ std::optional<recovery> trainer::impl::find_recovery() {
   if (!job || !setup.options.healing.rejoin)
     return std::nullopt;
   const auto switches = plans.switches();
+  const auto cores = own_compute();
   const meeting_state own{
     kept->held(),
     has_copied,
     {switches, switches > 0 ? to_text(*plans.training()) : std::string{},
      rehosted, setup.layout.hosting},
-    ::getpid(),
-    now_ns() - began};
+    {::getpid(), now_ns() - began, cores.name, cores.cores}};
   const auto all = job->gather({frame_type::mail, to_wire(own), {}});
   const auto wanted = job->place().leads() ? to_wire(decide(all)) : "";
-  const auto decision = from_wire<meeting_decision>(
+  auto decision = from_wire<meeting_decision>(
     job->share({frame_type::mail, wanted, {}}).head);
-  note_members(decision.pids, decision.ages);
+  note_members(joined_of(std::move(decision.processes)));
   const auto& changes = decision.changes;
   if (changes.switches > switches)
     plans.go_on_with(changes.plan, changes.switches);

@@ -27,6 +27,7 @@ namespace troupe {
 struct joined_process {
   std::int64_t pid = 0;
   std::int64_t since = 0;  // by the clock of this process, in ns
+  core_group cores{};
 };
 
 /// The parts of a trainer, and how far its run is.
@@ -70,8 +71,8 @@ struct trainer::impl {
   void change_layout(std::vector<std::int32_t> hosting);
   std::vector<held_rank> held_states() const;
   [[noreturn]] void meet_again();
-  void note_members(const std::vector<std::int64_t>& pids,
-                    const std::vector<std::int64_t>& ages);
+  void note_members(std::vector<joined_process> processes);
+  core_group own_compute() const;
   void tell_of_epoch(double seconds);
   job_members members() const;
 

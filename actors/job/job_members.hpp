@@ -4,6 +4,8 @@
 #include <optional>
 #include <vector>
 
+#include "troupe/engine/device/core_group.hpp"
+
 namespace troupe {
 
 /// Who takes part in a job that heals, as of the last meeting of its processes,
@@ -12,6 +14,7 @@ struct job_members {
   struct member {
     std::int64_t pid = 0;
     double seconds = 0;  // since it has begun to train
+    core_group cores{};  // or devices, which no other process has
   };
 
   std::int64_t epoch = 0;

@@ -83,7 +83,7 @@ void add_flags_of_pipeline(flag_table& table, const train_options& o) {
   table.push_back({{"hosting"}, !o.plain, "with --plain"});
   table.push_back({{"slow-from"}, !o.order.slow.empty(), "without --slow"});
   table.push_back(
-    {{"snapshot-every"}, is_healing(o.healing), "without --heal"});
+    {{"snapshot-every", "rebalance"}, is_healing(o.healing), "without --heal"});
 }
 
 void add_flags_of_output(flag_table& table, const train_options& o) {

@@ -1,23 +1,15 @@
 #include "troupe/cli/train/shared_cores.hpp"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
-#include <thread>
-
 #include "troupe/cli/train/train_setup.hpp"
+#include "troupe/engine/device/core_group.hpp"
 
 namespace troupe::cli {
 
 double usable_cores(const cgroup_limits& limits) {
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  const double cores = ::sched_getaffinity(0, sizeof mask, &mask) == 0
-                         ? CPU_COUNT(&mask)
-                         : std::max(1U, std::thread::hardware_concurrency());
-  return limits.cpus ? std::min(cores, *limits.cpus) : cores;
+  return own_cores(limits).cores;
 }
 
 std::string shared_cores_text(int ranks, int threads, double cores) {

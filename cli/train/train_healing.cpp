@@ -102,6 +102,12 @@ void add_healing_flags(CLI::App& app, healing_flags& options) {
             "steps between two copies of the ranks' states in memory, for "
             "--heal: at most so many are repeated after a loss",
             whole_number(1));
+  add_choice(app, "--rebalance HOW", options.rebalances,
+             {{"off", false}, {"auto", true}},
+             "auto: every 50 steps look by measured costs for the processes "
+             "that are best to host each rank, for --heal; ranks move if that "
+             "shortens a step by 5 % and pays within 100 steps, at most once "
+             "in 200 steps. Results do not change");
   add_value(app, "--join ENDPOINT", options.joins,
             "take ranks of a job that heals and runs on this machine: its "
             "endpoint, as logged at its start, or auto, your only job; all "

@@ -10,7 +10,7 @@
 
 namespace troupe::cli {
 
-/// Declares --heal, --snapshot-every and --join.
+/// Declares --heal, --snapshot-every, --rebalance, --join and --authority.
 void add_healing_flags(CLI::App& app, healing_flags& options);
 
 /// Throws `invalid_argument` for --heal without an authority, or with flags

@@ -128,6 +128,7 @@ struct process_options {
 struct healing_flags {
   bool heals = false;
   std::int64_t snapshot_every = 1;  // steps
+  bool rebalances = false;          // by itself
   std::string joins{};      // the endpoint of a job that runs; empty: none
   std::string authority{};  // its address; empty: as the launcher says
 };

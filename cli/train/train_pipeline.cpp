@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "troupe/actors/copy_footprint.hpp"
 #include "troupe/actors/job/job_members.hpp"
 #include "troupe/base/fail.hpp"
 #include "troupe/cli/log_listener.hpp"
@@ -17,6 +18,7 @@
 #include "troupe/cli/train/train_servers.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/plan/check/order_log.hpp"
+#include "troupe/monitors/live/rebalancer.hpp"
 #include "troupe/monitors/live/replanner.hpp"
 #include "troupe/monitors/live/trainer_operations.hpp"
 
@@ -81,6 +83,10 @@ class shown_run {
       orders_.emplace(run, options.order.replan_every);
       run.attach(orders_->watch());
     }
+    if (options.healing.rebalances && membership)
+      run.attach(rebalancing_monitor(
+        run, {.steps = options.steps,
+              .state_bytes = state_bytes(setup.model.layers, setup.trainer)}));
     endpoint_ = open_endpoint(run, options, orders_ ? &*orders_ : nullptr, site,
                               membership);
   }

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "troupe/base/atomic_file.hpp"
+#include "troupe/base/median.hpp"
 #include "troupe/engine/plan/cost/simulate.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/monitors/monitor_of.hpp"
@@ -20,13 +21,6 @@ constexpr double ms = 1e-6;  // of a nanosecond
 double mean(const std::deque<double>& samples) {
   return std::accumulate(samples.begin(), samples.end(), 0.0)
          / static_cast<double>(samples.size());
-}
-
-double lower_quartile(const std::deque<double>& samples) {
-  std::vector<double> sorted(samples.begin(), samples.end());
-  const auto quarter = sorted.begin() + std::ssize(sorted) / 4;
-  std::ranges::nth_element(sorted, quarter);
-  return *quarter;
 }
 
 }  // namespace

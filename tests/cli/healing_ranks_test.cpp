@@ -2,9 +2,13 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
+#include <sched.h>
+
 #include <csignal>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "healing_job.hpp"
 #include "troupe/cli/live/ranks_table.hpp"
@@ -35,6 +39,33 @@ const json an_answer{
   {"members",
    {{{"pid", 4711}, {"seconds", 3723.4}}, {{"pid", 4802}, {"seconds", 20}}}},
   {"busy", {0.9, 0.5, 0.8, nullptr}}};
+
+/// Binds what this thread starts to one of its cores, while it lives.
+class bound_to_core {
+ public:
+  explicit bound_to_core(int number) {
+    CPU_ZERO(&before_);
+    ::sched_getaffinity(0, sizeof before_, &before_);
+    auto one = before_;
+    for (int core = 0; core < CPU_SETSIZE; ++core)
+      if (CPU_ISSET(core, &before_) && number-- != 0)
+        CPU_CLR(core, &one);
+    ::sched_setaffinity(0, sizeof one, &one);
+  }
+  ~bound_to_core() { ::sched_setaffinity(0, sizeof before_, &before_); }
+  bound_to_core(const bound_to_core&) = delete;
+  bound_to_core& operator=(const bound_to_core&) = delete;
+
+  static bool can_bind(int processes) {
+    cpu_set_t mask;
+    CPU_ZERO(&mask);
+    ::sched_getaffinity(0, sizeof mask, &mask);
+    return CPU_COUNT(&mask) >= processes;
+  }
+
+ private:
+  cpu_set_t before_;
+};
 
 }  // namespace
 
@@ -101,4 +132,41 @@ TEST_CASE("a move that does not come is reported once its time is over") {
   CHECK(late.exit_code == 1);
   CHECK_THAT(late.output, ContainsSubstring("have not moved within 0.1 s, as "
                                             "the job is still in epoch 3"));
+}
+
+TEST_CASE("a rank moves by itself to a process with an idle core", "[serial]") {
+  if (!bound_to_core::can_bind(2))
+    SKIP("needs two cores");
+  const tiny_training at;
+  const auto authority = "unix:" + (at.folder / "authority");
+  const std::string model =
+    "--ranks 4 --d-model 64 --seq 64 --microbatches 8 --steps 120 "
+    "--validation-fraction 0 --save-parameters ";
+  const background_program decides(program + " authority --listen " + authority,
+                                   at.folder / "decides");
+  REQUIRE(decides.writes("the authority is at"));
+  std::vector<std::unique_ptr<background_program>> processes;
+  for (int p = 0; p < 2; ++p) {
+    const bound_to_core bound(p);
+    processes.push_back(std::make_unique<background_program>(
+      fmt::format("env RANK={0} WORLD_SIZE=2 LOCAL_RANK={0} LOCAL_WORLD_SIZE=2 "
+                  "{1} {2} --authority {3} --rebalance auto "
+                  "--slow rank.1=8,rank.2=8 --hosting 0,0,0,1 --endpoint none",
+                  p, at.command(""), model + (at.folder / "moved"), authority),
+      at.folder / fmt::format("process{}", p)));
+  }
+  for (const auto& process : processes) {
+    const auto code = process->end(0);
+    INFO(process->output());
+    CHECK(code == 0);
+  }
+  const auto output = processes.front()->output();
+  INFO(output);
+  // Which of the two slow ranks moves is for the measured times to say.
+  CHECK_THAT(output, ContainsSubstring("rebalance: ranks move from processes "
+                                       "0,0,0,1 to "));
+  CHECK_THAT(output, ContainsSubstring("2 processes go on after step"));
+  const auto plain = at.train("--plain " + model + (at.folder / "plain"));
+  REQUIRE(plain.exit_code == 0);
+  CHECK(content(at.folder / "moved") == content(at.folder / "plain"));
 }

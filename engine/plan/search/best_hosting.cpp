@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "troupe/engine/plan/cost/simulate.hpp"
@@ -14,8 +15,10 @@ namespace {
 
 using hosting = std::vector<std::int32_t>;
 
-constexpr std::int64_t most_tried = 4096;  // hostings, if all are
-constexpr int most_rounds = 100;           // of moves that help
+constexpr std::int64_t most_tried = 4096;          // hostings, if all are
+constexpr int most_rounds = 100;                   // of moves that help
+constexpr std::size_t most_simulated = 4'000'000;  // ops
+constexpr auto unknown = std::numeric_limits<double>::infinity();
 constexpr double as_good = 1.01;
 
 /// What decides how long a replica's step takes on paper.
@@ -47,14 +50,30 @@ class predictor {
 
   /// `enough`: a step that is no shorter is of no use; its replicas are not
   /// simulated if the loads tell already.
-  score of(const hosting& hosts,
-           double enough = std::numeric_limits<double>::infinity()) {
+  score of(const hosting& hosts, double enough = unknown) {
     score result{.loads = loads(hosts)};
     result.step = result.loads.front();
     for (std::int32_t d = 0; d < problem_.replicas && result.step <= enough;
          ++d)
       result.step = std::max(result.step, simulated(case_of(hosts, d)));
     return result;
+  }
+
+  /// Of all hostings.
+  double bound() {
+    std::vector<double> fastest(problem_.cores.size(), 0);  // by group
+    for (const auto process : problem_.hosting) {
+      const auto& its = problem_.processes[slot(process)];
+      auto& speed = fastest[slot(its.group)];
+      speed = std::max(speed, its.speed);
+    }
+    const auto capacity = std::inner_product(fastest.begin(), fastest.end(),
+                                             problem_.cores.begin(), 0.0);
+    const auto work = std::accumulate(work_.begin(), work_.end(), 0.0);
+    const auto alone = simulated(
+      {.slowness = std::vector(work_.size(), 1 / std::ranges::max(fastest)),
+       .crosses = std::vector(problem_.plan.channels.size(), false)});
+    return std::max(alone, problem_.replicas * work / capacity);
   }
 
  private:
@@ -91,6 +110,9 @@ class predictor {
     if (!is_new)
       return found->second;
     const auto& plan = problem_.plan;
+    if (simulated_ > most_simulated)
+      return found->second = unknown;
+    simulated_ += plan.ops.size();
     auto costs = disturbed(problem_.costs, plan, {.of_rank = which.slowness});
     for (std::size_t i = 0; i < plan.channels.size(); ++i)
       if (!which.crosses[i])
@@ -102,6 +124,7 @@ class predictor {
   const hosting_problem& problem_;
   std::vector<double> work_;  // seconds of a step, by rank of a pipeline
   std::map<replica_case, double> known_;
+  std::size_t simulated_ = 0;  // ops
 };
 
 struct search_of_hosting {
@@ -247,6 +270,10 @@ double hosting_choice::steps_to_pay() const {
 double predicted_step(const hosting_problem& problem,
                       const std::vector<std::int32_t>& hosting) {
   return predictor(problem).of(hosting).step;
+}
+
+double least_step(const hosting_problem& problem) {
+  return predictor(problem).bound();
 }
 
 hosting_choice best_hosting(const hosting_problem& problem,

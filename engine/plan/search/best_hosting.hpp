@@ -53,11 +53,15 @@ struct hosting_choice {
 double predicted_step(const hosting_problem& problem,
                       const std::vector<std::int32_t>& hosting);
 
+/// No hosting has a shorter predicted step.
+double least_step(const hosting_problem& problem);
+
 /// The hosting with the shortest predicted step, and among those that are
 /// within 1 % of it one in which few ranks move. Processes that host nothing
 /// now are left alone, and no other one is emptied. All hostings are tried if
 /// they are few (4096), else moves of one rank and swaps of two, as long as
-/// they help. Depends on the problem alone.
+/// they help; of large plans until so many ops have been simulated (4e6, about
+/// a second). Depends on the problem alone: no clock.
 hosting_choice best_hosting(const hosting_problem& problem,
                             const move_costs& moving = {});
 

@@ -162,6 +162,7 @@ TEST_CASE("the best hosting of random jobs keeps its promises") {
     const auto best = best_hosting(problem);
     CHECK(best.hosting == best_hosting(problem).hosting);
     CHECK(best.then <= 1.01 * best.now);
+    CHECK(best.then >= 0.9999 * least_step(problem));
     CHECK(best.now == predicted_step(problem, now));
     CHECK(best.then == predicted_step(problem, best.hosting));
     CHECK(std::set(best.hosting.begin(), best.hosting.end())
