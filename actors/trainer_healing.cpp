@@ -229,8 +229,9 @@ job_members trainer::impl::members() const {
     .epoch = epoch,
     .hosting = next_hosting.empty() ? setup.layout.hosting : next_hosting};
   for (const auto& each : joined)
-    all.processes.push_back(
-      {each.pid, static_cast<double>(now - each.since) * 1e-9, each.cores});
+    all.processes.push_back({each.pid,
+                             static_cast<double>(now - each.since) * 1e-9,
+                             each.cores.name, each.cores.cores});
   if (setup.layout.processes > 1 && copied >= 0)
     all.copied = copied;
   all.held_bytes = kept->bytes();

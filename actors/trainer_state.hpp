@@ -19,6 +19,7 @@
 #include "troupe/actors/trainer.hpp"
 #include "troupe/actors/trainer_setup.hpp"
 #include "troupe/engine/device/clock.hpp"
+#include "troupe/engine/device/core_group.hpp"
 #include "troupe/engine/stage/update/loss_scale.hpp"
 
 namespace troupe {

@@ -2,9 +2,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
-
-#include "troupe/engine/device/core_group.hpp"
 
 namespace troupe {
 
@@ -14,7 +13,10 @@ struct job_members {
   struct member {
     std::int64_t pid = 0;
     double seconds = 0;  // since it has begun to train
-    core_group cores{};  // or devices, which no other process has
+    /// Processes of the same group share its cores; or devices, which no other
+    /// process has.
+    std::string core_group{};
+    double cores = 1;
   };
 
   std::int64_t epoch = 0;

@@ -32,10 +32,10 @@ rank_places places_of(const job_members& members, std::int32_t threads) {
   std::map<std::string, std::int32_t> numbers;
   for (const auto& each : members.processes) {
     const auto next = static_cast<std::int32_t>(numbers.size());
-    const auto [found, is_new] = numbers.try_emplace(each.cores.name, next);
+    const auto [found, is_new] = numbers.try_emplace(each.core_group, next);
     places.group_of.push_back(found->second);
     if (is_new)
-      places.cores.push_back(std::max(1.0, each.cores.cores / threads));
+      places.cores.push_back(std::max(1.0, each.cores / threads));
   }
   return places;
 }
