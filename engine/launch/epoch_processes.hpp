@@ -4,7 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "troupe/engine/membership/job_shape.hpp"
+#include "troupe/engine/membership/messages.hpp"
+#include "troupe/engine/transport/job_meeting.hpp"
 
 namespace troupe {
 
@@ -22,6 +23,15 @@ inline std::vector<std::int32_t> hosting_of(const membership::epoch& of) {
   for (const auto member : of.hosting)
     hosting.push_back(index_of(of, member));
   return hosting;
+}
+
+/// What a process tells the authority of the states in its memory.
+inline std::vector<membership::held_copy> copies_of(
+  const std::vector<held_rank>& held) {
+  std::vector<membership::held_copy> copies;
+  for (const auto& each : held)
+    copies.push_back({each.rank, each.step, membership::copy_kind::snapshot});
+  return copies;
 }
 
 }  // namespace troupe

@@ -27,13 +27,6 @@ using namespace membership;
 
 constexpr std::chrono::milliseconds look_every{50};
 
-std::vector<held_copy> copies_of(const std::vector<held_rank>& held) {
-  std::vector<held_copy> copies;
-  for (const auto& each : held)
-    copies.push_back({each.rank, each.step, copy_kind::snapshot});
-  return copies;
-}
-
 }  // namespace
 
 struct job_membership::impl {
@@ -151,7 +144,7 @@ struct job_membership::impl {
   void begin(const membership_welcome& welcome) {
     job = welcome.job;
     if (own == welcome.member)
-      return send_meeting();
+      return link.send(own_meeting);
     own = welcome.member;
     self.emplace(member_options{.self = own}, membership_time());
     if (leaves_since)
@@ -163,10 +156,6 @@ struct job_membership::impl {
       return;
     refusal = refused.reason;
     link.stop_connecting();
-  }
-  void send_meeting() {
-    if (own_meeting.epoch > 0)
-      link.send(own_meeting);
   }
 
   void act(const member_output& out) {
@@ -312,7 +301,7 @@ struct job_membership::impl {
             [this, epoch](const std::string& where) {
               const std::scoped_lock lock(mutex);
               own_meeting = {epoch, where};
-              send_meeting();
+              link.send(own_meeting);
             },
             [this, epoch] { return await_meeting(epoch); }};
   }
