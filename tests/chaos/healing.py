@@ -171,9 +171,12 @@ class Job:
     def recover(self, kind, before, detection=0):
         """Waits for a step after `before`, and notes how long that takes; `detection`: how long
         it takes to know that something is wrong."""
-        began = time.monotonic()
+        began = moved = time.monotonic()
+        last = before
         while not self.has_ended() and self.step() <= before:
-            if time.monotonic() - began > 60 + detection:
+            if self.last != last:  # a job that lost a state begins anew
+                last, moved = self.last, time.monotonic()
+            if time.monotonic() - moved > 60 + detection:
                 self.trouble = f"stands still for a minute after {kind}"
                 return
             time.sleep(0.005)
