@@ -73,7 +73,8 @@ class Growth:
         for key, (epoch, held) in self.last.items():
             since, before = self.first[key]
             for what, old, new in zip(("descriptors", "threads"), before, held):
-                if epoch - since >= 3 and new - old >= epoch - since:
+                # The first change of processes adds a thread with three descriptors.
+                if new - old > max(3, epoch - since - 1):
                     return (f"process {key[0]} has {new} {what} in epoch {epoch}, and had "
                             f"{old} in epoch {since}")
         return ""
