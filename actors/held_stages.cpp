@@ -214,8 +214,21 @@ parameter_list held_stages::gather() const {
   if (!setup_.job())
     return parameters();
   const whole_scope whole(*this);
-  // Other processes' are sent in the background, when these are released.
-  return troupe::gather(*setup_.job(), parameters_here(), setup_.releases());
+  auto own = parameters_here();
+  if (setup_.releases())  // they are sent in the background
+    for (auto& each : own)
+      each.value = on_host(each);
+  return troupe::gather(*setup_.job(), own);
+}
+
+at::Tensor held_stages::on_host(const parameter_here& which) const {
+  const auto device = devices_.of(which.data_rank, which.stage);
+  const auto scope = device ? device->compute().enter() : nullptr;
+  auto copy = which.value.detach().to(at::kCPU, which.value.scalar_type(),
+                                      /*non_blocking=*/false, /*copy=*/true);
+  if (device)
+    device->compute().drain();
+  return copy;
 }
 
 void held_stages::load(const parameter_list& values,

@@ -92,6 +92,8 @@ class held_stages {
     ~whole_scope() { of_.release_whole(); }
 
    private:
+  /// A copy in the host's memory.
+  at::Tensor on_host(const parameter_here& which) const;
     const held_stages& of_;
   };
 

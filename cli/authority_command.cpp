@@ -196,8 +196,8 @@ void add_authority_command(CLI::App* command) {
     "It trains nothing, and ends with the job. While there is none, training "
     "goes on, and losses wait.\n\n"
     "Example:\n"
-    "  troupe authority --listen 10.0.0.1:29400 --record authority.json "
-    "--job-token-file secret\n"
+    "  troupe authority --listen 10.0.0.1:29400 --record authority.json \\\n"
+    "    --job-token-file secret\n"
     "  troupe train ... --authority 10.0.0.1:29400 --job-token-file secret");
   command->callback([flags] {
     drop_closed_output();

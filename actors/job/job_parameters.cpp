@@ -60,12 +60,9 @@ held_parameter described(const parameter_here& each) {
 }
 
 /// Tensors on their way between the threads that call trainers.
-frame in_mail(std::string head, tensor_list tensors, bool copies = false) {
+frame in_mail(std::string head, tensor_list tensors) {
   for (auto& tensor : tensors)
-    tensor =
-      tensor.detach()
-        .to(at::kCPU, tensor.scalar_type(), /*non_blocking=*/false, copies)
-        .contiguous();
+    tensor = tensor.detach().to(at::kCPU).contiguous();
   return {frame_type::mail, std::move(head), std::move(tensors)};
 }
 
@@ -96,8 +93,7 @@ void require_together(mesh& job, error_code code,
 
 }  // namespace
 
-parameter_list gather(mesh& job, const std::vector<parameter_here>& own,
-                      bool copies) {
+parameter_list gather(mesh& job, const std::vector<parameter_here>& own) {
   std::vector<held_parameter> names;
   tensor_list values;
   for (const auto& each : own) {
@@ -107,7 +103,7 @@ parameter_list gather(mesh& job, const std::vector<parameter_here>& own,
     values.push_back(each.value);
   }
   std::multimap<std::int32_t, std::pair<std::string, at::Tensor>> by_stage;
-  for (auto& part : job.gather(in_mail(to_wire(names), values, copies))) {
+  for (auto& part : job.gather(in_mail(to_wire(names), values))) {
     const auto held = read_held(part, true);
     for (std::size_t i = 0; i < held.size(); ++i)
       by_stage.emplace(held[i].stage.stage,

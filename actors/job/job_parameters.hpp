@@ -41,10 +41,9 @@ std::vector<held_parameter> read_held(const frame& part, bool values);
 
 /// The first copy of the first replica's parameters of all processes, in
 /// model order, for the leader; empty for the others. Tied ones are there once,
-/// as in the other functions. `copies`: the values are written to or released
-/// once this returns, while they may still be on their way.
-parameter_list gather(mesh& job, const std::vector<parameter_here>& own,
-                      bool copies);
+/// as in the other functions. Values are sent in the background: they must not
+/// be written to or released afterwards.
+parameter_list gather(mesh& job, const std::vector<parameter_here>& own);
 
 /// The union of all processes' names, in all processes; a null job: this
 /// process alone.
