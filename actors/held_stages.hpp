@@ -92,12 +92,12 @@ class held_stages {
     ~whole_scope() { of_.release_whole(); }
 
    private:
-  /// A copy in the host's memory.
-  at::Tensor on_host(const parameter_here& which) const;
     const held_stages& of_;
   };
 
  private:
+  /// A copy in the host's memory.
+  at::Tensor on_host(const parameter_here& which) const;
   using replica = std::vector<std::shared_ptr<layer_sequence>>;
   struct outlet {
     observer::publisher publish;
