@@ -80,7 +80,7 @@ TEST_CASE("an output in place of a file that a flag's value names is refused") {
   scraped.monitoring.metrics = at.token;
   at.refused(scraped, "is also the file of --sink");
   auto options = at.writing({}, {"csv:" + at.folder / "member.key"});
-  options.processes.joining.shown.certificates = at.folder / "";
+  options.processes.trust.shown.certificates = at.folder / "";
   at.refused(options, "is also the file of --certificates");
   options = at.writing({}, {"csv:" + at.folder / "set.toml"});
   options.config = at.folder / "set.toml";
