@@ -79,7 +79,7 @@ bool repeated_messages::note(const live_message& message,
   if (message.type == "alert")
     return note_finding(alert_of(message.content).source, monitor,
                         json_text(message.content));
-  // Those of a repeated step may have other values, as they measure times.
+  // Metrics measure times, so those of a repeated step may differ.
   return message.type == "metrics"
          && note_finding(metrics_of(message.content).source, monitor,
                          message.type);

@@ -35,9 +35,10 @@ std::string variable(const char* name) {
 
 /// The address of the authority, by the flag or the launcher.
 std::string authority_of(const healing_flags& options) {
-  const auto given = options.authority.empty() ? variable(authority_variable)
-                                               : options.authority;
-  return given.empty() || names_etcd(given) ? given : as_endpoint(given);
+  const auto address = options.authority.empty() ? variable(authority_variable)
+                                                 : options.authority;
+  return address.empty() || names_etcd(address) ? address
+                                                : as_endpoint(address);
 }
 
 /// The number of launched processes that wait to replace others.

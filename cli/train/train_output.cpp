@@ -166,10 +166,10 @@ std::vector<placed_stage> placed_stages(const plan& training,
   return stages;
 }
 
-/// Of copies of states in a job that heals, if this is one.
+/// The memory of copies of states; none unless the job heals.
 std::optional<copy_footprint> copies_of(const train_options& options,
                                         const train_setup& setup) {
-  if (!options.healing.heals)
+  if (!is_healing(options.healing))
     return std::nullopt;
   const auto& run = setup.trainer;
   return copies_in(state_bytes(setup.model.layers, run), run.schedule.placement,

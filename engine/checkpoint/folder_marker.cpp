@@ -24,15 +24,14 @@ bool holds(const std::string& path, const std::string& content) {
   }
 }
 
-/// Makes and removes a folder. A network file system answers this by asking its
-/// server, and forgets what it remembered of the folder around it. Returns
-/// whether it was made.
+/// Creates and removes a folder, for which a network file system asks its
+/// server and drops its cache of the parent. Returns whether it was created.
 bool was_missing(const fs::path& folder) {
   std::error_code trouble;
-  const bool made = fs::create_directory(folder, trouble);
-  if (made)
+  const bool is_new = fs::create_directory(folder, trouble);
+  if (is_new)
     fs::remove(folder, trouble);
-  return made;
+  return is_new;
 }
 
 /// Looks at each folder that the path leads through. Returns false if one is

@@ -25,8 +25,8 @@ class folder_marker {
 };
 
 /// Waits, at most so long, until the file holds this content; returns whether
-/// it does. What a network file system remembers of its folder, which may be
-/// out of date, is asked for again. Leaves nothing behind.
+/// it does. Network file systems cache folders: the cache is refreshed on each
+/// attempt. Leaves nothing behind.
 bool is_seen(const std::string& path, const std::string& content,
              std::chrono::milliseconds longest);
 

@@ -6,7 +6,7 @@
 
 Draws shapes of jobs as kills.py does. Each trains by `troupe launch ... train --heal` on one
 machine, or on two machines with `troupe authority`, whose record is in a file or in etcd,
-while kinds of disturbances happen. Those of jobs of one machine:
+while disturbances happen. Kinds of disturbances of a job on one machine:
 
     kill, kill_two      a process is killed, or two at once (also as they start again)
     stop                one is stopped for up to 15 seconds

@@ -35,6 +35,8 @@ constexpr std::chrono::milliseconds tick_every{100};
 /// machines, connections break for other reasons than a process's end.
 constexpr std::chrono::milliseconds return_within{300};
 
+constexpr auto no_record_now = "the job's record can't be read now";
+
 }  // namespace
 
 struct authority_server::impl {
@@ -79,8 +81,8 @@ struct authority_server::impl {
     };
     handlers.lost = [this, member, by = link.get()](const std::string& why) {
       unidentified.erase(by->shared_from_this());
-      const auto known = connected.find(*member);
-      if (known == connected.end() || known->second.get() != by)
+      const auto current = connected.find(*member);
+      if (current == connected.end() || current->second.get() != by)
         return;
       if (why.empty())
         note_goodbye(*member);
@@ -100,7 +102,9 @@ struct authority_server::impl {
     if (reason.empty() && !decides)
       reason = begin_job(about);
     if (!reason.empty()) {
-      link->send(to_frame(membership_refusal{reason, !decides && !is_done}));
+      const bool is_early =
+        !is_done && !decides && (about.process < 0 || reason == no_record_now);
+      link->send(to_frame(membership_refusal{reason, is_early}));
       link->close();
       unidentified.erase(link);
       return no_member;
@@ -131,7 +135,7 @@ struct authority_server::impl {
                                    : std::make_unique<record_in_memory>(record);
     const auto found = kept->read();
     if (!found)
-      return "the job's record can't be read now";
+      return no_record_now;
     const bool is_resumed = found->revision > 0;
     if (!is_resumed && about.process < 0)
       return "the job has not begun";
