@@ -61,8 +61,9 @@ ${listed}};
   if(arg_NEEDS)
     add_dependencies(tests_fuzz ${arg_NEEDS})
   endif()
-  troupe_discover(fuzz "~[serial]" LABELS fuzz TIMEOUT 300)
-  troupe_discover(fuzz "[.full]" LABELS full TIMEOUT 3600)
+  foreach(source ${arg_HARNESS})
+    troupe_test_file(fuzz ${source})
+  endforeach()
 endfunction()
 
 # g++ lacks -fsanitize=fuzzer; coverage.cpp and libFuzzer define the callbacks

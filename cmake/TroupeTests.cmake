@@ -1,12 +1,13 @@
 # troupe_tests(NAME DIRECTORY folder DEPENDS targets [PCH kind] [NEEDS targets]
 #              [SOURCES files])
 # makes the Catch2 executable tests/NAME of the folder's .cpp files, and those
-# sources, with a CTest entry for each test case, labelled NAME. Test cases tagged
+# sources, with a CTest entry for each file, labelled NAME: starting a process with
+# LibTorch takes 0.2 s, as long as most test cases. Test cases tagged
 #   [serial]  run alone,
-#   [.full]   are labelled full and run by scripts/test --full only.
+#   [.full]   are labelled full and run by scripts/test --full only;
+# both have entries of their own. One test case: bin/tests/NAME "its name".
 if(TROUPE_TESTS)
   enable_testing()
-  include(Catch)
   add_library(troupe_test_main OBJECT tests/assertion_threads.cpp)
   target_link_libraries(troupe_test_main PUBLIC Catch2::Catch2WithMain
     PRIVATE troupe_flags)
@@ -53,14 +54,35 @@ function(troupe_tests name)
   if(arg_NEEDS)
     add_dependencies(${target} ${arg_NEEDS})
   endif()
-  troupe_discover(${name} "~[serial]" LABELS ${name} TIMEOUT 300)
-  troupe_discover(${name} "[serial]" LABELS ${name} TIMEOUT 300 RUN_SERIAL ON)
-  troupe_discover(${name} "[.full]" LABELS full TIMEOUT 3600)
+  foreach(source ${sources} ${arg_SOURCES})
+    troupe_test_file(${name} ${source})
+  endforeach()
 endfunction()
 
-function(troupe_discover name specification)
-  catch_discover_tests(tests_${name} TEST_PREFIX "${name}: "
-    TEST_SPEC ${specification} DISCOVERY_MODE PRE_TEST PROPERTIES ${ARGN})
+# The CTest entries of a file of tests, by the tags that it has when CMake runs.
+function(troupe_test_file name source)
+  get_filename_component(file ${source} NAME_WE)
+  string(REGEX REPLACE "_test$" "" entry "${name}: ${file}")
+  file(READ ${source} text)
+  set(shared "[#${file}]~[.]")
+  if(text MATCHES "\\[serial\\]")
+    troupe_test_cases("${entry}, alone" ${name} "[#${file}][serial]"
+      LABELS ${name} RUN_SERIAL ON)
+    string(APPEND shared "~[serial]")
+  endif()
+  if(text MATCHES "TEST_CASE")
+    troupe_test_cases("${entry}" ${name} ${shared} LABELS ${name})
+  endif()
+  if(text MATCHES "\\[\\.full\\]")
+    troupe_test_cases("${entry}, in full" ${name} "[#${file}][.full]"
+      LABELS full TIMEOUT 3600)
+  endif()
+endfunction()
+
+function(troupe_test_cases entry name specification)
+  add_test(NAME "${entry}" COMMAND tests_${name} --filenames-as-tags
+    --allow-running-no-tests "${specification}")
+  set_tests_properties("${entry}" PROPERTIES SKIP_RETURN_CODE 4 TIMEOUT 600 ${ARGN})
 endfunction()
 
 # Installs the package, and builds and runs a project that uses it.
