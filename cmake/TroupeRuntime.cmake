@@ -124,6 +124,15 @@ if(TROUPE_BENCH)
   if(TROUPE_TESTS)
     add_test(NAME "bench: the overhead of an op is measured"
       COMMAND bench_overhead --steps 2)
+    find_package(Python3 COMPONENTS Interpreter)
+    if(TROUPE_CUDA AND Python3_FOUND)
+      add_test(NAME "bench: gpu_check runs all its parts on the CPU"
+        COMMAND ${CMAKE_COMMAND} -E env PYTHONDONTWRITEBYTECODE=1
+          ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/bench/gpu/check.py --dry-run
+          --build ${PROJECT_BINARY_DIR} --out ${PROJECT_BINARY_DIR}/gpu_check)
+      set_tests_properties("bench: gpu_check runs all its parts on the CPU"
+        PROPERTIES TIMEOUT 600)
+    endif()
   endif()
 endif()
 
@@ -157,7 +166,7 @@ if(TROUPE_CUDA)
 endif()
 # The layout of at::RecordFunction depends on NDEBUG, with which LibTorch is built.
 if(CMAKE_BUILD_TYPE STREQUAL "Debug")
-  set_source_files_properties(tests/actors/faked_tape.cpp
+  set_source_files_properties(engine/device/profiler.cpp tests/actors/faked_tape.cpp
     tests/actors/race_watch.cpp tests/actors/step_trace.cpp PROPERTIES
     COMPILE_DEFINITIONS NDEBUG SKIP_PRECOMPILE_HEADERS ON)
 endif()

@@ -9,6 +9,7 @@
 #include "troupe/actors/step/step_gate.hpp"
 #include "troupe/base/fail.hpp"
 #include "troupe/engine/device/clock.hpp"
+#include "troupe/engine/device/profiler.hpp"
 #include "troupe/engine/plan/op_traits.hpp"
 #include "troupe/engine/plan/plan.hpp"
 #include "troupe/engine/plan/values.hpp"
@@ -73,6 +74,7 @@ void stage_runner::begin(step_pointer step) {
 op_launched stage_runner::run(run_op request) {
   const gate_scope gate(*step_->gate);
   running_ = &step_->plan->ops[request.op];
+  const profiled_range range([&] { return to_text(*step_->plan, *running_); });
   op_launched answer;
   const bool done = launch(
     step_->recorded, [&] { return to_text(*step_->plan, *running_); },

@@ -96,6 +96,10 @@ void add_flags_of_output(flag_table& table, const train_options& o) {
      o.checkpoints.resume != "auto" || !o.checkpoints.folder.empty(),
      "without --checkpoints DIR",
      true});
+  table.push_back({{"profile-from", "profile-steps"},
+                   !o.output.profile.empty(),
+                   "without --profile FILE",
+                   true});
   const bool has_page = !o.access.dashboard.empty();
   table.push_back({{"dashboard-token-file", "dashboard-save"},
                    has_page,

@@ -8,6 +8,7 @@
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/fail.hpp"
+#include "troupe/cli/train/train_profile.hpp"
 #include "troupe/engine/checkpoint/fresh_folder.hpp"
 #include "troupe/engine/models/companion_files.hpp"
 #include "troupe/engine/models/model_folder.hpp"
@@ -149,6 +150,7 @@ std::vector<used_file> written_by(const train_options& o) {
                              {"--log-json", o.monitoring.metrics},
                              {"--order-log", o.monitoring.order_log},
                              {"--dashboard-save", o.access.dashboard_save},
+                             {"--profile", profile_file(o.output)},
                              {"--save-initial", o.output.save_initial},
                              {"--save-parameters", o.output.save_parameters}};
   all.push_back({"--save-model", o.output.save_model, content::fresh});

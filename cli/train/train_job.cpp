@@ -33,7 +33,7 @@ constexpr std::string_view own_settings =
   "announce attach-folder authority certificates dashboard-token-file endpoint "
   "endpoint-control-token-file endpoint-token-file heal job-token-file join "
   "listen "
-  "log-level patience rendezvous slow-load";
+  "log-level patience profile profile-from profile-steps rendezvous slow-load";
 /// The outputs that process 0 writes. They may differ too, but those of other
 /// processes have an effect only if process 0 has one.
 constexpr std::string_view outputs_of_leader =

@@ -148,6 +148,16 @@ void add_output_flags(CLI::App& app, train_options& options) {
     "Output: logs, traces, monitors, parameters, a sample");
   add_log_level(app, o);
   add_monitoring_flags(app, options.monitoring);
+  app.add_option(
+    "--profile", o.profile,
+    "Chrome/Perfetto trace (JSON) of the ops, LibTorch's operators "
+    "and GPU kernels of some steps, by LibTorch's profiler; process "
+    "N of a job writes its own, FILE with .N before its extension");
+  add_value(app, "--profile-from", o.profile_from,
+            "first step of --profile, counted from 1 in this run",
+            whole_number(1));
+  add_value(app, "--profile-steps", o.profile_steps, "steps in --profile",
+            whole_number(1));
   app.add_option("--save-initial", o.save_initial,
                  "write the parameters before the first step (safetensors)");
   app.add_option("--save-parameters", o.save_parameters,

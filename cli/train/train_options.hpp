@@ -76,6 +76,9 @@ struct optimisation_options {
 
 struct output_options {
   spdlog::level::level_enum log_level = spdlog::level::info;
+  std::string profile;            // empty: none
+  std::int64_t profile_from = 3;  // a step of this run, from 1
+  std::int64_t profile_steps = 2;
   std::string save_initial;
   std::string save_parameters;
   std::string save_model;                    // a folder

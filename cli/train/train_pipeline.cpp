@@ -15,12 +15,14 @@
 #include "troupe/cli/train/train_checkpoints.hpp"
 #include "troupe/cli/train/train_healing.hpp"
 #include "troupe/cli/train/train_output.hpp"
+#include "troupe/cli/train/train_profile.hpp"
 #include "troupe/cli/train/train_servers.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/plan/check/order_log.hpp"
 #include "troupe/monitors/live/rebalancer.hpp"
 #include "troupe/monitors/live/replanner.hpp"
 #include "troupe/monitors/live/trainer_operations.hpp"
+#include "troupe/training/step_profile.hpp"
 
 namespace troupe::cli {
 
@@ -30,6 +32,7 @@ namespace {
 struct step_watches {
   loss_watch losses;
   run_tally tally{};
+  std::unique_ptr<step_profile> profile{};  // null: none
   std::int64_t last = 0;
 
   /// A step that is repeated is seen once.
@@ -51,14 +54,24 @@ void run_steps(trainer& run, const train_options& options,
   const bool logs = logs_tensors(setup.trainer.job);
   if (logs)
     log_tensors(done, run.parameters());
+  const auto& profile = watches.profile;
+  if (profile && left > 0)
+    profile->before_step();
   for (const auto& step : run.train(setup.training, left)) {
+    const bool is_last = run.ended() || step.source.step >= done + left;
+    if (profile)
+      is_last ? profile->finish() : profile->after_step();
     watches.see(step);
     if (logs)
       log_tensors(step.source.step, run.parameters());
     saved.after_step();
     if (!run.ended() && validates_at(options, setup, step.source.step))
       run.evaluate(setup.validation, setup.validation_microbatches);
+    if (profile && !is_last)
+      profile->before_step();
   }
+  if (profile)
+    profile->finish();
 }
 
 /// A run's outputs for users; in a job, process 0 provides them.
@@ -345,7 +358,8 @@ void train_with(const train_options& options, const train_setup& setup,
   std::optional<shown_run> shown;
   const regrouped_run regrouped(run, membership, signals,
                                 [&] { stop_showing(run, shown); });
-  step_watches watches{loss_watch(setup.trainer.numerics)};
+  step_watches watches{.losses = loss_watch(setup.trainer.numerics),
+                       .profile = make_profile(options, setup)};
   run_epoch epoch{run, options, setup, signals, membership, shown};
   while (!train_epoch(epoch, watches)) {
   }

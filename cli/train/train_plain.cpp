@@ -11,6 +11,7 @@
 #include "troupe/cli/train/run_summary.hpp"
 #include "troupe/cli/train/train_checkpoints.hpp"
 #include "troupe/cli/train/train_output.hpp"
+#include "troupe/cli/train/train_profile.hpp"
 #include "troupe/engine/checkpoint/safetensors.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/memory.hpp"
@@ -21,6 +22,7 @@
 #include "troupe/engine/stage/update/loss_scale.hpp"
 #include "troupe/monitors/metrics.hpp"
 #include "troupe/schedules/validate.hpp"
+#include "troupe/training/step_profile.hpp"
 
 namespace troupe::cli {
 
@@ -209,6 +211,7 @@ std::string run_steps(
   plain_run& run, const train_options& options, const train_setup& setup,
   const signal_watch& signals, std::atomic<bool>& save_requested,
   const std::function<void(const step_event&)>& print_step) {
+  const auto profile = make_profile(options, setup);
   std::string ended;
   const auto unless_ended = [&](const auto& part) {
     try {
@@ -222,10 +225,15 @@ std::string run_steps(
   };
   while (run.loop().steps() < options.steps && ended.empty()) {
     std::optional<step_event> done;
+    if (profile)
+      profile->before_step();
     unless_ended(
       [&] { done = run.step([&] { require_time(options, setup, signals); }); });
     if (!done)
       break;
+    if (profile)
+      run.loop().steps() < options.steps ? profile->after_step()
+                                         : profile->finish();
     print_step(*done);
     run.save(save_requested.exchange(false));
     unless_ended([&] {
@@ -234,6 +242,8 @@ std::string run_steps(
         print_step(validate(run.loop(), setup, run.loop().steps(), signals));
     });
   }
+  if (profile)
+    profile->finish();
   return ended;
 }
 

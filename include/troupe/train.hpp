@@ -14,5 +14,6 @@
 #include "troupe/schedules/builtin.hpp"
 #include "troupe/schedules/lane_builder.hpp"
 #include "troupe/training/checkpoints.hpp"
+#include "troupe/training/step_profile.hpp"
 #include "troupe/training/stop_on_signals.hpp"
 #include "troupe_headers.hpp"
