@@ -14,12 +14,13 @@
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/cli/commands.hpp"
-#include "troupe/cli/live/followed_job.hpp"
 #include "troupe/cli/live/live_options.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/monitors/live/event_json.hpp"
+#include "troupe/monitors/live/followed_job.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
+#include "troupe/monitors/live/repeated_messages.hpp"
 
 namespace troupe::cli {
 
@@ -146,6 +147,14 @@ void print(const live_message& message, bool json) {
     print_finding(message);
 }
 
+/// Monitors are known as before to whoever reads the output.
+void attach_again(live_client& next, streamed_monitors& monitors) {
+  streamed_monitors now;
+  for (const auto& [id, each] : monitors)
+    now[next.attach(each.spec)] = each;
+  monitors = std::move(now);
+}
+
 /// Prints what monitors find until all have ended. Returns whether another
 /// process leads the job now.
 bool print_until_lost(followed_job& job, streamed_monitors& monitors,
@@ -168,7 +177,10 @@ bool print_until_lost(followed_job& job, streamed_monitors& monitors,
       print(message, json);
     return true;
   });
-  return !monitors.empty() && job.follow(open.empty() ? &*last : nullptr);
+  return !monitors.empty()
+         && job.follow(open.empty() ? &*last : nullptr, [&](live_client& next) {
+              attach_again(next, monitors);
+            });
 }
 
 /// Those that stream go on in the process that leads the job next.
@@ -178,18 +190,13 @@ void print_all(followed_job& job, const std::vector<std::int64_t>& ids,
   for (std::size_t i = 0; i < ids.size(); ++i)
     monitors[ids[i]] = {options.specs[i], ids[i]};
   repeated_messages repeated;
-  while (print_until_lost(job, monitors, repeated, options.json)) {
+  while (print_until_lost(job, monitors, repeated, options.json))
     repeated.repeat();
-    streamed_monitors next;
-    for (auto& [id, each] : monitors)
-      next[job.client().attach(each.spec)] = each;
-    monitors = std::move(next);
-  }
   spdlog::info("no monitors are attached any more");
 }
 
 void run_attach(const attach_options& options) {
-  followed_job job(options.job);
+  auto job = options.job.followed();
   run_until_signal([&] { job.interrupt(); },
                    [&] {
                      const auto ids =

@@ -5,14 +5,13 @@
 #include <spdlog/spdlog.h>
 
 #include <memory>
-#include <optional>
 
 #include "troupe/base/printable.hpp"
-#include "troupe/cli/live/followed_job.hpp"
 #include "troupe/cli/live/live_options.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/monitors/live/event_json.hpp"
+#include "troupe/monitors/live/followed_events.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 #include "troupe/monitors/progress.hpp"
 
@@ -65,33 +64,21 @@ void print(const event& what, const events_options& options,
                          : plain_text(lines_of(what, steps)));
 }
 
-/// Prints events until a stream ends. Returns whether another process leads the
-/// job now, so that there is another stream.
-bool stream(followed_job& job, const events_options& options,
-            repeated_messages& repeated, std::int64_t& steps_printed) {
+/// Prints events until the job ends, or enough steps are printed.
+void stream(followed_job& job, const events_options& options) {
+  followed_events events(job, subscription_of(options));
   const auto steps = field<std::int64_t>(job.client().health(), "steps");
-  job.client().watch(subscription_of(options));
-  std::optional<live_message> last;
-  const bool is_done = job.client().stream([&](const live_message& message) {
+  std::int64_t steps_printed = 0;
+  const bool is_done = events.stream([&](const live_message& message) {
     log_warning(message);
-    if (message.type == "ended")
-      last = message;
-    if (message.type != "event" || repeated.note(message, 0))
-      return message.type != "ended";
+    if (message.type != "event")
+      return true;
     const auto what = event_of(message.content);
     print(what, options, steps);
     steps_printed += std::holds_alternative<step_event>(what) ? 1 : 0;
     return options.steps == 0 || steps_printed < options.steps;
   });
-  return !(is_done && !last) && job.follow(last ? &*last : nullptr);
-}
-
-void stream_all(followed_job& job, const events_options& options) {
-  repeated_messages repeated;
-  std::int64_t steps_printed = 0;
-  while (stream(job, options, repeated, steps_printed))
-    repeated.repeat();
-  if (options.steps == 0 || steps_printed < options.steps)
+  if (!is_done)
     spdlog::info("the job ended the stream");
 }
 
@@ -127,9 +114,8 @@ void add_events_command(CLI::App* command) {
       if (options->tensors.empty() && command->count(flag) > 0)
         spdlog::warn("{} without --tensors has no effect", flag);
     subscription_of(*options);  // reports wrong usage before connecting
-    followed_job job(options->job);
-    run_until_signal([&] { job.interrupt(); },
-                     [&] { stream_all(job, *options); });
+    auto job = options->job.followed();
+    run_until_signal([&] { job.interrupt(); }, [&] { stream(job, *options); });
   });
 }
 

@@ -96,6 +96,11 @@ live_client live_options::connect(double patience) const {
   return live_client(where(token), token, patience);
 }
 
+followed_job live_options::followed() const {
+  const auto token = read_token(token_file);
+  return followed_job(where(token), token);
+}
+
 std::string live_options::where(const std::string& token) const {
   return endpoint.empty() ? only_job(token) : endpoint;
 }

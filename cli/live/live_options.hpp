@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "troupe/cli/plan/fwd.hpp"
+#include "troupe/monitors/live/followed_job.hpp"
 #include "troupe/monitors/live/live_client.hpp"
 
 namespace troupe::cli {
@@ -24,6 +25,8 @@ struct live_options {
   /// and `read_token`, and `invalid_argument` without a job, or with several,
   /// which it names.
   live_client connect(double patience = 5) const;
+  /// The same for a client that stays when another process leads the job.
+  followed_job followed() const;
   /// The endpoint to connect to. Throws `invalid_argument` as `connect`.
   std::string where(const std::string& token) const;
 };

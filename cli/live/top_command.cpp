@@ -17,7 +17,6 @@
 #include "troupe/base/deadline.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/base/printable.hpp"
-#include "troupe/cli/live/followed_job.hpp"
 #include "troupe/cli/live/live_options.hpp"
 #include "troupe/cli/live/top_screen.hpp"
 #include "troupe/cli/live/top_view.hpp"
@@ -25,6 +24,7 @@
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/engine/plan/text/plan_text.hpp"
 #include "troupe/monitors/live/event_json.hpp"
+#include "troupe/monitors/live/followed_job.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 
 namespace troupe::cli {
@@ -195,10 +195,9 @@ void watch(followed_job& job, const top_options& options) {
     if (found == outcome::quit)
       return;
     if (found == outcome::ended) {
-      if (!job.follow(last ? &*last : nullptr))
+      if (!job.follow(last ? &*last : nullptr, subscribe))
         break;
       view.go_on_with(job.client().health());
-      subscribe(job.client());
       continue;
     }
     if (found == outcome::fresh)
@@ -221,7 +220,7 @@ void add_top_command(CLI::App* command) {
             number(0.01, 3600));
   command->footer(top_help);
   command->callback([options] {
-    followed_job job(options->job);
+    auto job = options->job.followed();
     run_until_signal([&] { job.interrupt(); }, [&] { watch(job, *options); });
   });
 }

@@ -75,6 +75,7 @@ attached_monitors::attached_monitors(job_operations operations,
 http_response attached_monitors::health() const {
   auto info = operations_->info();
   info["version"] = endpoint_version;
+  info["server"] = server_;
   return json_response(info);
 }
 

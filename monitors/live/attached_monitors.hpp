@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "troupe/base/names.hpp"
 #include "troupe/monitors/http/http_exchange.hpp"
 #include "troupe/monitors/live/attach_folder.hpp"
 #include "troupe/monitors/live/client_monitor.hpp"
@@ -73,6 +74,9 @@ class attached_monitors {
     const std::function<bool(const std::pair<const std::int64_t, entry>&)>&
       which);
 
+  /// Tells clients whether the same process answers: processes of several
+  /// machines may have the same pid.
+  const std::string server_ = random_digits(2);
   const std::shared_ptr<const job_operations> operations_;
   const std::shared_ptr<const attach_folder> folder_;  // null: none
   const std::function<void(std::int64_t)> left_;

@@ -7,7 +7,7 @@
 #include "troupe/base/fail.hpp"
 #include "troupe/engine/device/thrown.hpp"
 #include "troupe/monitors/live/event_json.hpp"
-#include "troupe/monitors/live/live_client.hpp"
+#include "troupe/monitors/live/followed_events.hpp"
 
 namespace troupe {
 
@@ -34,11 +34,11 @@ class attachment::impl {
 
  private:
   void run();
-  bool take(const live_message& message);
   void note(const std::string& what);
 
   const monitor watcher_;
-  live_client client_;
+  followed_job job_;
+  followed_events events_;
   std::atomic<bool> ended_{false};
   mutable std::mutex mutex_;
   std::string trouble_;
@@ -47,19 +47,24 @@ class attachment::impl {
 
 attachment::impl::impl(const std::string& endpoint, monitor watcher,
                        const std::string& token)
-  : watcher_(without_handles(std::move(watcher))), client_(endpoint, token) {
-  client_.watch(watcher_.wants);
+  : watcher_(without_handles(std::move(watcher))),
+    job_(endpoint, token),
+    events_(job_, watcher_.wants) {
   thread_ = std::thread([this] { run(); });
 }
 
 attachment::impl::~impl() {
-  client_.interrupt();
+  job_.interrupt();
   thread_.join();
 }
 
 void attachment::impl::run() {
   try {
-    client_.stream([this](const live_message& one) { return take(one); });
+    events_.stream([this](const live_message& message) {
+      if (message.type == "event")
+        watcher_.see(event_of(message.content));
+      return true;
+    });
   } catch (const error& reason) {
     if (reason.code() != error_code::interrupted)
       note(reason.what());
@@ -73,13 +78,6 @@ void attachment::impl::run() {
     note(thrown_text());
   }
   ended_ = true;
-}
-
-/// False: the job has ended the stream.
-bool attachment::impl::take(const live_message& message) {
-  if (message.type == "event")
-    watcher_.see(event_of(message.content));
-  return message.type != "ended";
 }
 
 void attachment::impl::note(const std::string& what) {

@@ -18,22 +18,26 @@ docs/python.md describes it, docs/endpoint.md what a job serves.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .answers import Event
     from .errors import (
         AddressError, JobError, RefusedError, RunFileError, TroupeError,
         UnsupportedError,
     )
-    from .job import Attached, Event, Job, Stream, attach, events
+    from .job import Attached, Job, attach, events
     from .places import own_jobs
     from .run import Run, Series, read_run
+    from .stream import Stream
 
 # The modules are loaded on use, as the wheel's commands, which are in this package, need
 # none of them.
 _MODULES = {
+    "answers": ("Event",),
     "errors": ("AddressError", "JobError", "RefusedError", "RunFileError",
                "TroupeError", "UnsupportedError"),
-    "job": ("Attached", "Event", "Job", "Stream", "attach", "events"),
+    "job": ("Attached", "Job", "attach", "events"),
     "places": ("own_jobs",),
     "run": ("Run", "Series", "read_run"),
+    "stream": ("Stream",),
 }
 
 __all__ = [

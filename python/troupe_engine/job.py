@@ -2,20 +2,17 @@
 
 import http.client
 import json
-import warnings
 from dataclasses import dataclass
-from typing import Any, Iterator, Optional, Union
+from typing import Any, Optional, Union
 from urllib.parse import quote
 
+from .answers import MOST_BYTES, Event, parsed
 from .connection import Connection
 from .errors import AddressError, JobError, RefusedError, TroupeError
 from .places import PathLike, own_jobs, parse_address, read_token
-
-Event = dict[str, Any]
+from .stream import Stream
 
 _VERSION = 2
-_MOST_BYTES = 16 << 20  # of an answer or a line
-_NOT_FINITE = {"NaN", "Infinity", "-Infinity"}
 
 
 @dataclass(frozen=True)
@@ -24,75 +21,6 @@ class Attached:
 
     id: int
     folder: Optional[str] = None
-
-
-class Stream(Iterator[Event]):
-    """The lines of a stream, as dicts, until the run or the monitor ends.
-
-    Blocks while nothing happens. Closing it, at the end of a `with` block or of the
-    program, detaches its monitor. Then, or when the job ended it, the iteration stops;
-    `ended` has the job's last line: whose `stops_run` says whether the monitor stops
-    the run, and `reason` why. Raises `JobError` where the monitor failed, or the
-    connection was cut.
-    """
-
-    def __init__(self, connection: Connection, answer: http.client.HTTPResponse,
-                 where: str) -> None:
-        self._connection = connection
-        self._answer: Optional[http.client.HTTPResponse] = answer
-        self._where = where
-        self.ended: Optional[Event] = None
-        first = self._read(answer)
-        self.id = int(first["id"])
-        self.folder: Optional[str] = first.get("folder")
-        connection.wait_forever()
-
-    def __next__(self) -> Event:
-        while self._answer is not None:
-            line = self._read(self._answer)
-            if line["type"] == "ended":
-                self._end(line)
-            elif line["type"] == "printed" and line.get("warning"):
-                warnings.warn(line["text"].strip(), stacklevel=2)
-            else:
-                return line
-        raise StopIteration
-
-    def _read(self, answer: http.client.HTTPResponse) -> Event:
-        try:
-            text = answer.readline(_MOST_BYTES)
-            reason = "the job is gone"
-        except (OSError, http.client.HTTPException, ValueError) as problem:
-            text, reason = b"", str(problem)
-        if not text.endswith(b"\n"):
-            if self._answer is None:
-                raise StopIteration  # another thread has closed it
-            self.close()
-            raise JobError(f"{self._where}: the stream was cut: {reason}")
-        line = _parsed(text, self._where)
-        if not isinstance(line, dict) or "type" not in line:
-            raise JobError(f"{self._where}: what answers there is no job of troupe")
-        return line
-
-    def _end(self, line: Event) -> None:
-        self.ended = line
-        self.close()
-        if line.get("reason") and not line.get("stops_run"):
-            raise JobError(f"{self._where}: monitor {self.id}: {line['reason']}")
-
-    def close(self) -> None:
-        """Leaves the stream."""
-        self._answer = None  # closed by its last reader
-        self._connection.leave()
-
-    def __enter__(self) -> "Stream":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        self.close()
 
 
 class Job:
@@ -133,7 +61,10 @@ class Job:
     def events(self, **wants: Any) -> Stream:
         """Events, of the kinds that the fields of docs/endpoint.md choose: `ops`,
         `messages`, `memory`, `tensors`, `names`, `histogram`, `every`, ..."""
-        return self._stream("/events", wants)
+        steps = wants.get("steps") is not False
+        # The ends of steps tell what a job that heals repeats.
+        return self._stream("/events", wants if steps else {**wants, "steps": True},
+                            steps)
 
     def attach(self, spec: str) -> Stream:
         """What a monitor finds, such as `gap:every=10`: alerts, metrics, texts."""
@@ -165,7 +96,7 @@ class Job:
                 timeout: Optional[float] = None) -> Any:
         """Any other resource of the job, as JSON."""
         answer = self._answered(method, path, body, timeout)[1]
-        return _parsed(answer, self.address) if answer.strip() else None
+        return parsed(answer, self.address) if answer.strip() else None
 
     def _only_job(self) -> str:
         found = own_jobs()
@@ -181,15 +112,15 @@ class Job:
             )
         return found[0]
 
-    def _stream(self, path: str, body: Event) -> Stream:
-        connection, answer = self._opened("POST", path, body, None)
-        return Stream(connection, answer, self.address)
+    def _stream(self, path: str, body: Event, steps: bool = True) -> Stream:
+        return Stream(lambda: self._opened("POST", path, body, None), self.health,
+                      self.address, steps)
 
     def _answered(self, method: str, path: str, body: Optional[Event],
                   timeout: Optional[float] = None) -> tuple[int, bytes]:
         connection, answer = self._opened(method, path, body, timeout)
         try:
-            return answer.status, answer.read(_MOST_BYTES)
+            return answer.status, answer.read(MOST_BYTES)
         except (OSError, http.client.HTTPException) as reason:
             raise JobError(f"{self.address}: no complete answer: {reason}") from None
         finally:
@@ -233,25 +164,9 @@ def attach(address: Optional[str], spec: str, *,
 
 
 def _refusal(answer: http.client.HTTPResponse) -> RefusedError:
-    text = answer.read(_MOST_BYTES)
+    text = answer.read(MOST_BYTES)
     try:
         reason = json.loads(text)["error"]
     except (ValueError, KeyError, TypeError):
         reason = f"the job answered with status {answer.status}"
     return RefusedError(str(reason), answer.status)
-
-
-def _parsed(text: bytes, where: str) -> Any:
-    try:
-        return _with_numbers(json.loads(text))
-    except ValueError:
-        raise JobError(f"{where}: what answers there is no job of troupe") from None
-
-
-def _with_numbers(value: Any) -> Any:
-    """Numbers that are not finite come as strings."""
-    if isinstance(value, dict):
-        return {key: _with_numbers(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_with_numbers(each) for each in value]
-    return float(value) if isinstance(value, str) and value in _NOT_FINITE else value

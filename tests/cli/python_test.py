@@ -7,6 +7,7 @@ They are skipped where the package `numpy` cannot be imported.
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -51,12 +52,12 @@ class Folder(unittest.TestCase):
         os.chmod(self.path(name), mode)
         return self.path(name)
 
-    def start(self, *flags, endpoint="unix:", steps=1000000):
+    def start(self, *flags, endpoint="unix:", steps=1000000, launch=()):
         """A job that trains until it is stopped, and its address. Without an endpoint
-        it listens at the usual place."""
+        it listens at the usual place. `launch`: words before the command."""
         if endpoint == "unix:":
             endpoint = "unix:" + self.path("job.sock")
-        command = [PROGRAM, "train", "--text", self.path("text.txt"), "--ranks", "2",
+        command = [PROGRAM, *launch, "train", "--text", self.path("text.txt"), "--ranks", "2",
                    "--microbatches", "2", "--d-model", "16", "--layers", "2", "--heads",
                    "2", "--seq", "16", "--steps", str(steps), *flags]
         if endpoint:
@@ -158,6 +159,61 @@ class LiveJob(Folder):
         self.assertEqual(caught.exception.status, 400)
         with self.assertRaisesRegex(troupe_engine.RefusedError, "colour"):
             job.events(colour="red")
+
+    def start_healing(self):
+        return self.start("--heal", "--validation-fraction", "0",
+                          launch=["launch", "--processes", "2", "--"])
+
+    def events_of_a_lost_job(self):
+        """Of a job that heals, of which all processes are killed."""
+        job = troupe_engine.Job(self.start_healing())
+        events = job.events()
+        next(events)
+        self.job.send_signal(signal.SIGSTOP)  # the launcher starts none again
+        for each in job.request("GET", "/ranks")["members"]:
+            os.kill(each["pid"], signal.SIGKILL)
+        self.job.kill()
+        return events
+
+    def test_streams_go_on_when_the_leader_is_killed(self):
+        job = troupe_engine.Job(self.start_healing())
+        numbers = []
+        with job.events(ops=True) as events, job.attach("throughput") as found:
+            def go_on(steps):
+                until = len(numbers) + steps
+                while len(numbers) < until:
+                    event = next(events)
+                    if event["event"] == "step":
+                        numbers.append(event["source"]["step"])
+            go_on(5)
+            before = next(each for each in found if each["type"] == "metrics")
+            leader = job.health()["pid"]
+            os.kill(leader, signal.SIGKILL)
+            go_on(100)
+            self.assertNotEqual(job.health()["pid"], leader)
+            last = numbers[-1]
+            after = next(each for each in found if each["type"] == "metrics"
+                         and each["source"]["step"] >= last)
+            self.assertGreater(after["source"]["step"], before["source"]["step"])
+            self.job.send_signal(signal.SIGINT)
+            for _ in events:
+                pass
+        self.assertEqual(numbers, sorted(set(numbers)))
+        self.assertEqual(events.ended["type"], "ended")
+
+    def test_a_stream_that_waits_for_a_process_can_be_closed(self):
+        events = self.events_of_a_lost_job()
+        threading.Timer(1, events.close).start()
+        for _ in events:
+            pass
+        self.assertIsNone(events.ended)
+
+    def test_a_job_that_nobody_leads_any_more_is_an_error(self):
+        events = self.events_of_a_lost_job()
+        with mock.patch.object(troupe_engine.stream, "_PATIENCE", 0.2):
+            with self.assertRaisesRegex(troupe_engine.JobError, "no process has led"):
+                for _ in events:
+                    pass
 
     def wait_for(self, condition):
         until = time.monotonic() + 30

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "troupe/monitors/live/live_client.hpp"
+
+namespace troupe {
+
+/// A client of a live job. If the job heals, the client finds the process that
+/// leads it once the one before is gone: at the same endpoint. One thread uses
+/// it; `interrupt` from any.
+class followed_job {
+ public:
+  /// Waits so many seconds for the next process that leads. Throws as
+  /// `live_client` does.
+  explicit followed_job(const std::string& endpoint,
+                        const std::string& token = {}, double patience = 30);
+
+  live_client& client() { return *client_; }
+  /// Call when a stream has ended, with its last message; null: the connection
+  /// was lost. Connects to the process that leads the job now, begins streams
+  /// again by `open`, and logs which process it is. False: the job is over, or
+  /// does not heal, or the process of before has closed the connection. Throws
+  /// `transport` if no other process has answered in time, what `open` throws
+  /// except `transport`, which lets it try again, and `interrupted`.
+  bool follow(const live_message* ended,
+              const std::function<void(live_client& next)>& open);
+  /// Every call that waits, now or later, throws `interrupted`, within two
+  /// seconds.
+  void interrupt();
+
+ private:
+  bool reconnect(bool goes_on, const std::function<void(live_client&)>& open);
+  void require_not_interrupted() const;
+
+  const std::string endpoint_, token_;
+  const double patience_;
+  mutable std::mutex mutex_;  // of what follows
+  std::unique_ptr<live_client> client_;
+  bool is_interrupted_ = false;
+};
+
+}  // namespace troupe
