@@ -28,6 +28,7 @@ sys.path.insert(0, os.path.join(ROOT, "python"))
 
 import troupe_engine  # noqa: E402
 from troupe_engine import places  # noqa: E402
+from troupe_engine.repeated import RepeatedLines  # noqa: E402
 
 PROGRAM = os.environ["TROUPE_PROGRAM"]
 TOKENS = {"watch": "w" * 32, "control": "c" * 32}
@@ -220,6 +221,34 @@ class LiveJob(Folder):
         while not condition():
             self.assertLess(time.monotonic(), until)
             time.sleep(0.05)
+
+
+class Repeated(unittest.TestCase):
+    def test_lines_are_told_from_those_of_repeated_steps(self):
+        def line(kind, step, **more):
+            return {"type": kind, "source": {"step": step, "phase": "training"}, **more}
+
+        def event(kind, step):
+            return line("event", step, event=kind)
+        lines = RepeatedLines()
+        for each in [event("step", 1), event("step", 2), event("memory", 3)]:
+            self.assertFalse(lines.note(each))
+        lines.repeat()
+        for each, repeated in [
+                (event("memory", 2), True), (event("step", 2), True),
+                (event("epoch", 2), False), (event("memory", 3), False)]:
+            self.assertEqual(lines.note(each), repeated, each)
+
+        found = RepeatedLines()
+        for each in [line("metrics", 2, values=[1]), line("alert", 2, text="one")]:
+            self.assertFalse(found.note(each))
+        found.repeat()
+        for each, repeated in [
+                (line("metrics", 1, values=[3]), True), (line("metrics", 2), True),
+                (line("alert", 2, text="one"), True),
+                (line("alert", 2, text="other"), False), (line("metrics", 3), False),
+                ({"type": "printed", "text": "a report"}, False)]:
+            self.assertEqual(found.note(each), repeated, each)
 
 
 class Addresses(Folder):
