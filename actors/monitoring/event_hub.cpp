@@ -16,6 +16,7 @@ struct hub_state {
   seen_steps repeated;  // of the hub before
   shard_joiner joiner = {};
   seen_steps seen = repeated;
+  event_pointer begun_epoch = {};  // null: it has had a step
 
   std::int64_t tell_board() const {
     std::vector<subscription> all;
@@ -29,6 +30,8 @@ struct hub_state {
     auto& added =
       monitors.emplace(request.id, hub_monitor{request.what}).first->second;
     added.since = tell_board();
+    if (begun_epoch)
+      hand(added, begun_epoch);
   }
 
   static std::string push(monitor_thread& target, const event_pointer& what) {
@@ -71,21 +74,25 @@ struct hub_state {
   void publish(const event_pointer& what) {
     if (!what || is_repeated(*what))
       return;
-    bool changed = false;
-    for (auto& [id, monitor] : monitors) {
-      const auto epoch = source_of(*what).epoch;
-      if (monitor.gone
-          || (epoch >= 0 && (epoch < monitor.since || epoch >= monitor.until)))
-        continue;
-      const auto trouble = push(*monitor.what, what);
-      if (trouble.empty())
-        continue;
-      if (!monitor.what->stopped())  // else the run's error tells
-        monitor.what->warn_that_it_ends(trouble);
-      monitor.gone = changed = true;
-    }
-    if (changed)
-      tell_board();
+    if (std::holds_alternative<epoch_event>(*what))
+      begun_epoch = what;
+    else if (std::holds_alternative<step_event>(*what))
+      begun_epoch = nullptr;
+    const auto epoch = source_of(*what).epoch;
+    for (auto& [id, monitor] : monitors)
+      if (!monitor.gone
+          && (epoch < 0 || (epoch >= monitor.since && epoch < monitor.until)))
+        hand(monitor, what);
+  }
+
+  void hand(hub_monitor& monitor, const event_pointer& what) {
+    const auto trouble = push(*monitor.what, what);
+    if (trouble.empty())
+      return;
+    if (!monitor.what->stopped())  // else the run's error tells
+      monitor.what->warn_that_it_ends(trouble);
+    monitor.gone = true;
+    tell_board();
   }
 
   detached_monitor detach(const detach_monitor& request) {

@@ -54,6 +54,9 @@ TEST_CASE("a monitor sees each step once whatever is repeated") {
   std::iota(all.begin(), all.end(), 1);
   CHECK(leads.seen.steps == all);
   CHECK(leads.seen.epochs == where.meetings() - 1);
+  REQUIRE_FALSE(leads.seen_late.empty());
+  for (const auto& each : leads.seen_late)
+    CHECK(each.epochs >= 1);
 }
 
 TEST_CASE("copies in no step, or less often, are refused") {

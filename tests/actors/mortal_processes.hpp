@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -149,6 +150,8 @@ class mortal_process {
   std::string error;
   parameter_list parameters;  // of the leading process
   seen_events seen;           // since it was started
+  /// By monitors that were attached at the beginning of an epoch.
+  std::deque<seen_events> seen_late;
 
  private:
   /// Returns whether it has trained all steps.
@@ -203,6 +206,7 @@ class mortal_process {
       has_stepped_ = false;
       if (!run.heal())
         throw;
+      run.attach(seen_late.emplace_back().watch());
       return false;
     }
   }
