@@ -49,6 +49,8 @@ std::string in_words(std::int32_t process, const job_layout& layout) {
         ranks.push_back(layout.data_ranks > 1
                           ? fmt::format("rank {} of replica {}", r, d)
                           : fmt::format("rank {}", r));
+  if (ranks.empty())
+    return fmt::format("process {}", process);
   return fmt::format("process {} ({})", process, fmt::join(ranks, ", "));
 }
 
