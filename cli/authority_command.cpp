@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
 
 #include "troupe/base/deadline.hpp"
@@ -77,6 +80,16 @@ authority_server_options server_options(const authority_flags& flags) {
   return options;
 }
 
+void require_record(const std::string& path) {
+  record_in_file(path, {}, [](const std::string& why) {
+    fail(error_code::io, "--record {}", why);
+  }).read();
+  const auto folder = std::filesystem::absolute(path).parent_path().string();
+  if (::access(folder.c_str(), W_OK | X_OK) != 0)
+    fail(error_code::io, "--record {}: no file can be made in {}: {}", path,
+         folder, std::generic_category().message(errno));
+}
+
 /// Throws for what would only be noticed when the first process comes.
 void require_authority(const authority_flags& flags) {
   require_trust(flags.trust);
@@ -87,9 +100,7 @@ void require_authority(const authority_flags& flags) {
          "--record and --etcd contradict each other: the record is in one "
          "place; give one of the two");
   if (!flags.record.empty())
-    record_in_file(flags.record, {}, [](const std::string& why) {
-      fail(error_code::io, "--record {}", why);
-    }).read();
+    require_record(flags.record);
   if (!flags.announced.empty() && flags.etcd.empty())
     fail(error_code::invalid_argument,
          "--announce is stored in etcd; give --etcd too, or omit it");

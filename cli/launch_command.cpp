@@ -234,6 +234,15 @@ std::unique_ptr<authority_server> make_authority(
   return server;
 }
 
+/// Processes get the numbers that they have in the job.
+launch_outcome numbered_in_job(launch_outcome outcome, std::int32_t first) {
+  outcome.first_to_fail += first;
+  for (auto* list : {&outcome.others_failed, &outcome.overdue})
+    for (auto& process : *list)
+      process += first;
+  return outcome;
+}
+
 std::string failure_text(const launch_outcome& outcome) {
   if (outcome.others_failed.empty())
     return fmt::format("process {} was the first to fail: {}",
@@ -312,7 +321,7 @@ void launch(const CLI::App& app, const launch_settings& settings) {
   signal_watch signals(watched_signals::with_suspend);
   const auto queue = forward_signals(signals);
   what.next_signal = [queue] { return queue->take(); };
-  const auto outcome = launch_locally(what);
+  const auto outcome = numbered_in_job(launch_locally(what), what.first_rank);
   const bool is_ended = signals.since_end().has_value();
   const auto code = is_ended ? signals.exit_code() : outcome.exit_code;
   if (!outcome.overdue.empty())

@@ -56,8 +56,8 @@ struct job_options {
   job_description description{};
   /// Time limit for all processes to arrive.
   std::chrono::milliseconds patience = std::chrono::seconds(60);
-  /// Receives messages: regularly, which processes this one waits for; and
-  /// which of these options have no effect.
+  /// Receives messages: regularly, which processes, or which authority, this
+  /// one waits for; and which of these options have no effect.
   std::function<void(const std::string&)> news{};
   std::chrono::milliseconds news_every = std::chrono::seconds(3);
   /// Polled while processes meet; true: this process gives up.

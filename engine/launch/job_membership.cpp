@@ -1,7 +1,6 @@
 #include "troupe/engine/launch/job_membership.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <boost/asio/steady_timer.hpp>
 #include <condition_variable>
@@ -11,11 +10,12 @@
 #include <variant>
 
 #include "troupe/base/fail.hpp"
-#include "troupe/base/names.hpp"
 #include "troupe/engine/launch/authority_link.hpp"
 #include "troupe/engine/launch/epoch_processes.hpp"
 #include "troupe/engine/launch/membership_clock.hpp"
 #include "troupe/engine/launch/membership_messages.hpp"
+#include "troupe/engine/launch/own_request.hpp"
+#include "troupe/engine/launch/waiting_news.hpp"
 #include "troupe/engine/membership/member.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 
@@ -35,7 +35,7 @@ struct job_membership::impl {
       is_local(options.authority.starts_with("unix:")),
       timer(loop.context()),
       link(loop, options.authority, options.joining.shown,
-           {.request = [this] { return own_request(); },
+           {.request = [this] { return request(); },
             .arrived = [this](const auto& message) { take(message); },
             .lost = [this] { changed.notify_all(); }}) {
     loop.run([this] { look(); });
@@ -54,33 +54,30 @@ struct job_membership::impl {
     const auto has_answer = [this] { return self || refusal || is_stopped(); };
     const auto until =
       std::chrono::steady_clock::now() + options.joining.patience;
-    while (!has_answer() && std::chrono::steady_clock::now() < until)
+    waiting_news waiting(options.joining);
+    while (!has_answer() && std::chrono::steady_clock::now() < until) {
+      waiting.tell([this] { return "waiting: " + trouble(); });
       changed.wait_for(lock, look_every);
+    }
     if (refusal)
       fail(error_code::mismatch, "the job's authority refuses this process: {}",
            *refusal);
     if (!has_answer())
-      fail(error_code::transport,
-           "the job's authority at {} can't be asked, for {:.3g} s: {}",
-           options.authority,
+      fail(error_code::transport, "for {:.3g} s {}",
            1e-3 * static_cast<double>(options.joining.patience.count()),
-           early_refusal.empty() ? link.trouble() : early_refusal);
+           trouble());
     if (!self)
       fail_stopped();
   }
+  std::string trouble() const {
+    return fmt::format("the job's authority at {} can't be asked: {}",
+                       options.authority,
+                       early_refusal.empty() ? link.trouble() : early_refusal);
+  }
 
-  membership_request own_request() {
+  membership_request request() {
     const std::scoped_lock lock(mutex);
-    const auto& place = options.joining.place;
-    return {
-      .process = place.process,
-      .processes = place.processes,
-      .member = own,
-      .pid = ::getpid(),
-      .host = is_local ? "" : host_name(),
-      .shape = {options.pipeline_ranks, options.replicas, options.is_sharded},
-      .hosting = options.hosting,
-      .description = options.joining.description};
+    return own_request(options, own);
   }
 
   // On the loop's thread, up to `look`.
@@ -218,9 +215,12 @@ struct job_membership::impl {
 
   /// None if this process is to leave.
   std::optional<epoch> await_epoch(std::unique_lock<std::mutex>& lock) {
+    waiting_news waiting(options.joining);
     while (self->stage() != member_stage::preparing
            || self->current().number == met) {
       require_membership();
+      if (met == 0)
+        waiting.tell([] { return waiting_for_a_part; });
       if (self->stage() == member_stage::left)
         return std::nullopt;
       changed.wait_for(lock, look_every);

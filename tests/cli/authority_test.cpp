@@ -121,6 +121,20 @@ TEST_CASE("a machine that is told to end leaves the job") {
   CHECK(job.has_plain_bits());
 }
 
+TEST_CASE("a process tells that it waits for the authority, and for others") {
+  const tiny_training at;
+  const auto where = free_address();
+  const background_program machine(
+    program + " launch --machines 2 --machine 1 --processes 1 --authority "
+      + where + " -- train --insecure --ranks 2 --text " + at.text + tiny,
+    at.folder / "output");
+  REQUIRE(machine.writes("waiting: the job's authority at tcp:" + where));
+  const background_program authority(
+    program + " authority --insecure --listen " + where,
+    at.folder / "authority");
+  CHECK(machine.writes("waiting for a part in the job"));
+}
+
 TEST_CASE("an authority says what is wrong with its flags") {
   const temporary_folder folder;
   const std::string listens = " authority --listen 127.0.0.1:0 ";
@@ -133,6 +147,8 @@ TEST_CASE("an authority says what is wrong with its flags") {
   refuses(listens, "--job-token-file");
   refuses(listens + ("--insecure --record " + folder.write("no", "{}")),
           "no record of an authority");
+  refuses(listens + "--insecure --record /nowhere/record",
+          "no file can be made in /nowhere: No such file");
   refuses(listens + ("--insecure --record x --etcd etcd://one/job"),
           "--record and --etcd");
   refuses(" authority --listen 127.0.0.1:29400 --insecure --etcd etcd://one",
@@ -144,4 +160,7 @@ TEST_CASE("an authority says what is wrong with its flags") {
   refuses(launches + "--machines 2 -- train", "troupe authority");
   refuses(launches + "--machine 1 -- train", "counted from 0");
   refuses(launches + "--authority one:1 --spares 1 -- train", "--spares");
+  refuses(
+    launches + "--machines 2 --machine 1 --authority one:1 -- train --nonsense",
+    "process 1 was the first to fail");
 }
