@@ -7,7 +7,7 @@
 using namespace troupe;
 
 TEST_CASE("a process is named with the ranks that it hosts, if any") {
-  const job_layout layout{.ranks = 2, .processes = 3, .hosting = {0, 1}};
+  const job_layout layout{.processes = 3, .ranks = 2, .hosting = {0, 1}};
   CHECK(in_words(1, layout) == "process 1 (rank 1)");
   CHECK(in_words(2, layout) == "process 2");
 }
