@@ -46,6 +46,8 @@ struct job_membership::impl {
 
   void finish() {
     loop.run([this] { timer.cancel(); });
+    if (is_local && link.lost_since())
+      link.stop_connecting();  // a launcher that has ended does not come back
     link.finish();
   }
 
