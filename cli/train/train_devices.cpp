@@ -3,10 +3,12 @@
 #include <spdlog/spdlog.h>
 
 #include <map>
+#include <utility>
 
 #include "troupe/base/fail.hpp"
 #include "troupe/base/parse_number.hpp"
 #include "troupe/base/printable.hpp"
+#include "troupe/cli/train/shared_devices.hpp"
 #include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/device/load_accelerator.hpp"
 #include "troupe/engine/launch/environment.hpp"
@@ -43,20 +45,14 @@ std::vector<int> numbers_in(const std::string& device) {
   return numbers;
 }
 
-/// All devices; each of several processes on one machine takes one.
-std::vector<int> all_devices(int devices) {
+/// The numbers of `--device cuda`.
+std::vector<int> own_devices(accelerator_library& library) {
   const auto place = read_environment();
-  if (place.local_processes > devices)
-    fail(error_code::invalid_argument,
-         "{} processes of this machine would share {} GPUs, but NCCL takes one "
-         "rank a GPU; start at most {} on each machine",
-         place.local_processes, devices, devices);
-  if (place.local_processes > 1)
-    return {place.local_process};
-  std::vector<int> all;
-  for (int i = 0; i < devices; ++i)
-    all.push_back(i);
-  return all;
+  auto choice =
+    choose_devices(place, library.devices(), library.collectives_version());
+  if (!choice.shared.empty() && place.process == 0)
+    spdlog::info(choice.shared);
+  return std::move(choice.numbers);
 }
 
 }  // namespace
@@ -80,7 +76,9 @@ std::vector<std::shared_ptr<accelerator>> open_devices(
     fail(error_code::device, "--device {}: {}", options.device, found.why_not);
   const auto devices = found.library->devices();
   if (numbers.empty())
-    numbers = plain ? std::vector{0} : all_devices(devices);
+    numbers = plain ? std::vector{0} : own_devices(*found.library);
+  allow_shared_devices(read_environment(),
+                       found.library->collectives_version());
   std::vector<std::shared_ptr<accelerator>> opened;
   for (const auto number : numbers) {
     if (number >= devices)

@@ -76,14 +76,19 @@ class cuda_library final : public accelerator_library {
   explicit cuda_library(int devices) : devices_{devices} {}
 
   std::string versions() const override {
-    int runtime = 0, nccl = 0;
+    int runtime = 0;
     check(cudaRuntimeGetVersion(&runtime), "asking for the runtime's version");
-    check(ncclGetVersion(&nccl), "asking for the version of NCCL");
+    const auto nccl = collectives_version();
     return fmt::format("CUDA {} (driver {}), NCCL {}.{}.{}",
                        cuda_version(runtime), cuda_version(driver_version()),
                        nccl / 10000, nccl % 10000 / 100, nccl % 100);
   }
   int devices() const override { return devices_; }
+  int collectives_version() const override {
+    int nccl = 0;
+    check(ncclGetVersion(&nccl), "asking for the version of NCCL");
+    return nccl;
+  }
   std::unique_ptr<accelerator> open(int device) override {
     if (device < 0 || device >= devices_)
       fail(error_code::device, "there is no device cuda:{}; the machine has {}",

@@ -1,6 +1,7 @@
 #include "troupe/engine/cuda/nccl_communicator.hpp"
 
 #include <c10/cuda/CUDAGuard.h>
+#include <sys/statvfs.h>
 
 #include <algorithm>
 #include <chrono>
@@ -170,6 +171,19 @@ ncclUniqueId unpacked(const communicator_options& options) {
   return id;
 }
 
+/// Why joining may have failed, if the machine's shared memory is small, as in
+/// containers; NCCL's own errors do not tell.
+std::string about_shared_memory() {
+  constexpr std::uint64_t enough = 256 << 20;
+  struct statvfs of = {};
+  if (::statvfs("/dev/shm", &of) != 0 || of.f_frsize * of.f_blocks >= enough)
+    return {};
+  return fmt::format(
+    "; /dev/shm has {} MiB, and NCCL needs some tens per process: give the "
+    "container more, as by --shm-size=1g",
+    of.f_frsize * of.f_blocks >> 20);
+}
+
 /// Most calls are accepted at once; those that connect to a peer take longer.
 void rest(clock_type::time_point begin) {
   if (clock_type::now() - begin < std::chrono::milliseconds{1})
@@ -223,8 +237,9 @@ ncclResult_t nccl_communicator::state() const {
 void nccl_communicator::fail_with(ncclResult_t result,
                                   const std::string& call) {
   const std::string details = ncclGetLastError(handle_);
-  fail(error_code::transport, "{}: NCCL: {}{}{}", named(call),
-       ncclGetErrorString(result), details.empty() ? "" : ": ", details);
+  fail(error_code::transport, "{}: NCCL: {}{}{}{}", named(call),
+       ncclGetErrorString(result), details.empty() ? "" : ": ", details,
+       call.starts_with("joining") ? about_shared_memory() : "");
 }
 
 void nccl_communicator::require_alive() const {
