@@ -43,7 +43,8 @@ function(troupe_plant name file text replacement)
   file(CONFIGURE OUTPUT ${source} CONTENT "${all}" @ONLY)
   set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -w)
   troupe_program(membership_simulator_${name} OUTPUT bugs/${name}
-    SOURCES tests/membership/main.cpp ${source} DEPENDS troupe_simulator)
+    SOURCES tests/membership/main.cpp ${source}
+    DEPENDS troupe_simulator troupe::base)
 endfunction()
 
 file(GLOB bugs CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/membership/bugs/*.txt)

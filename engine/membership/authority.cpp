@@ -30,6 +30,7 @@ void authority::take_over(moment now) {
     return;
   record_ = *found;
   history_.restore(now, record_.failures);
+  ends_ = record_.epoch.ends;
   has_record_ = store(now, *found);
 }
 
@@ -120,35 +121,45 @@ void authority::note(moment now, seat& from, authority_output& out) {
   from.noted_epoch = problem->epoch;
   switch (problem->kind) {
     case trouble_kind::link_broken:
-      is_link_broken_ = true;
-      ++from.broken_links;
-      cause_ = fmt::format("member {} lost a link", from.member);
-      if (auto* peer = seats_.find(problem->peer)) {
-        peer->is_accused = true;
-        ++peer->broken_links;
-        cause_ += fmt::format(" to member {}", problem->peer);
-      }
-      break;
+      return note_broken_link(from, *problem);
     case trouble_kind::op_failed:
-      note_failed_op(now, from, out);
-      break;
+      return note_failed_op(now, from, *problem, out);
     case trouble_kind::fatal:
       stop(now, problem->what, out);
   }
 }
 
-void authority::note_failed_op(moment now, seat& from, authority_output& out) {
-  const auto problem = *from.last.problem;
-  const auto todo =
-    history_.add_failed_op(now, from.member, problem.step, problem.what);
-  cause_ = fmt::format("step {} failed in member {}: {}", problem.step,
-                       from.member, problem.what);
+void authority::note_broken_link(seat& from, const trouble& problem) {
+  is_link_broken_ = true;
+  ++from.broken_links;
+  cause_ = fmt::format("member {} lost a link", from.member);
+  if (auto* peer = seats_.find(problem.peer)) {
+    peer->is_accused = true;
+    ++peer->broken_links;
+    cause_ += fmt::format(" to member {}", problem.peer);
+  }
+}
+
+/// The first one of an epoch counts: it may have caused the others.
+void authority::note_failed_op(moment now, seat& from, const trouble& problem,
+                               authority_output& out) {
+  if (std::exchange(failed_epoch_, problem.epoch) == problem.epoch)
+    return;
+  cause_ = problem.what;
+  const auto todo = history_.add_failed_op(
+    now, from.member, problem.step, problem.what,
+    static_cast<std::int32_t>(record_.epoch.members.size()));
   if (todo == remedy::stop)
-    stop(now, history_.stop_reason(), out);
-  else if (todo == remedy::restart)
-    out.restarts.push_back(from.member);
-  else if (todo == remedy::rehost)
-    wishes_.avoided.push_back({problem.rank, from.member});
+    return stop(now, history_.stop_reason(), out);
+  if (todo != remedy::rehost)
+    return;
+  const auto& hosting = record_.epoch.hosting;
+  for (std::int32_t rank = 0; std::cmp_less(rank, hosting.size()); ++rank)
+    if (rank == problem.rank
+        || (problem.rank < 0
+            && hosting[static_cast<std::size_t>(rank)] == from.member))
+      for (const auto member : history_.members_failing(problem.step))
+        wishes_.avoided.push_back({rank, member});
 }
 
 authority_order authority::answer(moment now, seat& to) {

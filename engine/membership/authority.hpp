@@ -36,8 +36,6 @@ struct authority_options {
   /// `silent_after`, the member with the most of them is left out for a while.
   int most_broken_epochs = 3;
   moment unfit_for = std::chrono::minutes(2);
-  /// How long ranks wait for a process that is started again.
-  moment restart_patience = std::chrono::seconds(30);
   failure_policy policy{};
   /// Whether a job that has lost too many members ends in one more epoch, which
   /// can save the states that are left; else it stops at once.
@@ -55,7 +53,8 @@ enum class authority_phase : std::uint8_t {
 
 struct authority_output {
   std::vector<authority_order> orders{};
-  std::vector<member_id> restarts{};  // processes to start again
+  /// Members whose processes are to be started again, if they have not ended.
+  std::vector<member_id> restarts{};
 };
 
 /// Decides who hosts which rank, from which step: a state machine, without
@@ -88,7 +87,8 @@ class authority {
   void take_office(moment now);
   bool is_confirmed(moment now);
   void note(moment now, seat&, authority_output&);
-  void note_failed_op(moment now, seat&, authority_output&);
+  void note_broken_link(seat&, const trouble&);
+  void note_failed_op(moment now, seat&, const trouble&, authority_output&);
   authority_order answer(moment now, seat&);
   authority_order order_for(const seat&) const;
   authority_order order_of_epoch(const seat&) const;
@@ -101,13 +101,16 @@ class authority {
   bool is_old_epoch_over(moment now) const;
   void count_losses(moment now, authority_output&);
   void form_epoch(moment now, authority_output&);
-  bool may_form(moment now, const std::vector<member_id>& able) const;
+  bool may_form(moment now) const;
+  bool waits_for_restarts(moment now) const;
+  member_id replacement_of(moment now, member_id lost) const;
   void leave_out_worst(moment now);
   std::vector<member_id> without_unfit(
     moment now, const std::vector<member_id>& able) const;
   step_choice choose_step_of(const std::vector<member_id>& members,
                              const hosting_map& hosting) const;
-  hosting_map choose_hosting_of(const std::vector<member_id>& members) const;
+  hosting_map choose_hosting_of(moment now,
+                                const std::vector<member_id>& members) const;
   void stop_for_lost(moment now, const std::vector<std::int32_t>& ranks,
                      authority_output&);
   void store_epoch(moment now, epoch next, authority_output&);
@@ -134,9 +137,10 @@ class authority {
   hosting_wishes wishes_;
   std::string cause_;
   std::string ends_;  // why the job is to end in the next epoch
-  std::size_t restarting_ = 0;
-  int broken_epochs_ = 0;  // in a row
+  std::vector<member_id> restarting_;  // lost ones, whose ranks wait
+  int broken_epochs_ = 0;              // in a row
   bool is_link_broken_ = false;
+  std::int64_t failed_epoch_ = -1;  // the last one in which an op failed
   moment frozen_at_{}, begun_at_{};
   moment confirmed_at_{};  // when the record was seen to be this one's last
 };

@@ -135,7 +135,7 @@ void authority::count_losses(moment now, authority_output& out) {
     }
     if (todo == remedy::restart) {
       out.restarts.push_back(each.member);
-      ++restarting_;
+      restarting_.push_back(each.member);
     }
   }
 }
@@ -157,12 +157,26 @@ std::vector<member_id> authority::candidates(
   return stay.empty() ? able : stay;
 }
 
-bool authority::may_form(moment now, const std::vector<member_id>& able) const {
-  const auto is_new = [&](member_id member) { return !is_member(member); };
-  const auto waits_for_restarts =
-    std::cmp_less(std::ranges::count_if(able, is_new), restarting_)
-    && now - frozen_at_ < options_.restart_patience;
-  return !able.empty() && !waits_for_restarts && is_old_epoch_over(now)
+/// The member itself, if it is back; no_member: its process has not come again.
+member_id authority::replacement_of(moment now, member_id lost) const {
+  auto found = no_member;
+  for (const auto& each : seats_)
+    if ((each.last.replaces == lost || each.member == lost)
+        && is_able(now, each))
+      found = each.member;
+  return found;
+}
+
+bool authority::waits_for_restarts(moment now) const {
+  return now - frozen_at_ < options_.policy.restart_patience
+         && std::ranges::any_of(restarting_, [&](member_id lost) {
+              return replacement_of(now, lost) == no_member;
+            });
+}
+
+bool authority::may_form(moment now) const {
+  return !able_members(now).empty() && !waits_for_restarts(now)
+         && is_old_epoch_over(now)
          && std::ranges::none_of(
            seats_, [&](const seat& each) { return is_awaited(now, each); });
 }
@@ -192,16 +206,19 @@ std::vector<member_id> authority::without_unfit(
     fit, [&](member_id member) { return seats_.find(member)->is_unfit(now); });
   if (fit.empty() || fit == able)
     return able;
-  const auto hosting = choose_hosting_of(fit);
+  const auto hosting = choose_hosting_of(now, fit);
   return choose_step_of(fit, hosting).step == choose_step_of(able, hosting).step
            ? fit
            : able;
 }
 
+/// A process that was started again has the ranks that it had.
 hosting_map authority::choose_hosting_of(
-  const std::vector<member_id>& members) const {
-  return choose_hosting(options_.shape, candidates(members),
-                        record_.epoch.hosting, wishes_);
+  moment now, const std::vector<member_id>& members) const {
+  auto previous = record_.epoch.hosting;
+  for (const auto lost : restarting_)
+    std::ranges::replace(previous, lost, replacement_of(now, lost));
+  return choose_hosting(options_.shape, candidates(members), previous, wishes_);
 }
 
 step_choice authority::choose_step_of(const std::vector<member_id>& members,
@@ -218,13 +235,13 @@ step_choice authority::choose_step_of(const std::vector<member_id>& members,
 
 void authority::form_epoch(moment now, authority_output& out) {
   count_losses(now, out);
-  if (phase_ != authority_phase::freezing || !may_form(now, able_members(now)))
+  if (phase_ != authority_phase::freezing || !may_form(now))
     return;
   leave_out_worst(now);
   epoch next{
     .number = record_.epoch.number + 1, .cause = cause_, .ends = ends_};
   next.members = without_unfit(now, able_members(now));
-  next.hosting = choose_hosting_of(next.members);
+  next.hosting = choose_hosting_of(now, next.members);
   const auto stay = candidates(next.members);
   std::ranges::set_difference(next.members, stay,
                               std::back_inserter(next.released));
@@ -264,7 +281,7 @@ void authority::store_epoch(moment now, epoch next, authority_output& out) {
     each.is_accused = each.is_counted_lost = false;
   wishes_ = {};
   cause_.clear();
-  restarting_ = 0;
+  restarting_.clear();
   begun_at_ = now;
   phase_ = authority_phase::preparing;
   order_all(out);

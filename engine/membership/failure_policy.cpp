@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+
+#include "troupe/engine/membership/failure_text.hpp"
 
 namespace troupe::membership {
 
@@ -24,48 +27,53 @@ std::vector<past_failure> failure_history::failures(moment now) const {
 
 remedy failure_history::add_loss(moment now, member_id member) {
   entries_.push_back({false, member, 0, now});
-  return judge(now, policy_.lost_member, false, "lost processes");
+  return judge(now, policy_.lost_member, false, "a process was lost");
 }
 
 remedy failure_history::add_failed_op(moment now, member_id member,
                                       std::int64_t step,
-                                      const std::string& what) {
+                                      const std::string& what,
+                                      std::int32_t members) {
+  const auto todo = policy_.failed_op.action;
+  const auto before = members_failing(step);
+  const bool is_again = std::ranges::binary_search(before, member);
   entries_.push_back({true, member, step, now});
-  if (members_failing(step) >= policy_.members_of_step) {
-    stop_reason_ = fmt::format("step {} failed in {} processes: {}", step,
-                               members_failing(step), what);
+  const auto failing = std::ssize(before) + (is_again ? 0 : 1);
+  if (todo != remedy::stop && failing > 1
+      && failing >= std::min(policy_.members_of_step, members)) {
+    stop_reason_ =
+      fmt::format("a step failed in {} processes: {}", failing, what);
     return remedy::stop;
   }
-  return judge(now, policy_.failed_op, true, what);
+  const auto judged = judge(now, policy_.failed_op, true, what);
+  return judged == remedy::retry && is_again ? remedy::rehost : judged;
 }
 
 remedy failure_history::judge(moment now, const failure_rule& rule, bool is_op,
                               const std::string& what) {
-  const auto recent = std::ranges::count_if(entries_, [&](const entry& each) {
-    return each.is_op == is_op && each.when > now - rule.within;
-  });
   std::erase_if(entries_, [&](const entry& each) {
     return each.is_op == is_op && each.when <= now - rule.within;
   });
+  const auto recent = std::ranges::count(entries_, is_op, &entry::is_op);
   if (rule.action != remedy::stop && recent <= rule.most)
     return rule.action;
-  const auto seconds =
-    std::chrono::duration_cast<std::chrono::seconds>(rule.within).count();
   stop_reason_ =
     rule.action == remedy::stop
       ? what
-      : fmt::format("{} failures within {} s, and {} are the most: {}", recent,
-                    seconds, rule.most, what);
+      : fmt::format("{} {} within {}, and the most are {}{}", recent,
+                    is_op ? "ops failed" : "processes were lost",
+                    time_text(rule.within), rule.most,
+                    is_op ? ": " + what : std::string{});
   return remedy::stop;
 }
 
-std::int32_t failure_history::members_failing(std::int64_t step) const {
-  std::vector<member_id> members;
+std::vector<member_id> failure_history::members_failing(
+  std::int64_t step) const {
+  std::set<member_id> members;
   for (const auto& each : entries_)
-    if (each.is_op && each.step == step
-        && std::ranges::count(members, each.member) == 0)
-      members.push_back(each.member);
-  return static_cast<std::int32_t>(members.size());
+    if (each.is_op && each.step == step)
+      members.insert(each.member);
+  return {members.begin(), members.end()};
 }
 
 }  // namespace troupe::membership

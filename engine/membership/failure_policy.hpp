@@ -21,13 +21,20 @@ struct failure_rule {
   remedy action = remedy::rehost;
   std::int32_t most = 3;
   moment within = std::chrono::minutes(10);
+  bool operator==(const failure_rule&) const = default;
 };
 
+/// As text in failure_text.hpp.
 struct failure_policy {
-  failure_rule lost_member{.action = remedy::rehost, .most = 1000};
-  failure_rule failed_op{.action = remedy::retry};
+  /// Restart, rehost or stop.
+  failure_rule lost_member{.action = remedy::rehost, .most = 10};
+  /// Retry, rehost or stop.
+  failure_rule failed_op{.action = remedy::stop};
+  /// How long ranks wait for a process that is started again.
+  moment restart_patience = std::chrono::seconds(30);
   /// A step that has failed in so many members is itself at fault.
   std::int32_t members_of_step = 3;
+  bool operator==(const failure_policy&) const = default;
 };
 
 /// A failure in the record. Times are ages, as no clock outlives its process.
@@ -47,9 +54,13 @@ class failure_history {
   std::vector<past_failure> failures(moment now) const;
 
   remedy add_loss(moment now, member_id member);
-  /// `what` is the failure in words, for `stop_reason`.
+  /// `what` is the failure in words, for `stop_reason`; `members`: how many the
+  /// job has. A step that fails again where it is retried is rehosted; one that
+  /// has failed in all of several members, or in enough of them, is at fault.
   remedy add_failed_op(moment now, member_id member, std::int64_t step,
-                       const std::string& what);
+                       const std::string& what, std::int32_t members);
+  /// Where a step has failed, ascending.
+  std::vector<member_id> members_failing(std::int64_t step) const;
   /// Why the last remedy is to stop.
   const std::string& stop_reason() const { return stop_reason_; }
 
@@ -62,7 +73,6 @@ class failure_history {
   };
   remedy judge(moment now, const failure_rule& rule, bool is_op,
                const std::string& what);
-  std::int32_t members_failing(std::int64_t step) const;
 
   failure_policy policy_;
   std::vector<entry> entries_;

@@ -174,9 +174,10 @@ void member::report(moment now, member_output& out) {
   ++serial_;
   sent_[static_cast<std::size_t>(serial_) % sent_.size()] = {serial_, now};
   next_report_ = now + options_.report_every;
-  out.report = member_report{options_.self,    serial_,         epoch_.number,
-                             stage_,           promise_,        copies_,
-                             checkpoint_step_, wants_to_leave_, problem_};
+  out.report =
+    member_report{options_.self,     serial_, epoch_.number,    stage_,
+                  promise_,          copies_, checkpoint_step_, wants_to_leave_,
+                  options_.replaces, problem_};
 }
 
 }  // namespace troupe::membership

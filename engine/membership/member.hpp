@@ -13,6 +13,7 @@ namespace troupe::membership {
 
 struct member_options {
   member_id self = no_member;
+  member_id replaces = no_member;  // as in member_report
   /// As the authority's; a member stops voting `lease_margin` earlier.
   moment lease = std::chrono::seconds(60);
   moment lease_margin = std::chrono::seconds(3);

@@ -27,7 +27,7 @@ TROUPE_FIELDS(held_copy, rank, step, kind)
 
 enum class trouble_kind : std::uint8_t {
   link_broken,  ///< to `peer`
-  op_failed,    ///< an op of `step`, on `rank`
+  op_failed,    ///< an op of `step`, on `rank`; -1: on all of the member's
   fatal,        ///< what no other epoch can heal: a NaN, an illegal plan
 };
 
@@ -65,17 +65,19 @@ struct member_report {
   /// The newest checkpoint that all can read; -1: none.
   std::int64_t checkpoint_step = -1;
   bool wants_to_leave = false;
+  /// The lost member whose process this is, started again.
+  member_id replaces = no_member;
   std::optional<trouble> problem{};
 };
 TROUPE_FIELDS(member_report, member, serial, epoch, stage, promise, copies,
-              checkpoint_step, wants_to_leave, problem)
+              checkpoint_step, wants_to_leave, replaces, problem)
 
 enum class order_kind : std::uint8_t {
   go_on,    ///< nothing new
   freeze,   ///< take no part in epochs up to `epoch.number` any more
   prepare,  ///< take up `epoch`
   begin,    ///< all are ready: run the steps of `epoch.number`
-  leave,    ///< the job goes on without you
+  leave,    ///< the job goes on without you, or is done
   stop,     ///< the job ends, for `reason`
 };
 
@@ -87,7 +89,7 @@ struct authority_order {
   std::int64_t answers = 0;
   order_kind kind = order_kind::go_on;
   membership::epoch epoch{};  // whole in `prepare`, else the number alone
-  std::string reason{};
+  std::string reason{};       // to stop; to leave: that the job is done
 };
 TROUPE_FIELDS(authority_order, member, answers, kind, epoch, reason)
 

@@ -22,10 +22,19 @@ namespace {
 
 using entry = int (*)(const std::uint8_t*, std::size_t);
 
-const std::vector<std::string> parsers_of_texts{
-  "addresses", "cells",        "configurations", "control_groups",
-  "costs",     "environments", "http_requests",  "job_lists",
-  "manifests", "plans",        "schedules",      "specs"};
+const std::vector<std::string> parsers_of_texts{"addresses",
+                                                "cells",
+                                                "configurations",
+                                                "control_groups",
+                                                "costs",
+                                                "environments",
+                                                "failure_policies",
+                                                "http_requests",
+                                                "job_lists",
+                                                "manifests",
+                                                "plans",
+                                                "schedules",
+                                                "specs"};
 
 const std::string folder =
   std::string(TROUPE_SOURCE_DIR) + "/tests/fuzz/corpus/";

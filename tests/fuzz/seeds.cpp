@@ -229,6 +229,8 @@ void add_schedules(seed_list& to) {
   to.emplace_back("costs", "f=1,b=2,i=1,w=1,message=0.25\nf.3=1.5 # all\n");
   to.emplace_back("sizes", "kept=4e6,activation=1e6\ngradient.2=5 # all\n");
   to.emplace_back("sizes", "parameters=1e9,kept.0=0");
+  to.emplace_back("failure_policies", "process=restart:3/1h:30s,op=stop");
+  to.emplace_back("failure_policies", "op=retry:3/10min,process=rehost");
   to.emplace_back("offloads", "0.5");
   to.emplace_back("offloads", "all=0.25,stage.0=1\nstage.3=0 # none\n");
   to.emplace_back(

@@ -87,7 +87,7 @@ void simulation::crash(int self, bool is_silent) {
                wake{wake_kind::end_known, 0, self});
   if (of_.restarts)
     net_.after(random_.time(100, 3000), the_world,
-               wake{wake_kind::process_start});
+               wake{wake_kind::process_start, 0, self});
 }
 
 void simulation::pause() {

@@ -71,9 +71,10 @@ int run_fast(const arguments& given) {
   fmt::print(
     "{} seeds, {:.0f} a second of processor time; {} events, {} epochs, {} "
     "steps decided, {} of "
-    "them again, {} jobs stopped; longest recovery {:.1f} s (seed {})\n",
+    "them again, {} jobs stopped, {} saved and ended; longest recovery {:.1f} "
+    "s (seed {})\n",
     all.seeds, static_cast<double>(all.seeds) / seconds, all.events, all.epochs,
-    all.decisions, all.repeated, all.stops,
+    all.decisions, all.repeated, all.stops, all.saves,
     static_cast<double>(all.longest_recovery.count()) / 1e6, all.slowest);
   if (all.violations > 0)
     fmt::print("{} violations; the first in seed {}: {}\n", all.violations,

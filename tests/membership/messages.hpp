@@ -49,8 +49,8 @@ enum class wake_kind : std::uint8_t {
   load_again,
   checkpoint_read,
   authority_start,
-  process_start,
-  end_known,  // of the process `number`, to its launcher
+  process_start,  // in the place of the process `number`
+  end_known,      // of the process `number`, to its launcher
   fault,
   heal,         // of the partition `number`
   link_healed,  // between `epoch` and `number`

@@ -10,9 +10,10 @@ using namespace membership;
 
 namespace {
 
-member_options options_of(const scenario& of, int self) {
+member_options options_of(const scenario& of, int self, member_id replaces) {
   auto options = of.member;
   options.self = self;
+  options.replaces = replaces;
   return options;
 }
 
@@ -20,7 +21,7 @@ member_options options_of(const scenario& of, int self) {
 
 process::process(const scenario& of, draws& random, network& net,
                  checker& check, shared_disk& disk, surroundings& around,
-                 int self)
+                 int self, member_id replaces)
   : of_(of),
     random_(random),
     net_(net),
@@ -29,7 +30,7 @@ process::process(const scenario& of, draws& random, network& net,
     around_(around),
     self_(self),
     clock_(random),
-    member_(options_of(of, self), clock_.local(net.now())),
+    member_(options_of(of, self, replaces), clock_.local(net.now())),
     executor_(of, net, check, disk, self) {
   net.after(moment(0), self, wake{});
 }
@@ -141,6 +142,10 @@ void process::perform(member_output out) {
     broadcast(*out.decision);
   if (out.applies) {
     executor_.apply(*out.applies);
+    if (!member_.current().ends.empty()) {
+      executor_.rest();  // its program is at the end of the run
+      around_.saved(self_, member_.current());
+    }
     member_.checkpoint_saved(disk_.complete_step());
     go_on();
   }

@@ -34,11 +34,13 @@ class process {
                          const membership::step_decision&) = 0;
     virtual void voted(member_id leader) = 0;
     virtual void ended(int self) = 0;
+    virtual void saved(int self, const membership::epoch&) = 0;
     virtual void say(int self, const std::string& what) = 0;
   };
 
   process(const scenario& of, draws& random, network& net, checker& check,
-          shared_disk& disk, surroundings& around, int self);
+          shared_disk& disk, surroundings& around, int self,
+          member_id replaces);
 
   void receive(event&);
   void drain() { perform(member_.drain(now())); }

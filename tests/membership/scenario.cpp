@@ -32,7 +32,7 @@ void draw_times(draws& random, scenario& of) {
   of.authority.accused_after = random.time(200, 1000);
   of.authority.lease = random.chance(2) ? 6s : 3500ms;
   of.authority.rest_within = 4s;
-  of.authority.restart_patience = 3s;
+  of.authority.policy.restart_patience = 3s;
   of.authority.unfit_for = random.time(2000, 20000);
   of.member.lease = of.authority.lease;
   of.member.lease_margin = 150ms;
@@ -41,7 +41,8 @@ void draw_times(draws& random, scenario& of) {
   of.faults_until = random.time(6000, 24000);
   of.between_faults = random.time(50, 1000);
   of.bound = 2 * (of.authority.lease + of.authority.silent_after)
-             + of.authority.restart_patience + of.authority.rest_within + 12s;
+             + of.authority.policy.restart_patience + of.authority.rest_within
+             + 12s;
 }
 
 void draw_faults(draws& random, scenario& of) {
@@ -89,6 +90,18 @@ void draw_policy(draws& random, scenario& of) {
                       60s};
 }
 
+/// Policies by which jobs end, at once or after one more epoch.
+void draw_ends(draws& random, scenario& of) {
+  auto& policy = of.authority.policy;
+  of.authority.ends_in_epoch = !random.chance(4);
+  if (random.chance(3))
+    policy.lost_member.action = membership::remedy::stop;
+  policy.lost_member.most = static_cast<int>(random.between(1, 4));
+  if (random.chance(3))
+    policy.failed_op.action = membership::remedy::stop;
+  policy.failed_op.most = static_cast<int>(random.between(1, 6));
+}
+
 }  // namespace
 
 scenario draw_scenario(std::uint64_t seed) {
@@ -103,6 +116,8 @@ scenario draw_scenario(std::uint64_t seed) {
     draw_cut_off_hosts(random, of);
   of.authority.least_members =
     static_cast<int>(random.between(1, of.processes));
+  if (random.chance(10))
+    draw_ends(random, of);
   return of;
 }
 

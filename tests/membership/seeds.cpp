@@ -18,6 +18,7 @@ summary run_seeds(std::int64_t first, std::int64_t last, bool stops_at_first) {
     all.decisions += result.decisions;
     all.repeated += result.repeated;
     all.stops += result.has_stopped ? 1 : 0;
+    all.saves += result.has_saved ? 1 : 0;
     if (result.recovery > all.longest_recovery) {
       all.longest_recovery = result.recovery;
       all.slowest = seed;

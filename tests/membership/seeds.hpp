@@ -11,7 +11,8 @@ namespace troupe::simulated {
 struct summary {
   std::int64_t seeds = 0, violations = 0, first_violation = -1;
   std::string what;  // of the first
-  std::int64_t events = 0, epochs = 0, decisions = 0, repeated = 0, stops = 0;
+  std::int64_t events = 0, epochs = 0, decisions = 0, repeated = 0, stops = 0,
+               saves = 0;
   moment longest_recovery{};
   std::int64_t slowest = -1;  // its seed
 };

@@ -37,6 +37,7 @@ outcome simulation::run() {
   result.decisions = check_.decisions();
   result.repeated = check_.repeated();
   result.has_stopped = !shelf_.stored().stop_reason.empty();
+  result.has_saved = is_saved_;
   result.recovery = net_.now() - calm_at_;
   return result;
 }
@@ -54,9 +55,10 @@ void simulation::run_until(moment time) {
 }
 
 bool simulation::is_over() const {
-  return is_calm_
-         && (!shelf_.stored().stop_reason.empty()
-             || check_.decisions() >= decisions_at_calm_ + 3);
+  return is_saved_
+         || (is_calm_
+             && (!shelf_.stored().stop_reason.empty()
+                 || check_.decisions() >= decisions_at_calm_ + 3));
 }
 
 bool simulation::is_paused(event& happened) {
@@ -102,7 +104,7 @@ void simulation::on_world(const wake& of) {
         start_authority();
       break;
     case wake_kind::process_start:
-      start_process();
+      start_process(of.number);
       break;
     case wake_kind::end_known:
       if (const auto living = living_authorities(); !living.empty())
@@ -132,11 +134,11 @@ void simulation::on_world(const wake& of) {
   }
 }
 
-void simulation::start_process() {
+void simulation::start_process(member_id replaces) {
   const auto self = static_cast<int>(processes_.size());
   if (self < 38 || is_calm_)
-    processes_.push_back(std::make_unique<process>(of_, random_, net_, check_,
-                                                   disk_, *this, self));
+    processes_.push_back(std::make_unique<process>(
+      of_, random_, net_, check_, disk_, *this, self, replaces));
 }
 
 void simulation::start_authority() {
@@ -198,7 +200,7 @@ void simulation::send_orders(std::size_t index, authority_output out) {
     if (processes_[static_cast<std::size_t>(member)]->is_alive())
       crash(static_cast<int>(member), false);
     net_.after(random_.time(100, 1500), the_world,
-               wake{wake_kind::process_start});
+               wake{wake_kind::process_start, 0, member});
   }
 }
 
@@ -276,7 +278,7 @@ void simulation::ended(int self) {
     of_.restarts || record.epoch.number == 0 || living_processes().empty();
   if (is_needed && record.stop_reason.empty())
     net_.after(random_.time(100, 2000), the_world,
-               wake{wake_kind::process_start});
+               wake{wake_kind::process_start, 0, no_member});
 }
 
 void simulation::say(int self, const std::string& what) {
@@ -307,12 +309,29 @@ void simulation::check_stored(const job_record& record) {
   check_.formed(record, living_copies(record.epoch.members));
 }
 
-/// A job stops for a failing step, or if states are lost. While processes can't
-/// be reached it can't be said from here which it must do without.
+/// All hosts of an epoch in which the job is to end have trained a step, and
+/// saved their states.
+void simulation::saved(int self, const membership::epoch& of) {
+  saved_.emplace(of.number, self);
+  is_saved_ = std::ranges::all_of(of.hosting, [&](member_id host) {
+    return saved_.contains({of.number, static_cast<int>(host)});
+  });
+}
+
+/// A job stops for a failing step, after losses, or if states are lost. While
+/// processes can't be reached it can't be said from here which it must do
+/// without.
 void simulation::check_stop(const job_record& record) {
   say(the_world, "the job stops: " + record.stop_reason);
-  const auto is_lost = record.stop_reason.starts_with("no copy");
-  if (!is_lost && !of_.failed_ops && of_.poisoned_step == 0)
+  const auto& why = record.stop_reason;
+  const auto is_lost = why.find("no copy") != why.npos;
+  const auto is_limit = why.find("lost") != why.npos
+                        && of_.authority.policy.lost_member.most < 1000;
+  const auto is_policy =
+    why == "a process was lost"
+    && of_.authority.policy.lost_member.action == remedy::stop;
+  if (!is_lost && !is_limit && !is_policy && !of_.failed_ops
+      && of_.poisoned_step == 0)
     check_.violated("the job stops without a reason: " + record.stop_reason);
   if (!is_lost || of_.partitions || of_.pauses || of_.losses || of_.cuts
       || of_.slow > 0 || of_.two_authorities || of_.authority_ends

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "process.hpp"
@@ -14,7 +16,7 @@ namespace troupe::simulated {
 struct outcome {
   std::string violation;  // empty: none
   std::int64_t events = 0, epochs = 0, decisions = 0, repeated = 0;
-  bool has_stopped = false;
+  bool has_stopped = false, has_saved = false;
   moment recovery{};  // from the end of all faults to three more steps
 };
 
@@ -38,13 +40,14 @@ class simulation : public process::surroundings {
                const membership::step_decision&) override;
   void voted(member_id leader) override;
   void ended(int self) override;
+  void saved(int self, const membership::epoch&) override;
   void say(int self, const std::string& what) override;
 
   void run_until(moment time);
   void deliver(event&);
   bool is_paused(event&);
   void on_world(const wake&);
-  void start_process();
+  void start_process(member_id replaces = membership::no_member);
   void start_authority();
   template <class Call>
   void with_authority(std::size_t index, const Call& call);
@@ -88,6 +91,8 @@ class simulation : public process::surroundings {
   std::vector<std::unique_ptr<process>> processes_;
   std::vector<authority_host> authorities_;
   bool is_verbose_, is_calm_ = false, is_intervening_ = false;
+  std::set<std::pair<std::int64_t, int>> saved_;  // epoch, process
+  bool is_saved_ = false;  // in the last epoch, by all its hosts
   moment calm_at_{};
   std::size_t swapping_ = 0;  // the authority that has its turn
   std::int64_t events_ = 0, partitions_ = 0, stored_epoch_ = 0,

@@ -10,15 +10,11 @@ using namespace troupe::membership;
 
 TEST_CASE("messages of membership and the record travel whole") {
   const member_report report{
-    3,
-    9,
-    2,
-    member_stage::frozen,
-    2,
-    {{1, 4, copy_kind::snapshot}},
-    3,
-    true,
-    trouble{trouble_kind::op_failed, 2, 1, 5, 1, "out of memory"}};
+    3, 9,
+    2, member_stage::frozen,
+    2, {{1, 4, copy_kind::snapshot}},
+    3, true,
+    1, trouble{trouble_kind::op_failed, 2, 1, 5, 1, "out of memory"}};
   const auto bytes = to_wire(report);
   const auto read = from_wire<member_report>(bytes);
   CHECK(to_wire(read) == bytes);
