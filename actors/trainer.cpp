@@ -236,15 +236,15 @@ void trainer::check_replicas() const {
   impl_->stages.check_replicas();
 }
 
-bool trainer::heal() {
-  if (!impl_->is_healable())
+bool trainer::heal(const error& reason) {
+  if (!impl_->is_healable(reason))
     return false;
-  impl_->rejoin();
+  impl_->rejoin(impl_->failure_of_op(reason));
   return true;
 }
 
-bool trainer::can_heal() {
-  return impl_->is_healable();
+bool trainer::can_heal(const error& reason) {
+  return impl_->is_healable(reason);
 }
 
 void trainer::regroup(bool at_once) {

@@ -42,8 +42,14 @@ using source_pointer = std::shared_ptr<const microbatch_source>;
 struct healing_options {
   /// Meets the processes of the job again, which may be others and host other
   /// ranks; null: the job ends with a lost process. `held`: the states in this
-  /// process's memory. May throw, for good.
-  std::function<job_meeting(const std::vector<held_rank>& held)> rejoin{};
+  /// process's memory; `why`: the op, if it is not for a loss. May throw, for
+  /// good.
+  std::function<job_meeting(const std::vector<held_rank>& held,
+                            const std::optional<failed_op>& why)>
+    rejoin{};
+  /// Whether it may be called for an op's failure: an exception of a layer, a
+  /// source, a device or a file.
+  bool heals_ops = false;
   /// Asks for another hosting, at the next meeting; null: ranks move without
   /// one.
   std::function<void(std::vector<std::int32_t> hosting)> request_hosting{};
@@ -202,17 +208,19 @@ class trainer {
   /// of a stage, differ.
   void check_replicas() const;
 
-  /// After a call that has thrown: whether the job goes on, as it was a process
-  /// that was lost, or `regroup` was asked for, and the processes have met
-  /// again (healing_options). The run is then at the newest step of which all
-  /// states are left (`progress`), which may be before the last one. All
-  /// processes of a job make the call; one that was started again, or is new,
-  /// is there when its trainer has been made. False: the failure is for good.
-  /// Throws `op_failed` if a state is lost, and what `rejoin` throws.
-  bool heal();
-  /// Whether `heal` would let the job go on; changes nothing. May wait for some
-  /// seconds for the loss of a process to be seen here.
-  bool can_heal();
+  /// After a call that has thrown this: whether the job goes on, as a process
+  /// was lost, an op failed that is to be run again, or `regroup` was asked
+  /// for, and the processes have met again (healing_options). The run is then
+  /// at the newest step of which all states are left (`progress`), which may be
+  /// before the last one. All processes of a job make the call; one that was
+  /// started again, or is new, is there when its trainer has been made. False:
+  /// the failure is for good. Throws `op_failed` if a state is lost, and what
+  /// `rejoin` throws.
+  bool heal(const error& reason);
+  /// Whether `heal` would let the job go on; changes nothing. If a link has
+  /// failed, may wait for some seconds for the loss of a process to be seen
+  /// here.
+  bool can_heal(const error& reason);
   /// Lets the processes of the job meet again: the next call of `step` throws
   /// in all of them, before it computes, and `heal` is to be called. `at_once`:
   /// the step that runs is given up. Any thread, in all processes.

@@ -196,15 +196,36 @@ void trainer::impl::await_copies(std::int64_t of_step) {
   copied = of_step;
 }
 
-bool trainer::impl::is_healable() {
-  if (!setup.job() || !setup.options.healing.rejoin)
+/// Between steps, the error tells whether a link caused it.
+bool trainer::impl::is_healable(const error& reason) {
+  const auto& healing = setup.options.healing;
+  if (!setup.job() || !healing.rejoin)
     return false;
   if (regroups)
     return true;
-  if (actors.failed_by_loss() == false)
-    return false;
-  // The leading process may have told of a loss that is about to be seen here.
-  return setup.job()->await_loss(std::chrono::seconds(5));
+  const auto origin = actors.failed_of();
+  switch (origin ? origin->kind : kind_of(reason.code())) {
+    case failure_kind::link:
+      // The leading process may have told of a loss that is about to be seen
+      // here.
+      return setup.job()->await_loss(std::chrono::seconds(5));
+    case failure_kind::op:
+      return (origin && healing.heals_ops) || has_lost();
+    case failure_kind::permanent:
+      return !origin && has_lost();
+  }
+  return false;
+}
+
+std::optional<failed_op> trainer::impl::failure_of_op(
+  const error& reason) const {
+  const auto origin = actors.failed_of();
+  if (!origin || origin->kind != failure_kind::op)
+    return std::nullopt;
+  const auto& at = origin->source;
+  return failed_op{
+    at.step, at.rank < 0 ? -1 : at.data_rank * setup.layout.ranks + at.rank,
+    reason.what(), origin->process == setup.layout.process};
 }
 
 void trainer::impl::note_members(std::vector<joined_process> processes) {
@@ -272,7 +293,7 @@ std::optional<recovery> trainer::impl::find_recovery() {
   return found;
 }
 
-void trainer::impl::rejoin() {
+void trainer::impl::rejoin(std::optional<failed_op> why) {
   const auto& options = setup.options;
   static_cast<void>(actors.abandon_step());
   if (!actors.await_ops(milliseconds_of(options.execution.limits.leave)))
@@ -282,10 +303,12 @@ void trainer::impl::rejoin() {
   const auto meeting_began = now_ns();
   std::int64_t met_epoch = 0;
   do {
-    if (!regroups.exchange(false))
+    if (const bool is_asked = regroups.exchange(false); why && why->is_here)
+      log()->warn("{}; the processes of the job meet again", why->what);
+    else if (!why && !is_asked)
       log()->warn("a process was lost: the processes of the job meet again");
     job.leave();
-    auto met = options.healing.rejoin(held_states());
+    auto met = options.healing.rejoin(held_states(), std::exchange(why, {}));
     met_epoch = met.epoch;
     job.take_over(std::move(met.job));
     change_layout(met.hosting.empty() ? setup.layout.hosting

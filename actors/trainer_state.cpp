@@ -71,6 +71,7 @@ pipeline_options running(const trainer_setup& setup, const model& layers,
   of_run.execution = options.execution;
   if (options.healing.rejoin)
     of_run.kept = std::move(kept);
+  of_run.heals_ops = options.healing.heals_ops;
   return of_run;
 }
 
@@ -88,7 +89,7 @@ trainer::impl::impl(const model& all_layers, trainer_options options)
     epoch(setup.options.healing.epoch) {
   stages.publish_to(actors.tensor_outlet());
   if (!meets())
-    rejoin();
+    rejoin({});
   else if (recovered && setup.layout.process == 0)
     log()->info("this process leads the job, which goes on after step {}",
                 step);

@@ -57,9 +57,10 @@ struct trainer::impl {
   /// Copies the states before a step, if it is time, into the memory of this
   /// process and of others.
   void copy_states();
-  /// Whether a process is lost, and the job was to heal.
-  bool is_healable();
-  void rejoin();
+  /// Whether the job was to heal, and that can help.
+  bool is_healable(const error& reason);
+  std::optional<failed_op> failure_of_op(const error& reason) const;
+  void rejoin(std::optional<failed_op> why);
   bool has_lost() const;
   std::map<stage_place, std::int32_t> hosts() const;
   std::vector<stage_place> copies_from_others() const;

@@ -61,7 +61,7 @@ def recoveries(a, shape, extra):
     with tempfile.TemporaryDirectory() as folder:
         log = Log(os.path.join(folder, "log"))
         job = subprocess.Popen(
-            [a.troupe, "launch", "--processes", "4", "--max-losses", "100000", *extra, "--",
+            [a.troupe, "launch", "--processes", "4", "--on-failure", "process=rehost:100000/10min", *extra, "--",
              "train", "--text", a.text, *flags(shape), "--ranks", "4", "--steps", "1000000",
              "--heal", "--validation-fraction", "0", "--log-json", log.path],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -17,6 +17,7 @@
 #include "troupe/base/fail.hpp"
 #include "troupe/cli/commands.hpp"
 #include "troupe/cli/config_file.hpp"
+#include "troupe/cli/failure_flag.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/signals.hpp"
@@ -35,7 +36,7 @@ namespace {
 struct authority_flags {
   std::string listens, announced, record, etcd;
   std::int32_t processes = 0;
-  std::int32_t most_losses = 10;
+  membership::failure_policy policy{};
   double silent_after = 10;  // seconds
   trust_flags trust;
 };
@@ -65,7 +66,7 @@ authority_server_options server_options(const authority_flags& flags) {
     .job = job_of(flags),
     .shown = credentials_of(flags.trust),
     .silent_after = milliseconds_of(flags.silent_after),
-    .most_losses = flags.most_losses,
+    .policy = flags.policy,
     .news = tell_news};
   if (!flags.record.empty())
     options.make_store = [path = flags.record,
@@ -193,11 +194,7 @@ void add_authority_command(CLI::App* command) {
   add_value(*command, "--processes N", flags->processes,
             "with which the job begins", whole_number(1, 1 << 16))
     ->default_str(description("WORLD_SIZE of the first one"));
-  add_value(*command, "--max-losses N", flags->most_losses,
-            "processes that may be lost within 10 minutes; one more, and the "
-            "job stops",
-            whole_number(0))
-    ->capture_default_str();
+  add_failure_flag(*command, flags->policy);
   add_value(*command, "--silent-after S", flags->silent_after,
             "seconds after which a process of which nothing is heard is lost",
             number_above(0, 1e6))

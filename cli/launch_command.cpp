@@ -1,5 +1,6 @@
 #include "troupe/cli/commands.hpp"
 #include "troupe/cli/config_file.hpp"
+#include "troupe/cli/failure_flag.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -52,7 +53,7 @@ processes, too. Exit code: that of the process that is named.)";
 struct launch_settings {
   std::int32_t processes = 2;
   std::int32_t spares = 0;
-  std::int32_t most_losses = 10;
+  membership::failure_policy policy{};
   double grace = usual_grace;
   std::string authority;  // empty: this launcher has one
   std::int32_t machines = 1;
@@ -183,7 +184,7 @@ ending ending_of(const ended_process& which, authority_server& authority,
     tries = 0;
   if (!authority.has_begun())
     return ending::counts;
-  if (authority.has_left(which.pid))
+  if (authority.has_left(which.pid) || (which.killed && authority.is_done()))
     return ending::leaves;
   const bool is_told = which.status == (which.killed ? SIGTERM : 128 + SIGTERM);
   if (!authority.has_part(which.pid) && is_told)
@@ -217,7 +218,7 @@ std::unique_ptr<authority_server> make_authority(
       .processes = settings.processes,
       .spares = settings.spares,
       .job = where,
-      .most_losses = settings.most_losses,
+      .policy = settings.policy,
       .news = [](const std::string& text) { spdlog::warn("{}", text); },
       .given_up = kill_and_wait});
   what.processes += settings.spares;
@@ -256,16 +257,20 @@ std::string failure_text(const launch_outcome& outcome) {
 }
 
 /// What the end of a process means where the authority is elsewhere. `tries`:
-/// how often it was started again in the last minute.
+/// when it was started again, in the last minute. One that was started again
+/// may find the job done, and its authority gone: `is_done`, a process here has
+/// ended well.
 ending ending_elsewhere(
   const ended_process& which,
-  std::deque<std::chrono::steady_clock::time_point>& tries,
+  std::deque<std::chrono::steady_clock::time_point>& tries, bool& is_done,
   std::int32_t first_rank) {
   constexpr std::size_t most_tries = 3;
+  const bool is_again = !tries.empty();
   const auto now = std::chrono::steady_clock::now();
   while (!tries.empty() && now - tries.front() > std::chrono::minutes(1))
     tries.pop_front();
-  if (!which.killed && which.status == 0)
+  is_done |= !which.killed && which.status == 0;
+  if (is_done && (is_again || which.status == 0))
     return ending::leaves;
   if (!which.killed || which.status == SIGTERM || tries.size() >= most_tries)
     return ending::counts;
@@ -284,9 +289,9 @@ void join_machines(const launch_settings& settings, local_launch& what) {
     fmt::format("{}={}", authority_variable, settings.authority));
   using times = std::deque<std::chrono::steady_clock::time_point>;
   what.judge = [first = what.first_rank,
-                tries = std::map<std::int32_t, times>()](
-                 const ended_process& which) mutable {
-    return ending_elsewhere(which, tries[which.process], first);
+                tries = std::map<std::int32_t, times>(),
+                is_done = false](const ended_process& which) mutable {
+    return ending_elsewhere(which, tries[which.process], is_done, first);
   };
 }
 
@@ -354,11 +359,7 @@ void add_launch_command(CLI::App* command) {
             "more processes, which take the place of lost ones (train --heal)",
             whole_number(0, 1024))
     ->capture_default_str();
-  add_value(*command, "--max-losses", settings->most_losses,
-            "processes that may be lost within 10 minutes (train --heal); one "
-            "more, and the job stops",
-            whole_number(0))
-    ->capture_default_str();
+  add_failure_flag(*command, settings->policy);
   add_value(*command, "--authority ADDRESS", settings->authority,
             "where `troupe authority` is, for a job on several machines that "
             "heals: HOST:PORT, or etcd://HOST:2379/JOB")

@@ -171,7 +171,7 @@ if(CMAKE_BUILD_TYPE STREQUAL "Debug")
     COMPILE_DEFINITIONS NDEBUG SKIP_PRECOMPILE_HEADERS ON)
 endif()
 troupe_tests(actors DIRECTORY tests/actors
-  DEPENDS troupe::actors troupe::models PCH trainings
+  DEPENDS troupe::actors troupe::launch troupe::models PCH trainings
   SOURCES examples/stage_graphs/graph_models.cpp)
 if(TROUPE_CUDA)
   troupe_tests(gpu_training DIRECTORY tests/actors/gpu

@@ -232,7 +232,7 @@ struct coordinator_state : step_supervisor {
 
   /// Answers whoever runs the step, and tells the other processes.
   void answer(step_outcome outcome) {
-    outcome.lost = lost;
+    outcome.origin = origin;
     outcome.changes = watch.new_change->exchange(false);
     outcome.saves = std::exchange(saves, false);
     if (outcome.saves)
@@ -240,7 +240,7 @@ struct coordinator_state : step_supervisor {
     if (book->links)
       book->links->tell(to_frame(remote_outcome{
         last_serial, outcome.event, outcome.failure, outcome.end,
-        outcome.changes, outcome.saves, outcome.interrupted, lost}));
+        outcome.changes, outcome.saves, outcome.interrupted, origin}));
     asked.deliver(std::move(outcome));
   }
 
@@ -262,9 +262,6 @@ struct coordinator_state : step_supervisor {
       publish(failure_event{failure.source, failure.op, failure.reason});
     end(false);
   }
-
-  /// Whether the failure may be none of the run's.
-  bool may_heal() const { return lost && book->kept; }
 
   void on(const finish_run& request) {
     if (accept(request)) {
@@ -306,8 +303,10 @@ struct coordinator_state : step_supervisor {
     if (core.running() || asked.pending())
       answer(core.abandon(failed, by_user));
     else if (book->links)
-      book->links->tell(to_frame(remote_outcome{
-        .serial = last_serial, .event = {}, .failure = failed, .lost = lost}));
+      book->links->tell(to_frame(remote_outcome{.serial = last_serial,
+                                                .event = {},
+                                                .failure = failed,
+                                                .origin = origin}));
   }
 
   void on(const peer_lost& gone) {
@@ -318,9 +317,7 @@ struct coordinator_state : step_supervisor {
   void on(const interrupt_run& request) {
     if (!failed.empty())
       return;
-    interrupted = true;
-    lost = request.meets_again;
-    failed = request.reason;
+    note_interrupt(request);
     failed += core.running()
                 ? fmt::format(" at step {}: {}", place.step,
                               waits_of(*watch.progress, *core.step()))

@@ -119,7 +119,7 @@ struct follower_state : step_supervisor {
       if (failed.empty()) {
         failed = message.failure;
         interrupted = message.interrupted;
-        lost = message.lost;
+        origin = message.origin;
       }
       end();
     } else if (running && message.serial == running->serial) {
@@ -139,7 +139,7 @@ struct follower_state : step_supervisor {
   void answer(step_outcome outcome) {
     outcome.failure = failed;
     outcome.interrupted = interrupted;
-    outcome.lost = lost;
+    outcome.origin = origin;
     std::ranges::sort(reports, {}, [](const rank_done& report) {
       return std::pair(report.data_rank, report.rank);
     });
@@ -172,9 +172,7 @@ struct follower_state : step_supervisor {
   void on(const interrupt_run& request) {
     if (!failed.empty())
       return;
-    interrupted = true;
-    lost = request.meets_again;
-    failed = request.reason;
+    note_interrupt(request);
     if (running)
       failed += fmt::format(" at step {}: {}", running->settings.step,
                             waits_of(*watch.progress, *running));

@@ -104,6 +104,21 @@ struct step_supervisor : run_record {
     self->delayed_send(self, patience, std::move(what));
   }
 
+  /// Ends the run, or the epoch of a job that heals.
+  void note_interrupt(const interrupt_run& request) {
+    interrupted = true;
+    if (request.meets_again)
+      origin.kind = failure_kind::link;
+    failed = request.reason;
+  }
+
+  /// Whether the failure may be none of the run's.
+  bool may_heal() const {
+    return book->kept
+           && (origin.kind == failure_kind::link
+               || (origin.kind == failure_kind::op && book->heals_ops));
+  }
+
   /// Fails the run because a process is gone, at once or a little later;
   /// returns whether it failed now.
   bool fail_with(const peer_lost& gone, const step_pointer& running) {
@@ -114,7 +129,7 @@ struct step_supervisor : run_record {
       return false;
     }
     failed = to_text(gone, book->links->layout());
-    lost = true;
+    origin.kind = failure_kind::link;
     if (running)
       failed += "; " + waits_of(*watch.progress, *running);
     return true;
@@ -130,6 +145,7 @@ struct step_supervisor : run_record {
       return false;
     }
     failed = to_text(failure);
+    origin = {failure.kind, failure.process, failure.source};
     return true;
   }
 };

@@ -36,6 +36,7 @@ struct address_book {
   /// Links between devices of different processes; null if there are none.
   std::shared_ptr<device_links> transfers;
   std::shared_ptr<state_copies> kept;  // null: the job does not heal
+  bool heals_ops = false;              // it may, of an op's failure
   std::shared_ptr<failure_cause> cause = std::make_shared<failure_cause>();
 
   std::int32_t data_ranks() const {
@@ -112,12 +113,14 @@ struct handler_guard {
            const Where& where, Work&& work) {
     if (failed)
       return;
-    const auto tell = [&](const std::string& reason, bool for_good = true) {
+    const auto tell = [&](const std::string& reason, failure_kind kind) {
       failed = true;
       book.cause->keep(reason);
       auto failure = where();
       failure.reason = reason;
-      failure.for_good = for_good;
+      failure.kind = kind;
+      failure.process = book.links ? book.links->layout().process : 0;
+      failure.for_good = kind != failure_kind::link;
       self->send(book.coordinator, std::move(failure));
     };
     try {
@@ -126,9 +129,9 @@ struct handler_guard {
         hook();
       work();
     } catch (const error& reason) {
-      tell(reason.what(), reason.code() != error_code::transport);
+      tell(reason.what(), kind_of(reason.code()));
     } catch (...) {
-      tell(thrown_text());
+      tell(thrown_text(), failure_kind::op);
     }
   }
 };

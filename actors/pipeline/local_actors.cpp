@@ -277,6 +277,7 @@ struct actor_spawner {
                                        options.plans, largest_stage(options));
     book->transfers = options.links;
     book->kept = options.kept;
+    book->heals_ops = options.heals_ops;
     book->hub = spawn_typed<event_hub_handle>(
       [this](auto&& make) { return system.spawn(std::move(make)); },
       [events = watch.events, monitors = so_far.monitors](auto* self) {

@@ -145,7 +145,7 @@ void pipeline::begin_step(plan_pointer plan) {
 
 void pipeline::end_step(const step_outcome& outcome) {
   failed_ = !outcome.failure.empty();
-  lost_ = outcome.lost;
+  origin_ = outcome.origin;
   if (!failed_)
     gate_.reset();
   const std::scoped_lock lock(mutex_);
@@ -261,7 +261,7 @@ void pipeline::restart(pipeline_options options) {
                 .saves = so_far.run.saves};
   serial_ = 0;
   gate_.reset();
-  failed_ = lost_ = false;
+  failed_ = false;
   {
     const std::scoped_lock state(mutex_);
     failure_.clear();
@@ -270,8 +270,8 @@ void pipeline::restart(pipeline_options options) {
   options_.job->start(dispatch_to(actors_->book()));
 }
 
-std::optional<bool> pipeline::failed_by_loss() const {
-  return failed_ ? std::optional(lost_) : std::nullopt;
+std::optional<failure_origin> pipeline::failed_of() const {
+  return failed_ ? std::optional(origin_) : std::nullopt;
 }
 
 void pipeline::publish(event what) {

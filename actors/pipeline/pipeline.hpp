@@ -71,9 +71,8 @@ class pipeline {
   /// The same after a failure, for a job whose mesh has taken over connections
   /// of processes that have met again. Forgets the failure.
   void restart(pipeline_options options);
-  /// Whether the run has failed as another process is gone; empty: it has not
-  /// failed.
-  std::optional<bool> failed_by_loss() const;
+  /// What the run has failed of; empty: it has not failed.
+  std::optional<failure_origin> failed_of() const;
   /// The settings of a step, with what monitors want of it now.
   step_settings with_wishes(step_settings settings) const;
 
@@ -148,7 +147,7 @@ class pipeline {
   std::int64_t serial_ = 0;
   std::shared_ptr<step_gate> gate_;  // of a step that runs, or has failed
   std::atomic<bool> failed_ = false;
-  bool lost_ = false;  // it failed as another process is gone
+  failure_origin origin_;  // of the failure
   std::atomic<std::int64_t> next_monitor_ = 0;
   mutable std::mutex mutex_;  // of what follows
   std::map<std::int64_t, std::weak_ptr<monitor_thread>> monitors_;

@@ -43,6 +43,7 @@ struct pipeline_options {
   std::shared_ptr<device_links> links;
   /// Keeps copies of states that other processes send.
   std::shared_ptr<state_copies> kept;
+  bool heals_ops = false;  // as in healing_options
   numerics arithmetic;
   sharding_options sharding;
   execution_options execution;

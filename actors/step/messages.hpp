@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "troupe/actors/step/failure_kind.hpp"
 #include "troupe/actors/step/run_end.hpp"
 #include "troupe/base/fields.hpp"
 #include "troupe/engine/data/microbatch_source.hpp"
@@ -253,11 +254,13 @@ struct op_failure {
   event_source source;
   std::string op;  // "1F2"; empty outside ops
   std::string reason;
-  /// False: a link failed, which its other side may have ended for a cause
-  /// that is still to be told. Other processes hear of it when it is true.
+  failure_kind kind = failure_kind::permanent;
+  std::int32_t process = 0;
+  /// Whether it is the run's failure. Else a link failed, which its other side
+  /// may have ended for a cause that is still to be told.
   bool for_good = true;
 };
-TROUPE_FIELDS(op_failure, source, op, reason)
+TROUPE_FIELDS(op_failure, source, op, reason, kind, process)
 struct interrupt_run {
   std::string reason;
   bool meets_again = false;  // the job goes on, as when a process is lost
@@ -279,7 +282,7 @@ TROUPE_FIELDS(finish_run, end, within)
 struct run_record {
   std::string failed = {};  // why the run can't go on
   bool interrupted = false;
-  bool lost = false;  // it can't go on as another process is gone
+  failure_origin origin = {};  // of the failure
   /// The run ends after the step that runs; empty again once its outcome has
   /// told.
   std::optional<run_end> ends = {};
@@ -334,10 +337,10 @@ struct remote_outcome {
   bool changes = false;
   bool saves = false;
   bool interrupted = false;
-  bool lost = false;  // as in run_record
+  failure_origin origin = {};  // as in run_record
 };
 TROUPE_FIELDS(remote_outcome, serial, event, failure, end, changes, saves,
-              interrupted, lost)
+              interrupted, origin)
 
 // ---- pipeline -> coordinator, which answers with the outcome
 struct run_step {
@@ -349,7 +352,7 @@ struct step_outcome {
   /// Set if the step failed; the run can't go on then.
   std::string failure;
   bool interrupted = false;
-  bool lost = false;  // as in run_record
+  failure_origin origin = {};  // as in run_record
   /// The step is done, and the run ends with it.
   std::optional<run_end> end = {};
   bool changes = false, saves = false;  // as in step_report

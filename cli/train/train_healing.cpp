@@ -82,9 +82,10 @@ std::vector<std::int32_t> first_hosting(const job_options& joining,
 /// A job that was stopped may have checkpoints.
 job_meeting meet_or_report(job_membership& membership,
                            const std::vector<held_rank>& held,
+                           const std::optional<failed_op>& why,
                            const std::string& folder) {
   try {
-    return membership.meet(held);
+    return membership.meet(held, why);
   } catch (const error& reason) {
     if (reason.code() != error_code::op_failed)
       throw;
@@ -214,21 +215,26 @@ std::shared_ptr<job_membership> join_healing_job(job_options joining,
                        .replicas = run.data_parallel,
                        .is_sharded = run.sharding.mode != shard_mode::replicate,
                        .hosting = std::move(first)});
-  const auto meet =
-    [membership, level = options.output.log_level,
-     folder = options.checkpoints.folder](const std::vector<held_rank>& held) {
-      auto met = meet_or_report(*membership, held, folder);
-      if (!met.job)
-        throw process_end(
-          "this process has left the job, which goes on without it", 0);
-      log_as_process(met.job->place().process, level);
-      return met;
-    };
-  auto met = meet({});
+  const auto meet = [membership, level = options.output.log_level,
+                     folder = options.checkpoints.folder](
+                      const std::vector<held_rank>& held,
+                      const std::optional<failed_op>& why) {
+    auto met = meet_or_report(*membership, held, why, folder);
+    if (!met.job)
+      throw process_end(
+        membership->job_goes_on()
+          ? "this process has left the job, which goes on without it"
+          : "the job is done without this process",
+        0);
+    log_as_process(met.job->place().process, level);
+    return met;
+  };
+  auto met = meet({}, {});
   run.job = std::move(met.job);
   run.hosting = std::move(met.hosting);
   setup.epoch = run.healing.epoch = met.epoch;
   run.healing.rejoin = meet;
+  run.healing.heals_ops = membership->heals_ops();
   run.healing.request_hosting =
     [membership](std::vector<std::int32_t> hosting) {
       membership->request_hosting(std::move(hosting));

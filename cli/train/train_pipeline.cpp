@@ -149,13 +149,13 @@ void stop_showing(trainer& run, std::optional<shown_run>& shown) {
 bool goes_on(run_epoch& epoch, const error& reason) {
   const bool is_ended =
     reason.code() == error_code::interrupted && epoch.signals.exit_code() != 0;
-  if (is_ended || !epoch.run.can_heal())
+  if (is_ended || !epoch.run.can_heal(reason))
     return false;
   epoch.saved.reset();
   // Another process leads the job once this one is gone, and writes its files.
   if (epoch.membership && epoch.membership->has_left())
     stop_showing(epoch.run, epoch.shown);
-  return epoch.run.heal();
+  return epoch.run.heal(reason);
 }
 
 /// Runs all steps, or until a signal or a monitor ends the run. Returns false
@@ -276,7 +276,7 @@ void save_or_report(run_epoch& epoch, const loss_watch& losses) {
   try {
     save_and_finish(epoch, losses);
   } catch (const error& reason) {
-    if (run.can_heal())
+    if (run.can_heal(reason))
       throw;
     if (epoch.shown)
       epoch.shown->add_error(reason.what());
@@ -381,7 +381,7 @@ void train_pipeline(const train_options& options, train_setup& setup,
       spdlog::warn(
         "no process that is left holds a copy of some state: the "
         "run goes on from its last checkpoint, or begins anew");
-      auto met = setup.trainer.healing.rejoin({});
+      auto met = setup.trainer.healing.rejoin({}, {});
       setup.trainer.job = std::move(met.job);
       setup.trainer.hosting = std::move(met.hosting);
       setup.epoch = setup.trainer.healing.epoch = met.epoch;

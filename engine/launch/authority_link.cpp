@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "troupe/base/fail.hpp"
 #include "troupe/engine/launch/etcd/elected_authority.hpp"
 #include "troupe/engine/transport/stream/awaited_stream.hpp"
 #include "troupe/engine/transport/stream/dial.hpp"
@@ -55,6 +56,7 @@ authority_link::authority_link(io_loop& loop, const std::string& address,
                                credentials shown,
                                authority_link_events handlers)
   : loop_(loop),
+    address_(address),
     find_(finder_of(address, shown)),
     shown_(std::move(shown)),
     events_(std::move(handlers)),
@@ -86,6 +88,12 @@ endpoint authority_link::where() const {
 std::optional<clock::time_point> authority_link::lost_since() const {
   const std::scoped_lock lock(mutex_);
   return link_ ? std::nullopt : std::optional(lost_since_);
+}
+
+void authority_link::require_within(std::chrono::milliseconds longest) const {
+  if (const auto since = lost_since(); since && clock::now() - *since > longest)
+    fail(error_code::transport, "the job's authority at {} is lost: {}",
+         address_, trouble());
 }
 
 std::string authority_link::trouble() const {

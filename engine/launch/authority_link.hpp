@@ -44,6 +44,8 @@ class authority_link {
   endpoint where() const;
   /// Since when there is no connection; none: there is one.
   std::optional<std::chrono::steady_clock::time_point> lost_since() const;
+  /// Throws `transport` if there has been no connection for longer.
+  void require_within(std::chrono::milliseconds longest) const;
   /// Why there is no connection.
   std::string trouble() const;
   /// No other connection is wanted once this one is lost.
@@ -57,6 +59,7 @@ class authority_link {
   void start(connection_pointer fresh);
 
   io_loop& loop_;
+  const std::string address_;
   std::function<endpoint()> find_;
   credentials shown_;
   authority_link_events events_;

@@ -93,9 +93,10 @@ struct job_membership::impl {
     else if (const auto* place = std::get_if<epoch_meeting>(&message))
       meeting = *place;
     else if (const auto* order = std::get_if<authority_order>(&message);
-             order != nullptr && self)
+             order != nullptr && self) {
+      is_done |= order->kind == order_kind::leave && !order->reason.empty();
       act(self->receive(membership_time(), *order));
-    else
+    } else
       fail(error_code::transport, "that message is not an authority's");
     changed.notify_all();
   }
@@ -145,7 +146,9 @@ struct job_membership::impl {
     if (own == welcome.member)
       return link.send(own_meeting);
     own = welcome.member;
-    self.emplace(member_options{.self = own}, membership_time());
+    heals_ops = welcome.heals_ops;
+    self.emplace(member_options{.self = own, .replaces = welcome.replaces},
+                 membership_time());
     if (leaves_since)
       act(self->drain(membership_time()));
   }
@@ -186,17 +189,8 @@ struct job_membership::impl {
     fail(error_code::interrupted, "stopped while the processes of the job met");
   }
   void require_membership() const {
-    if (job_stopped)
-      fail(error_code::op_failed, "the job was stopped: {}", *job_stopped);
-    if (refusal)
-      fail(error_code::transport,
-           "the job's authority refuses this process, which was away: {}",
-           *refusal);
-    if (const auto since = link.lost_since();
-        since
-        && std::chrono::steady_clock::now() - *since > options.authority_away)
-      fail(error_code::transport, "the job's authority at {} is lost: {}",
-           options.authority, link.trouble());
+    require_part(job_stopped, refusal);
+    link.require_within(options.authority_away);
     if (is_stopped())
       fail_stopped();
   }
@@ -210,9 +204,7 @@ struct job_membership::impl {
     if (self->stage() == member_stage::idle
         || self->stage() == member_stage::left || is_frozen())
       return;
-    act(self->fail(membership_time(), {.kind = trouble_kind::link_broken,
-                                       .epoch = self->current().number,
-                                       .what = "a process was lost"}));
+    act(self->fail(membership_time(), lost_link(self->current().number)));
   }
 
   /// None if this process is to leave.
@@ -240,14 +232,19 @@ struct job_membership::impl {
     return next;
   }
 
-  job_meeting meet(std::vector<held_copy> copies) {
+  job_meeting meet(std::vector<held_copy> copies,
+                   const std::optional<failed_op>& why) {
     std::unique_lock lock(mutex);
     held = std::move(copies);
+    if (why && why->is_here)  // else another process tells of it
+      act(self->fail(membership_time(),
+                     trouble_of(*why, self->current().number)));
     is_at_rest = true;
     if (self->stage() == member_stage::freezing)
       stop();
-    for (;;) {
-      fail_epoch();
+    for (bool is_told = why.has_value();; is_told = false) {
+      if (!is_told)
+        fail_epoch();
       const auto of = await_epoch(lock);
       if (!of)
         return {};
@@ -270,12 +267,7 @@ struct job_membership::impl {
   /// Meets the members of an epoch, unless there is another one meanwhile.
   std::shared_ptr<mesh> join(const epoch& of) {
     auto joining = options.joining;
-    auto& place = joining.place;
-    place.process = index_of(of, own);
-    place.processes = static_cast<std::int32_t>(of.members.size());
-    place.local_processes = is_local ? place.processes : 0;
-    place.launcher = "troupe launch";
-    place.job = fmt::format("{} epoch {}", job, of.number);
+    joining.place = place_in(joining.place, of, own, job, is_local);
     joining.stopped = [this] {
       const std::scoped_lock lock(mutex);
       return gives_up();
@@ -333,6 +325,8 @@ struct job_membership::impl {
   std::optional<member> self;
   member_id own = no_member;
   std::string job;  // its name
+  bool heals_ops = false;
+  bool is_done = false;  // the job, without this process
   std::optional<std::string> refusal, job_stopped;
   std::string early_refusal;  // the last one
   membership_events events;
@@ -365,8 +359,14 @@ void job_membership::leave() {
   impl_->act(impl_->self->drain(membership_time()));
 }
 
-job_meeting job_membership::meet(const std::vector<held_rank>& held) {
-  return impl_->meet(copies_of(held));
+job_meeting job_membership::meet(const std::vector<held_rank>& held,
+                                 const std::optional<failed_op>& why) {
+  return impl_->meet(copies_of(held), why);
+}
+
+bool job_membership::heals_ops() const {
+  const std::scoped_lock lock(impl_->mutex);
+  return impl_->heals_ops;
 }
 
 void job_membership::finish() {
@@ -385,7 +385,8 @@ std::string job_membership::ends() const {
 
 bool job_membership::job_goes_on() const {
   const std::scoped_lock lock(impl_->mutex);
-  return impl_->self->stage() == member_stage::left && !impl_->job_stopped;
+  return impl_->self->stage() == member_stage::left && !impl_->job_stopped
+         && !impl_->is_done;
 }
 
 const std::string& job_membership::name() const {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -68,13 +69,14 @@ class job_membership {
   void on_events(membership_events handlers);
 
   /// Ends this process's part of the epoch that runs, if it has one, and meets
-  /// the members of the next. `held`: the states that are in its memory. A null
-  /// job: this process has left the job, which goes on without it. One thread
-  /// at a time. Throws `transport` if the authority is away for too long,
-  /// `interrupted` by
+  /// the members of the next. `held`: the states that are in its memory; `why`:
+  /// the op, if one's failure has ended the epoch. A null job: this process has
+  /// left the job, which goes on without it, or is done. One thread at a time.
+  /// Throws `transport` if the authority is away for too long, `interrupted` by
   /// the options' `stopped`, and `op_failed` if the authority has stopped the
   /// job.
-  job_meeting meet(const std::vector<held_rank>& held);
+  job_meeting meet(const std::vector<held_rank>& held,
+                   const std::optional<failed_op>& why = {});
 
   /// Asks that others take the ranks of this process; then the next `meet`
   /// returns a null job. Any thread.
@@ -93,6 +95,9 @@ class job_membership {
   std::string ends() const;
   /// Whether it has left the job, and that goes on without it. Any thread.
   bool job_goes_on() const;
+  /// Whether the authority lets the job heal of an op's failure, rather than
+  /// stop. Any thread.
+  bool heals_ops() const;
   /// The job's, as its authority tells it.
   const std::string& name() const;
 

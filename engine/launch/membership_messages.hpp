@@ -41,8 +41,12 @@ TROUPE_FIELDS(membership_request, process, processes, member, pid, host, shape,
 struct membership_welcome {
   membership::member_id member = membership::no_member;
   std::string job{};  // a name, unique on its machine
+  /// The lost member whose process this one is, started again.
+  membership::member_id replaces = membership::no_member;
+  /// Whether an op's failure may be healed.
+  bool heals_ops = false;
 };
-TROUPE_FIELDS(membership_welcome, member, job)
+TROUPE_FIELDS(membership_welcome, member, job, replaces, heals_ops)
 
 /// The answer instead.
 struct membership_refusal {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace troupe {
@@ -13,6 +14,14 @@ class mesh;
 struct held_rank {
   std::int32_t rank = 0;
   std::int64_t step = 0;
+};
+
+/// An op that failed, and with it the step in all processes.
+struct failed_op {
+  std::int64_t step = 0;
+  std::int32_t rank = -1;  // by its number in the job; -1: none is known
+  std::string what{};
+  bool is_here = false;  // in this process, which is to tell of it
 };
 
 /// The processes of a job have met, for the first time or again.

@@ -72,7 +72,7 @@ TEST_CASE("a failure that is no loss does not heal") {
   const auto errors = in_all(meshes, [&](const auto& job) {
     auto options = options_for(what);
     options.job = job;
-    options.healing.rejoin = [](const std::vector<held_rank>&) -> job_meeting {
+    options.healing.rejoin = [](const auto&, const auto&) -> job_meeting {
       throw std::logic_error("is not called");
     };
     trainer run(model_for(what), options);
@@ -82,8 +82,8 @@ TEST_CASE("a failure that is no loss does not heal") {
     });
     try {
       run.step(broken);
-    } catch (const troupe::error&) {
-      if (run.heal())
+    } catch (const troupe::error& reason) {
+      if (run.heal(reason))
         throw std::logic_error("it has healed");
       throw;
     }

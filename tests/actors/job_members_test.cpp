@@ -22,7 +22,7 @@ TEST_CASE("processes know each other, and which states a second one holds") {
   const auto errors = in_all(meshes, [&](const auto& job) {
     auto options = options_for(what);
     options.job = job;
-    options.healing.rejoin = [](const std::vector<held_rank>&) -> job_meeting {
+    options.healing.rejoin = [](const auto&, const auto&) -> job_meeting {
       throw std::logic_error("is not called");
     };
     options.healing.copy_every = 2;
@@ -53,7 +53,7 @@ std::vector<std::int64_t> held_in_run(const small_case& what,
   const auto errors = in_all(meshes, [&](const auto& job) {
     auto options = options_for(what);
     options.job = job;
-    options.healing.rejoin = [](const std::vector<held_rank>&) -> job_meeting {
+    options.healing.rejoin = [](const auto&, const auto&) -> job_meeting {
       throw std::logic_error("is not called");
     };
     trainer run(model_for(what), options);

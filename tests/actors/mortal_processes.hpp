@@ -162,7 +162,7 @@ class mortal_process {
     const std::unique_ptr<mesh, void (*)(mesh*)> leaving(
       options.job.get(), [](mesh* job) { job->leave(); });
     options.healing = {.rejoin =
-                         [this](const std::vector<held_rank>&) {
+                         [this](const auto&, const auto&) {
                            require_alive();
                            return job_meeting{.job = where_.join(process_)};
                          },
@@ -201,10 +201,10 @@ class mortal_process {
       for (const auto& [name, value] : on_host(all))
         parameters.emplace_back(name, value.clone());
       return true;
-    } catch (const troupe::error&) {
+    } catch (const troupe::error& reason) {
       require_alive();
       has_stepped_ = false;
-      if (!run.heal())
+      if (!run.heal(reason))
         throw;
       run.attach(seen_late.emplace_back().watch());
       return false;

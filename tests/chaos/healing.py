@@ -128,7 +128,7 @@ class Job:
                 command, self.folder.at(f"output{number}"), self.environment))
 
     def commands(self, extra, flags):
-        return [self.command(["--max-losses", "1000", *extra], flags)]
+        return [self.command(["--on-failure", "process=rehost:1000/10min", *extra], flags)]
 
     def there(self):
         """The processes that live, by their number."""

@@ -131,7 +131,7 @@ class Deciders:
                  else ["--record", folder.at("record")])
         self.authorities = [
             Restartable(network.command(network.hub, [
-                troupe, "authority", "--listen", f"{HUB}:{29400 + i}", "--max-losses", "1000",
+                troupe, "authority", "--listen", f"{HUB}:{29400 + i}", "--on-failure", "process=rehost:1000/10min",
                 *place, *trust]), folder.at(f"authority{i}"), environment)
             for i in range(2 if with_etcd else 1)]
 

@@ -4,6 +4,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <csignal>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -113,6 +114,35 @@ TEST_CASE("ranks of a job that heals have moved when the command returns") {
   CHECK_THAT(job.output(), ContainsSubstring("MiB of states moved"));
   ::kill(job.process(0), SIGINT);
   CHECK(job.end() == 128 + SIGINT);
+}
+
+TEST_CASE("a process that is started again has the ranks that it had") {
+  const temporary_folder folder;
+  const auto socket = "unix:" + (folder / "job");
+  healing_job job("--processes 3 --on-failure process=restart:3/10min",
+                  "--ranks 6 --layers 6 --hosting 0,1,1,1,2,0 --steps 500 "
+                  "--validation-fraction 0",
+                  "--endpoint " + socket);
+  REQUIRE(job.reaches(30));
+  const auto pids_of = [&] {
+    const auto answer = answer_of_ranks("ranks", socket, "");
+    std::vector<std::int64_t> pids;
+    for (const auto& process : answer["hosting"])
+      pids.push_back(answer["members"][process.get<int>()]["pid"]);
+    return pids;
+  };
+  auto wanted = pids_of();
+  const auto lost = job.process(1);
+  ::kill(lost, SIGKILL);
+  REQUIRE(job.says("3 processes go on after step"));
+  std::ranges::replace(wanted, lost, job.process(1));
+  CHECK(pids_of() == wanted);
+  const auto code = job.end();
+  INFO(job.output());
+  CHECK(code == 0);
+  CHECK_THAT(job.output(), ContainsSubstring("epoch 2: process 1")
+                             && !ContainsSubstring("epoch 3"));
+  job.check_result(500);
 }
 
 TEST_CASE("a move that does not come is reported once its time is over") {

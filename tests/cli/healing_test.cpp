@@ -109,7 +109,8 @@ TEST_CASE("SIGTERM to the launcher ends a job that heals") {
 }
 
 TEST_CASE("a job that loses too many processes stops") {
-  healing_job job("--processes 2 --max-losses 0", "--ranks 2 --steps 1000000");
+  healing_job job("--processes 2 --on-failure process=stop",
+                  "--ranks 2 --steps 1000000");
   REQUIRE(job.reaches(20));
   ::kill(job.process(1), SIGKILL);
   const auto code = job.end();
@@ -121,7 +122,7 @@ TEST_CASE("a job that loses too many processes stops") {
 
 TEST_CASE("a job that stops saves the states that are left") {
   const temporary_folder saved;
-  healing_job job("--processes 3 --max-losses 0",
+  healing_job job("--processes 3 --on-failure process=stop",
                   "--ranks 3 --layers 6 --validation-fraction 0 --steps 100000",
                   "--endpoint none --checkpoints " + (saved / "run"));
   REQUIRE(job.reaches(40));

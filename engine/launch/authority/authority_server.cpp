@@ -1,7 +1,5 @@
 #include "troupe/engine/launch/authority/authority_server.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <boost/asio/steady_timer.hpp>
 #include <map>
@@ -16,6 +14,7 @@
 #include "troupe/engine/launch/authority/newcomer_shares.hpp"
 #include "troupe/engine/launch/authority/process_table.hpp"
 #include "troupe/engine/launch/authority/record_in_memory.hpp"
+#include "troupe/engine/launch/authority/wished_moves.hpp"
 #include "troupe/engine/launch/membership_clock.hpp"
 #include "troupe/engine/launch/membership_messages.hpp"
 #include "troupe/engine/launch/rendezvous_messages.hpp"
@@ -95,15 +94,13 @@ struct authority_server::impl {
   }
 
   member_id add(const membership_request& about, connection_pointer link) {
-    auto reason = is_done ? std::string("the job is done")
-                  : decides
-                    ? objection_to_process(about, all_of(first), &first)
-                    : objection_to_process(about, all_of(about), nullptr);
+    auto reason = objection_to_process(about, all_of(decides ? first : about),
+                                       decides ? &first : nullptr);
     if (reason.empty() && !decides)
       reason = begin_job(about);
     if (!reason.empty()) {
       const bool is_early =
-        !is_done && !decides && (about.process < 0 || reason == no_record_now);
+        !decides && (about.process < 0 || reason == no_record_now);
       link->send(to_frame(membership_refusal{reason, is_early}));
       link->close();
       unidentified.erase(link);
@@ -113,12 +110,28 @@ struct authority_server::impl {
     const std::scoped_lock lock(mutex);
     const auto member = table->add(about);
     gone.erase(member);
-    link->send(to_frame(membership_welcome{member, options.job}));
+    link->send(to_frame(membership_welcome{
+      member, options.job, table->predecessor_of(member, members),
+      options.policy.failed_op.action != remedy::stop}));
     if (meeting.epoch == decides->record().epoch.number)
       link->send(to_frame(meeting));
     if (const auto other = std::exchange(connected[member], link))
       other->abort();
+    if (is_done && !is_member(member))
+      dismiss(member, link);
     return member;
+  }
+
+  bool is_member(member_id which) const {
+    return std::ranges::binary_search(members, which);
+  }
+
+  /// With the lock: the job is done without it.
+  void dismiss(member_id which, const connection_pointer& link) {
+    table->leave(which);
+    link->send(to_frame(authority_order{.member = which,
+                                        .kind = order_kind::leave,
+                                        .reason = "the job is done"}));
   }
 
   std::int32_t all_of(const membership_request& about) const {
@@ -156,10 +169,8 @@ struct authority_server::impl {
                              .least_members = all,
                              .lease = std::chrono::minutes(1),
                              .silent_after = options.silent_after,
+                             .policy = options.policy,
                              .ends_in_epoch = true};
-    wanted.policy.lost_member = {.action = remedy::rehost,
-                                 .most = options.most_losses,
-                                 .within = options.losses_within};
     decides.emplace(wanted, *store);
     for (int i = 0; i < 2; ++i)  // which it needs to take over
       send(decides->tick(membership_time()));
@@ -173,7 +184,8 @@ struct authority_server::impl {
       if (report->member == member)
         send(decides->receive(membership_time(), *report));
     } else if (const auto* wish = std::get_if<hosting_request>(&message)) {
-      note(*wish);
+      for (const auto& move : wished_moves(*wish, decides->record().epoch))
+        send(decides->move(membership_time(), move));
     } else if (const auto* place = std::get_if<epoch_meeting>(&message)) {
       note(member, *place);
     } else {
@@ -194,36 +206,16 @@ struct authority_server::impl {
         to->second->send(to_frame(meeting));
   }
 
-  /// A wish of an earlier epoch speaks of other processes.
-  void note(const hosting_request& wish) {
-    const auto& now = decides->record().epoch;
-    if (wish.epoch != now.number || wish.hosting.size() != now.hosting.size())
-      return;
-    for (const auto process : wish.hosting)
-      if (process < 0 || std::cmp_greater_equal(process, now.members.size()))
-        return;
-    const auto before = now;
-    for (std::size_t rank = 0; rank < wish.hosting.size(); ++rank)
-      if (const auto to =
-            before.members[static_cast<std::size_t>(wish.hosting[rank])];
-          to != before.hosting[rank])
-        send(decides->move(membership_time(),
-                           {static_cast<std::int32_t>(rank), to}));
-  }
-
   /// A member that says goodbye without having been told to leave knows that
   /// the job is done.
   void note_goodbye(member_id member) {
-    const auto is_member = [&](member_id which) {
-      return std::ranges::binary_search(members, which);
-    };
     if (is_done || table->has_left(member) || !is_member(member))
       return;
+    const std::scoped_lock lock(mutex);
     is_done = true;
     for (const auto& [other, link] : connected)
       if (!is_member(other))
-        link->send(to_frame(
-          authority_order{.member = other, .kind = order_kind::leave}));
+        dismiss(other, link);
   }
 
   void disconnect(member_id member) {
@@ -247,6 +239,8 @@ struct authority_server::impl {
 
   void send(const authority_output& out) {
     note_epoch();
+    for (const auto member : out.restarts)
+      give_up(member);
     for (const auto& order : out.orders) {
       if (order.kind == order_kind::leave) {
         const std::scoped_lock lock(mutex);
@@ -259,10 +253,14 @@ struct authority_server::impl {
 
   void give_up_absent(const std::vector<member_id>& now) {
     for (const auto& [member, link] : connected)
-      if (options.given_up && !table->has_left(member)
-          && std::ranges::binary_search(members, member)
-          && !std::ranges::binary_search(now, member))
-        options.given_up(table->pid_of(member));
+      if (is_member(member) && !std::ranges::binary_search(now, member))
+        give_up(member);
+  }
+
+  void give_up(member_id member) const {
+    if (options.given_up && connected.contains(member)
+        && !table->has_left(member))
+      options.given_up(table->pid_of(member));
   }
 
   void note_epoch() {
@@ -270,10 +268,7 @@ struct authority_server::impl {
     const auto& next = record.epoch;
     if (std::exchange(reported_epoch, next.number) != next.number
         && next.number > 1 && options.news)
-      options.news(fmt::format("epoch {}: {}; {} process{}", next.number,
-                               table->cause_of(members, next),
-                               next.members.size(),
-                               next.members.size() == 1 ? "" : "es"));
+      options.news(table->news_of(members, next));
     give_up_absent(next.members);
     const std::scoped_lock lock(mutex);
     members = next.members;
@@ -383,6 +378,11 @@ bool authority_server::process_ended(std::int64_t pid) {
 bool authority_server::has_begun() const {
   const std::scoped_lock lock(impl_->mutex);
   return impl_->table && !impl_->table->empty() && !impl_->stopped;
+}
+
+bool authority_server::is_done() const {
+  const std::scoped_lock lock(impl_->mutex);
+  return impl_->is_done;
 }
 
 bool authority_server::has_left(std::int64_t pid) const {

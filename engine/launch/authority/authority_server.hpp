@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "troupe/engine/membership/failure_policy.hpp"
 #include "troupe/engine/membership/record_store.hpp"
 #include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/trust/credentials.hpp"
@@ -22,9 +23,8 @@ struct authority_server_options {
   credentials shown{};
   /// A process of which nothing is heard for so long is lost.
   std::chrono::milliseconds silent_after = std::chrono::seconds(10);
-  /// The job stops when it loses more processes than this within a time.
-  std::int32_t most_losses = 10;
-  std::chrono::minutes losses_within{10};
+  /// What is done when a process is lost, or an op fails.
+  membership::failure_policy policy{};
   /// Where the record is kept; `first` is what to read if nothing was stored.
   /// Another authority can go on from there. Null: in this process's memory.
   std::function<std::unique_ptr<membership::record_store>(
@@ -33,9 +33,9 @@ struct authority_server_options {
   /// Called when an epoch begins, with a sentence that tells why, on the
   /// server's thread.
   std::function<void(const std::string&)> news{};
-  /// Called when an epoch begins without a process that was silent for too
-  /// long: it may still hold files and ports that another one needs now, which
-  /// waits until this returns. Same thread.
+  /// Called for a process that was silent for too long, before the next epoch
+  /// begins: it may still hold files and ports that another one needs then,
+  /// which waits until this returns. Same thread.
   std::function<void(std::int64_t pid)> given_up{};
 };
 
@@ -69,7 +69,10 @@ class authority_server {
   bool process_ended(std::int64_t pid);
   /// Whether a process of a job that heals has come.
   bool has_begun() const;
-  /// Whether the process has left the job, which goes on without it.
+  /// Whether the job is done, so that the ends of its processes are no losses.
+  bool is_done() const;
+  /// Whether the process has left the job, which goes on without it, or is
+  /// done.
   bool has_left(std::int64_t pid) const;
   /// Whether the process is a member of the last epoch.
   bool has_part(std::int64_t pid) const;

@@ -44,6 +44,23 @@ member_id process_table::add(const membership_request& about) {
   return member;
 }
 
+member_id process_table::predecessor_of(
+  member_id member, const std::vector<member_id>& members) const {
+  const auto process = process_of(member);
+  for (const auto other : members)
+    if (other != member && process >= 0 && process_of(other) == process)
+      return other;
+  return no_member;
+}
+
+/// Its number at the job's start; -1: it joined, or an earlier authority has
+/// numbered it.
+std::int32_t process_table::process_of(member_id member) const {
+  if (const auto found = requests_.find(member); found != requests_.end())
+    return found->second.process;
+  return is_new(member) ? -1 : static_cast<std::int32_t>(member);
+}
+
 std::optional<member_id> process_table::member_of(std::int64_t pid) const {
   std::optional<member_id> found;
   for (const auto& [member, about] : requests_)
@@ -62,6 +79,13 @@ std::string process_table::name_of(member_id member) const {
                      : fmt::format("pid {} on {}", about.pid, about.host);
   return about.process < 0 ? fmt::format("the process of {}", pid)
                            : fmt::format("process {} ({})", about.process, pid);
+}
+
+std::string process_table::news_of(const std::vector<member_id>& before,
+                                   const membership::epoch& next) const {
+  return fmt::format("epoch {}: {}; {} process{}", next.number,
+                     cause_of(before, next), next.members.size(),
+                     next.members.size() == 1 ? "" : "es");
 }
 
 std::string process_table::cause_of(const std::vector<member_id>& before,

@@ -23,6 +23,11 @@ class process_table {
   /// is known to have ended; its number at the job's start, once; else a new
   /// one.
   membership::member_id add(const membership_request& about);
+  /// The one of these members whose process this is, started again; no_member:
+  /// none.
+  membership::member_id predecessor_of(
+    membership::member_id member,
+    const std::vector<membership::member_id>& members) const;
   /// Its process has ended, or can't be told from one that has.
   void end(membership::member_id member) { ended_.insert(member); }
   /// It has been told to leave.
@@ -44,12 +49,15 @@ class process_table {
   }
   /// The last member of that process of this machine.
   std::optional<membership::member_id> member_of(std::int64_t pid) const;
-  /// Why there is another epoch: who has gone, and who has come.
-  std::string cause_of(const std::vector<membership::member_id>& before,
-                       const membership::epoch& next) const;
+  /// That there is another epoch, and why: who has gone, and who has come.
+  std::string news_of(const std::vector<membership::member_id>& before,
+                      const membership::epoch& next) const;
 
  private:
+  std::string cause_of(const std::vector<membership::member_id>& before,
+                       const membership::epoch& next) const;
   std::string name_of(membership::member_id member) const;
+  std::int32_t process_of(membership::member_id member) const;
 
   std::int32_t first_processes_;
   std::int32_t joined_ = 0;

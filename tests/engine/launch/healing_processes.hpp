@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <future>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -23,8 +24,9 @@ enum class way : std::uint8_t { unix_socket, tcp };
 /// A job of four ranks in two processes.
 class healing_job {
  public:
-  explicit healing_job(std::int32_t spares = 0, way by = way::unix_socket)
-    : spares_(spares) {
+  explicit healing_job(std::int32_t spares = 0, way by = way::unix_socket,
+                       const membership::failure_policy& policy = {})
+    : spares_(spares), policy_(policy) {
     start_authority(by == way::tcp ? "tcp:127.0.0.1:0"
                                    : "unix:" + (folder_ / "authority"));
   }
@@ -71,11 +73,13 @@ class healing_job {
                                .spares = spares_,
                                .shown = {.insecure = true},
                                .silent_after = std::chrono::seconds(3),
+                               .policy = policy_,
                                .make_store = store});
   }
 
   const temporary_folder folder_;
   const std::int32_t spares_;
+  const membership::failure_policy policy_;
   std::unique_ptr<authority_server> authority_;
 };
 
@@ -83,11 +87,11 @@ using held_ranks = std::vector<held_rank>;
 
 /// A process meets the others on a thread of its own.
 inline std::future<job_meeting> meet(std::shared_ptr<job_membership> process,
-                                     held_ranks held = {}) {
+                                     held_ranks held = {},
+                                     std::optional<failed_op> why = {}) {
   return std::async(std::launch::async,
-                    [process = std::move(process), held = std::move(held)] {
-                      return process->meet(held);
-                    });
+                    [process = std::move(process), held = std::move(held),
+                     why] { return process->meet(held, why); });
 }
 
 /// Leaves the mesh, as a process whose step failed or ended does.

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+
+#include "troupe/base/error.hpp"
+#include "troupe/base/fields.hpp"
+#include "troupe/engine/events/event.hpp"
+
+namespace troupe {
+
+/// What a job that heals can do about a failure.
+enum class failure_kind : std::uint8_t {
+  permanent,  ///< nothing: it would come again
+  op,         ///< run the step again: the op may succeed then, or elsewhere
+  link,       ///< go on without a process that is gone, or with others
+};
+
+/// Of an exception in an op. Devices, files and a user's code may work when
+/// they are tried again; data, values and plans stay wrong.
+constexpr failure_kind kind_of(error_code code) {
+  switch (code) {
+    case error_code::transport:
+      return failure_kind::link;
+    case error_code::device:
+    case error_code::io:
+      return failure_kind::op;
+    default:
+      return failure_kind::permanent;
+  }
+}
+
+/// What a run has failed of, and where.
+struct failure_origin {
+  failure_kind kind = failure_kind::permanent;
+  std::int32_t process = 0;  // of the op
+  event_source source{};     // of the op
+};
+
+template <>
+inline constexpr auto largest_value<failure_kind> = failure_kind::link;
+TROUPE_FIELDS(failure_origin, kind, process, source)
+
+}  // namespace troupe
