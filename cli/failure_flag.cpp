@@ -25,13 +25,14 @@ void add_failure_flag(CLI::App& app, membership::failure_policy& policy) {
       [&policy](const std::string& text) {
         policy = membership::parse_failure_policy(text);
       },
-      "what a job that heals does when a process is lost: rehost (others take "
-      "its ranks), restart (they wait for it to be started again, in "
-      "restart:10/10min:30s for at most 30 s), stop; and when an op fails: "
-      "stop, "
-      "retry (the step runs again), rehost (elsewhere). :10/10min: at most 10 "
-      "times within 10 min; one more, and the job stops. For an op the default "
-      "limit is 3/10min")
+      "what a job that heals does when a process is lost or an op fails: "
+      "process=rehost (others take its ranks), restart (they wait until its "
+      "launcher has started it again; restart:10/10min:30s: for at most 30 s) "
+      "or stop; op=stop, retry (the step runs again) or rehost (elsewhere). "
+      "rehost:10/10min: at most 10 times within 10 min (s, min or h); one "
+      "more, "
+      "and the job stops. Without a limit it is 10/10min for processes, "
+      "3/10min for ops")
     ->check(legal)
     ->type_name("WHAT=HOW,...")
     ->default_str(membership::to_text(policy));

@@ -1,5 +1,6 @@
 #include "troupe/cli/commands.hpp"
 #include "troupe/cli/config_file.hpp"
+#include "troupe/cli/ends_elsewhere.hpp"
 #include "troupe/cli/failure_flag.hpp"
 
 #include <CLI/CLI.hpp>
@@ -256,42 +257,15 @@ std::string failure_text(const launch_outcome& outcome) {
     fmt::join(outcome.others_failed, ", "), is_one ? "its" : "their");
 }
 
-/// What the end of a process means where the authority is elsewhere. `tries`:
-/// when it was started again, in the last minute. One that was started again
-/// may find the job done, and its authority gone: `is_done`, a process here has
-/// ended well.
-ending ending_elsewhere(
-  const ended_process& which,
-  std::deque<std::chrono::steady_clock::time_point>& tries, bool& is_done,
-  std::int32_t first_rank) {
-  constexpr std::size_t most_tries = 3;
-  const bool is_again = !tries.empty();
-  const auto now = std::chrono::steady_clock::now();
-  while (!tries.empty() && now - tries.front() > std::chrono::minutes(1))
-    tries.pop_front();
-  is_done |= !which.killed && which.status == 0;
-  if (is_done && (is_again || which.status == 0))
-    return ending::leaves;
-  if (!which.killed || which.status == SIGTERM || tries.size() >= most_tries)
-    return ending::counts;
-  tries.push_back(now);
-  spdlog::warn(
-    "process {} (pid {}) was killed by signal {}, and is started again",
-    first_rank + which.process, which.pid, which.status);
-  return ending::restarts;
-}
-
 /// This launcher starts a part of the job's processes.
 void join_machines(const launch_settings& settings, local_launch& what) {
   what.first_rank = settings.machine * settings.processes;
   what.world_size = settings.machines * settings.processes;
   what.environment.push_back(
     fmt::format("{}={}", authority_variable, settings.authority));
-  using times = std::deque<std::chrono::steady_clock::time_point>;
-  what.judge = [first = what.first_rank,
-                tries = std::map<std::int32_t, times>(),
-                is_done = false](const ended_process& which) mutable {
-    return ending_elsewhere(which, tries[which.process], is_done, first);
+  what.judge = [judge = ends_elsewhere(what.first_rank)](
+                 const ended_process& which) mutable {
+    return judge.meaning_of(which);
   };
 }
 

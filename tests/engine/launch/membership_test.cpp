@@ -233,6 +233,7 @@ TEST_CASE("who waits for a part in a job that is done leaves") {
   auto waits = meet(job.join(2));  // nobody lacks hosts
   one->finish();
   CHECK(waits.get().job == nullptr);
+  CHECK(job.authority().is_done());
   CHECK(meet(job.join(2)).get().job == nullptr);  // comes too late
   CHECK(meet(job.join(0)).get().job == nullptr);  // started again
 }
