@@ -42,7 +42,7 @@ namespace {
 
 constexpr auto example = R"(
 Example:
-  troupe launch --processes 2 -- train --text book.txt --ranks 2 --steps 200
+  troupe launch --processes 2 -- train --text book.txt --ranks 2
 
 Each process gets RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE. Its output
 stands after its number; when one fails, all end, and the first to fail is
