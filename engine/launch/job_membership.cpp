@@ -198,7 +198,6 @@ struct job_membership::impl {
     return self->stage() == member_stage::freezing
            || self->stage() == member_stage::frozen;
   }
-
   /// This process's part of an epoch is over, for a reason of its own.
   void fail_epoch() {
     if (self->stage() == member_stage::idle

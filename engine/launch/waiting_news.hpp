@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "troupe/engine/launch/job.hpp"
 
@@ -15,9 +16,13 @@ inline constexpr auto waiting_for_a_part =
 /// Tells what a process waits for: after a time, and then less and less often.
 class waiting_news {
  public:
-  /// `news` and `news_every` say to whom, and when first.
+  /// `news` may be null; `first`: after which time.
+  explicit waiting_news(
+    std::function<void(const std::string&)> news,
+    std::chrono::milliseconds first = std::chrono::seconds(3))
+    : news_(std::move(news)), first_(first), next_(first) {}
   explicit waiting_news(const job_options& of)
-    : news_(of.news), next_(of.news_every) {}
+    : waiting_news(of.news, of.news_every) {}
 
   /// To be called again and again; asks for the text if it is due.
   void tell(const std::function<std::string()>& text) {
@@ -26,11 +31,19 @@ class waiting_news {
     news_(text());
     next_ *= 2;
   }
+  /// Likewise; with an empty text the waiting is over, and another may begin.
+  void tell(const std::string& text) {
+    if (!text.empty())
+      return tell([&] { return text; });
+    next_ = first_;
+    began_ = std::chrono::steady_clock::now();
+  }
 
  private:
   const std::function<void(const std::string&)> news_;
+  const std::chrono::milliseconds first_;
   std::chrono::milliseconds next_;
-  const std::chrono::steady_clock::time_point began_ =
+  std::chrono::steady_clock::time_point began_ =
     std::chrono::steady_clock::now();
 };
 

@@ -11,13 +11,17 @@
 
 #include "troupe/base/fail.hpp"
 #include "troupe/engine/launch/authority/admission.hpp"
+#include "troupe/engine/launch/authority/deciding_options.hpp"
+#include "troupe/engine/launch/authority/lost_links.hpp"
 #include "troupe/engine/launch/authority/newcomer_shares.hpp"
 #include "troupe/engine/launch/authority/process_table.hpp"
 #include "troupe/engine/launch/authority/record_in_memory.hpp"
+#include "troupe/engine/launch/authority/waiting_text.hpp"
 #include "troupe/engine/launch/authority/wished_moves.hpp"
 #include "troupe/engine/launch/membership_clock.hpp"
 #include "troupe/engine/launch/membership_messages.hpp"
 #include "troupe/engine/launch/rendezvous_messages.hpp"
+#include "troupe/engine/launch/waiting_news.hpp"
 #include "troupe/engine/membership/authority.hpp"
 #include "troupe/engine/transport/connection.hpp"
 #include "troupe/engine/transport/stream/acceptor.hpp"
@@ -30,10 +34,6 @@ using namespace membership;
 
 constexpr std::chrono::milliseconds tick_every{100};
 
-/// A process whose connection is lost may come again on another one: between
-/// machines, connections break for other reasons than a process's end.
-constexpr std::chrono::milliseconds return_within{300};
-
 constexpr auto no_record_now = "the job's record can't be read now";
 
 }  // namespace
@@ -42,7 +42,8 @@ struct authority_server::impl {
   impl(const endpoint& where, authority_server_options wanted)
     : options(std::move(wanted)),
       is_local(where.is_unix),
-      timer(loop.context()) {
+      timer(loop.context()),
+      waiting(options.news) {
     loop.run([&] {
       incoming = std::make_unique<acceptor>(
         loop.context().get_executor(), where, options.shown,
@@ -88,7 +89,7 @@ struct authority_server::impl {
       disconnect(*member);
       if (is_local || why.empty())
         return lose(*member);
-      gone[*member] = membership_time();
+      gone.note(*member);
     };
     link->start(std::move(handlers));
   }
@@ -108,8 +109,11 @@ struct authority_server::impl {
     }
     unidentified.erase(link);
     const std::scoped_lock lock(mutex);
+    if (const auto twice = table->doubled(about, is_connected);
+        !twice.empty() && options.news)
+      options.news(twice);
     const auto member = table->add(about);
-    gone.erase(member);
+    gone.forget(member);
     link->send(to_frame(membership_welcome{
       member, options.job, table->predecessor_of(member, members),
       options.policy.failed_op.action != remedy::stop}));
@@ -165,13 +169,7 @@ struct authority_server::impl {
       members = found->epoch.members;
     }
     reported_epoch = found->epoch.number;
-    authority_options wanted{.shape = about.shape,
-                             .least_members = all,
-                             .lease = std::chrono::minutes(1),
-                             .silent_after = options.silent_after,
-                             .policy = options.policy,
-                             .ends_in_epoch = true};
-    decides.emplace(wanted, *store);
+    decides.emplace(deciding_options(options, about.shape, all), *store);
     for (int i = 0; i < 2; ++i)  // which it needs to take over
       send(decides->tick(membership_time()));
     return {};
@@ -224,17 +222,10 @@ struct authority_server::impl {
   }
 
   void lose(member_id member) {
-    gone.erase(member);
+    gone.forget(member);
     table->end(member);
     if (!is_done)
       send(decides->member_ended(membership_time(), member));
-  }
-
-  void lose_gone() {
-    const auto since = membership_time() - return_within;
-    for (const auto& [member, at] : std::map(gone))
-      if (at <= since)
-        lose(member);
   }
 
   void send(const authority_output& out) {
@@ -287,11 +278,12 @@ struct authority_server::impl {
   }
 
   void tick() {
-    if (decides)
-      lose_gone();
+    for (const auto member : gone.overdue())
+      lose(member);
     if (decides && !is_done) {
       send(decides->tick(membership_time()));
       offer_shares();
+      waiting.tell(waiting_text(*decides, *table, is_connected));
     }
     timer.expires_after(tick_every);
     timer.async_wait([this](const auto& problem) {
@@ -321,7 +313,8 @@ struct authority_server::impl {
   std::unique_ptr<acceptor> incoming;
   std::set<connection_pointer> unidentified;  // for who they are
   newcomer_shares shares;
-  std::map<member_id, moment> gone;  // whose connections were lost then
+  lost_links gone;
+  waiting_news waiting;
   membership_request first;
   std::unique_ptr<record_store> store;
   std::optional<authority> decides;  // none: no process has come
@@ -331,6 +324,9 @@ struct authority_server::impl {
   mutable std::mutex mutex;
   std::optional<process_table> table;  // of those who have come
   std::map<member_id, connection_pointer> connected;
+  const std::function<bool(member_id)> is_connected = [this](member_id which) {
+    return connected.contains(which);
+  };
   std::vector<member_id> members;  // of the last epoch
   std::optional<std::string> stopped;
   bool is_done = false;  // the job: nothing is decided any more

@@ -30,8 +30,9 @@ struct authority_server_options {
   std::function<std::unique_ptr<membership::record_store>(
     membership::job_record first)>
     make_store{};
-  /// Called when an epoch begins, with a sentence that tells why, on the
-  /// server's thread.
+  /// Called with a sentence, on the server's thread: when an epoch begins, why;
+  /// when processes are waited for, for which, after 3 s and then less and less
+  /// often; and when two processes have one number.
   std::function<void(const std::string&)> news{};
   /// Called for a process that was silent for too long, before the next epoch
   /// begins: it may still hold files and ports that another one needs then,

@@ -69,6 +69,29 @@ std::optional<member_id> process_table::member_of(std::int64_t pid) const {
   return found;
 }
 
+std::vector<std::int32_t> process_table::missing() const {
+  std::vector<std::int32_t> numbers;
+  for (std::int32_t i = 0; i < first_processes_ && !is_resumed_; ++i)
+    if (!first_lives_.contains(i))
+      numbers.push_back(i);
+  return numbers;
+}
+
+std::string process_table::doubled(
+  const membership_request& about,
+  const std::function<bool(member_id)>& is_connected) const {
+  for (const auto& [member, other] : requests_)
+    if (about.process >= 0 && other.process == about.process
+        && member != about.member && !ended_.contains(member)
+        && !left_.contains(member) && is_connected(member))
+      return fmt::format(
+        "{} and pid {}{} have one number: did two launchers get the same "
+        "--machine? The latter waits until a process is lost",
+        name_of(member), about.pid,
+        about.host.empty() ? "" : " on " + about.host);
+  return {};
+}
+
 std::string process_table::name_of(member_id member) const {
   const auto found = requests_.find(member);
   if (found == requests_.end())  // an earlier authority has seen it

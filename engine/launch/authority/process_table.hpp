@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -41,6 +42,15 @@ class process_table {
     return member >= first_processes_;
   }
   bool empty() const { return requests_.empty(); }
+  /// The processes of the start that have not come.
+  std::vector<std::int32_t> missing() const;
+  /// That two processes which run have the same number, as if two machines had
+  /// one; empty: no other has that of this one, which has just come.
+  std::string doubled(
+    const membership_request& about,
+    const std::function<bool(membership::member_id)>& is_connected) const;
+  /// "process 2 (pid 4714 on b1)".
+  std::string name_of(membership::member_id member) const;
   /// The processes that are meant to host ranks: those of the start, and those
   /// that joined.
   std::int32_t hosts() const { return first_processes_ + joined_; }
@@ -56,7 +66,6 @@ class process_table {
  private:
   std::string cause_of(const std::vector<membership::member_id>& before,
                        const membership::epoch& next) const;
-  std::string name_of(membership::member_id member) const;
   std::int32_t process_of(membership::member_id member) const;
 
   std::int32_t first_processes_;
