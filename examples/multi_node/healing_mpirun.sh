@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # examples/multi_node/healing_mpirun.sh HOST,HOST... TEXT SECRET [TRAIN-FLAG...]
 #
-# A job that heals (docs/healing.md), with one process per host, by Open MPI 4;
+# A job that heals (docs/healing-machines.md), with one process per host, by Open MPI 4;
 # only its launcher is used. A process that is lost is not started again: the
 # others host its ranks. SECRET is a file with the job's secret, the same on all
 # hosts. This machine, which runs the authority, must have an address that they
