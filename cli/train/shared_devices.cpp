@@ -12,7 +12,7 @@ namespace troupe::cli {
 namespace {
 
 constexpr int first_that_shares = 23000;
-constexpr auto variable = "NCCL_MULTI_RANK_GPU_ENABLE";
+constexpr auto sharing_variable = "NCCL_MULTI_RANK_GPU_ENABLE";
 
 std::string version_text(int nccl) {
   return fmt::format("NCCL {}.{}.{}", nccl / 10000, nccl % 10000 / 100,
@@ -44,13 +44,13 @@ device_choice choose_devices(const launch_environment& place, int devices,
   choice.shared = fmt::format(
     "{} processes share {} GPUs of this machine ({}, "
     "{}=1)",
-    here, devices, version_text(nccl), variable);
+    here, devices, version_text(nccl), sharing_variable);
   return choice;
 }
 
 void allow_shared_devices(const launch_environment& place, int nccl) {
   if (place.local_processes > 1 && nccl >= first_that_shares)
-    ::setenv(variable, "1", /*overwrite=*/0);
+    ::setenv(sharing_variable, "1", /*overwrite=*/0);
 }
 
 }  // namespace troupe::cli
