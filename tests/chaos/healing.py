@@ -174,7 +174,10 @@ class Job:
         began = moved = time.monotonic()
         last = before
         while not self.has_ended() and self.step() <= before:
-            if self.last != last:  # a job that lost a state begins anew
+            if self.last < before - 50:  # a job that lost a state goes on from a checkpoint
+                kind += ", states lost"
+                break
+            if self.last != last:
                 last, moved = self.last, time.monotonic()
             if time.monotonic() - moved > 60 + detection:
                 self.trouble = f"stands still for a minute after {kind}"
@@ -446,7 +449,8 @@ def steady(a):
         "--ranks", "4", "--data-parallel", "2", "--microbatches", "4", "--layers", "8",
         "--d-model", "16", "--heads", "2", "--clip", "0.5", "--dropout", "0.1",
         "--validation-fraction", "0"], 10_000_000)
-    job.start(["--spares", "1"], ["--snapshot-every", "2"])
+    job.start(["--spares", "1"], ["--snapshot-every", "2", "--checkpoints",
+                                  job.folder.at("checkpoints"), "--checkpoint-every", "300"])
     until = time.monotonic() + 60 * a.minutes
     while not job.has_ended() and time.monotonic() < until:
         time.sleep(5)
