@@ -17,8 +17,8 @@ PROGRAMS = ("bin/troupe", "bin/troupe-runtime", "bin/tests/gpu", "bin/tests/gpu_
             "bin/bench/monitors", "bin/bench/overhead")
 PLUGIN = "lib/libtroupe_cuda.so"
 # Of torch, of CUDA, and of every Linux.
-THEIRS = re.compile(r"lib(torch|c10|cu|nv|nccl|caffe2|shm|gomp|c|m|dl|rt|pthread|gcc_s|stdc\+\+"
-                    r"|ld-linux)[-_.0-9a-z]*\.so")
+THEIRS = re.compile(r"lib(torch|c10|cu|nv|nccl|caffe2|shm|gomp)[-_.\w]*\.so"
+                    r"|lib(c|m|dl|rt|util|pthread|gcc_s|stdc\+\+|ld-linux[-_\w]*)\.so")
 ARCHITECTURE = 90
 MOST_MIB = 64
 

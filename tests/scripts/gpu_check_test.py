@@ -57,6 +57,13 @@ class Tables(unittest.TestCase):
 
 
 class Bundle(unittest.TestCase):
+    def test_libraries_of_torch_cuda_and_the_system_are_left_out(self):
+        for name in ("libtorch_cpu.so", "libc10.so", "libcublasLt.so.13", "libnvJitLink.so.13",
+                     "libnccl.so.2", "libc.so.6", "libstdc++.so.6", "libutil.so.1"):
+            self.assertTrue(bundle.THEIRS.match(name), name)
+        for name in ("libcrypto.so.3", "libfmt.so.9", "libcaf_core.so", "libtcmalloc_minimal.so.4"):
+            self.assertFalse(bundle.THEIRS.match(name), name)
+
     def test_code_for_other_gpus_is_zeroed(self):
         def entry(kind, architecture, payload):
             head = struct.pack("<HHIQ", kind, 0, 32, len(payload)).ljust(28, b"\1")
