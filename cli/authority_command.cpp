@@ -115,7 +115,10 @@ bool has_ended(const authority_server& server) {
   if (state == authority_state::stopped)
     throw process_end("the job was stopped", 1);
   if (state == authority_state::deposed)
-    throw process_end("another authority has the record", 1);
+    throw process_end(
+      "another authority has stored the job's record, or it was removed; this "
+      "one ends, and if there is no other, start it again",
+      1);
   return state == authority_state::done;
 }
 
