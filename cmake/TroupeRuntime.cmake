@@ -131,7 +131,7 @@ if(TROUPE_BENCH)
           ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/bench/gpu/check.py --dry-run
           --build ${PROJECT_BINARY_DIR} --out ${PROJECT_BINARY_DIR}/gpu_check)
       set_tests_properties("bench: gpu_check runs all its parts on the CPU"
-        PROPERTIES TIMEOUT 600)
+        PROPERTIES TIMEOUT 900)
     endif()
   endif()
 endif()

@@ -48,14 +48,14 @@ def train(a, words, path, processes=1):
     command = [a.troupe, *launch, "train", "--text", a.text, *MODEL, "--device", a.device,
                *(["--deterministic"] if a.on_gpu else []), *words, "--save-parameters", path]
     return subprocess.Popen(command, env=environment(a), stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True, start_new_session=True)
+                            stderr=subprocess.STDOUT, text=True)
 
 
 def output_of(process):
     try:
         return process.communicate(timeout=LIMIT)[0]
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
+        process.kill()  # a launcher's processes end with it
         return process.communicate()[0] + f"\nkilled after {LIMIT} s"
 
 
@@ -88,22 +88,24 @@ def lost_process(a, which):
     process = train(a, ["--ranks", "2", "--schedule", "1f1b", "--steps", "100000",
                         "--log-level", "info"],
                     os.path.join(a.folder, "lost"), 2)
-    lines = []
-    sent = None
+    lines, victim, sent = [], None, 0.0
+    outcome = {"verdict": "not named"}
     for line in process.stdout:
         lines.append(line)
-        if sent is None and re.search(r"step 20/", line):
+        if victim is None and re.search(r"step 20/", line):
             children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True,
                                       text=True).stdout.split()
-            os.kill(int(children[-1]), which)
-            sent = time.monotonic()
-        elif sent is not None and re.search(r"process 1|killed by signal|stopped", line):
-            named = time.monotonic() - sent
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            return {"named_after_s": round(named, 2), "by": line.strip()[:200]}
+            victim, sent = int(children[-1]), time.monotonic()
+            os.kill(victim, which)
+        elif victim is not None and re.search(r"process 1|killed by signal|is stopped", line):
+            outcome = {"named_after_s": round(time.monotonic() - sent, 2),
+                       "by": line.strip()[:200]}
+            break
+    process.kill()
+    if victim is not None and which == signal.SIGSTOP:
+        os.kill(victim, signal.SIGKILL)
     process.wait()
-    return {"verdict": "not named", "output": "".join(lines)[-500:]}
+    return outcome if "by" in outcome else outcome | {"output": "".join(lines)[-500:]}
 
 
 def run(a, results):
@@ -112,6 +114,7 @@ def run(a, results):
         outcomes[name] = outcome(a, name, plain)
         results.note("nccl", jobs=outcomes)
     results.note("nccl", killed=lost_process(a, signal.SIGKILL))
+    results.note("nccl", stopped=lost_process(a, signal.SIGSTOP))
     wrong = [name for name, what in outcomes.items() if what["verdict"] != "equal bytes"]
     if wrong:
         sys.exit("nccl: " + ", ".join(wrong))

@@ -38,10 +38,11 @@ def of_tests(part):
 def of_jobs(part):
     rows = [[name, what["verdict"], what.get("seconds", "-")]
             for name, what in part.get("jobs", {}).items()]
-    if "killed" in part:
-        lost = part["killed"]
-        rows.append(["a process is killed", "named" if "named_after_s" in lost else "not named",
-                     lost.get("named_after_s", "-")])
+    for how in ("killed", "stopped"):
+        if lost := part.get(how):
+            rows.append([f"a process is {how}",
+                         "named" if "named_after_s" in lost else "not named",
+                         lost.get("named_after_s", "-")])
     return table(["job", "parameters", "seconds"], rows)
 
 
