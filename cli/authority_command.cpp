@@ -66,6 +66,7 @@ authority_server_options server_options(const authority_flags& flags) {
     .job = job_of(flags),
     .shown = credentials_of(flags.trust),
     .silent_after = milliseconds_of(flags.silent_after),
+    .lingers = std::chrono::seconds(20),
     .policy = flags.policy,
     .news = tell_news};
   if (!flags.record.empty())

@@ -222,7 +222,7 @@ struct authority_server::impl {
   }
 
   void lose(member_id member) {
-    gone.forget(member);
+    gone.end(member, !is_done && !table->has_left(member));
     table->end(member);
     if (!is_done)
       send(decides->member_ended(membership_time(), member));
@@ -248,9 +248,11 @@ struct authority_server::impl {
         give_up(member);
   }
 
-  void give_up(member_id member) const {
-    if (options.given_up && connected.contains(member)
-        && !table->has_left(member))
+  void give_up(member_id member) {
+    if (!connected.contains(member) || table->has_left(member))
+      return;
+    gone.end(member, true);
+    if (options.given_up)
       options.given_up(table->pid_of(member));
   }
 
@@ -301,7 +303,8 @@ struct authority_server::impl {
       return authority_state::waiting;
     if (is_deposed)
       return authority_state::deposed;
-    if (!connected.empty() || !(is_done || stopped))
+    if (!connected.empty() || !(is_done || stopped)
+        || (!stopped && gone.has_lost_within(options.lingers)))
       return authority_state::deciding;
     return stopped ? authority_state::stopped : authority_state::done;
   }

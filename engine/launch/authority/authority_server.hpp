@@ -23,6 +23,9 @@ struct authority_server_options {
   credentials shown{};
   /// A process of which nothing is heard for so long is lost.
   std::chrono::milliseconds silent_after = std::chrono::seconds(10);
+  /// How long after a loss it tells the process, which its launcher may start
+  /// again, that the job is done meanwhile; so long it is not done itself.
+  std::chrono::milliseconds lingers{};
   /// What is done when a process is lost, or an op fails.
   membership::failure_policy policy{};
   /// Where the record is kept; `first` is what to read if nothing was stored.

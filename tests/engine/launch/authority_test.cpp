@@ -66,6 +66,26 @@ TEST_CASE("an authority that is started again goes on from its record") {
   CHECK(job.authority().state() == authority_state::done);
 }
 
+TEST_CASE("a process that was lost near the end is told that the job is done") {
+  const healing_job job(0, way::tcp, {}, std::chrono::minutes(5));
+  const auto stays = job.join(0);
+  auto lost = job.join(1);
+  auto first = meet(stays), second = meet(lost);
+  auto a = first.get(), b = second.get();
+  leave(b);
+  lost.reset();
+  leave(a);
+  a = meet(stays, all_after(7)).get();
+  stays->finish();
+  while (job.authority().processes() > 0)
+    std::this_thread::yield();
+  CHECK(job.authority().state() == authority_state::deciding);
+  CHECK(meet(job.join(1)).get().job == nullptr);
+  while (job.authority().state() == authority_state::deciding)
+    std::this_thread::yield();
+  CHECK(job.authority().state() == authority_state::done);
+}
+
 TEST_CASE("a loss while the authority is away is healed once it is back") {
   healing_job job(0, way::tcp);
   const auto stays = job.join(0);

@@ -25,8 +25,9 @@ enum class way : std::uint8_t { unix_socket, tcp };
 class healing_job {
  public:
   explicit healing_job(std::int32_t spares = 0, way by = way::unix_socket,
-                       const membership::failure_policy& policy = {})
-    : spares_(spares), policy_(policy) {
+                       const membership::failure_policy& policy = {},
+                       std::chrono::milliseconds lingers = {})
+    : spares_(spares), policy_(policy), lingers_(lingers) {
     start_authority(by == way::tcp ? "tcp:127.0.0.1:0"
                                    : "unix:" + (folder_ / "authority"));
   }
@@ -73,6 +74,7 @@ class healing_job {
                                .spares = spares_,
                                .shown = {.insecure = true},
                                .silent_after = std::chrono::seconds(3),
+                               .lingers = lingers_,
                                .policy = policy_,
                                .make_store = store});
   }
@@ -80,6 +82,7 @@ class healing_job {
   const temporary_folder folder_;
   const std::int32_t spares_;
   const membership::failure_policy policy_;
+  const std::chrono::milliseconds lingers_;
   std::unique_ptr<authority_server> authority_;
 };
 
