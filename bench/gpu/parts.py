@@ -3,10 +3,13 @@
 import dataclasses
 import glob
 import importlib.util
+import lzma
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 
 import jobs
 import kernels
@@ -40,6 +43,7 @@ def complete(a):
         a.rounds = 1
     a.has_torch = importlib.util.find_spec("torch") is not None
     find_libraries(a)
+    find_nccl(a)
     if a.text:
         a.text = os.path.abspath(a.text)
     else:
@@ -55,6 +59,18 @@ def find_libraries(a):
         own = os.environ.get("LD_LIBRARY_PATH", "")
         os.environ["LD_LIBRARY_PATH"] = ":".join(
             [os.path.join(torch, "lib"), os.path.join(a.build, "lib"), *([own] if own else [])])
+
+
+def find_nccl(a):
+    """The NCCL of a bundle is packed; unpacked it is too large to be brought back."""
+    packed = os.path.join(a.build, "lib/libnccl.so.2.xz")
+    if a.nccl or not a.on_gpu or not os.path.exists(packed):
+        return
+    a.nccl = os.path.join(tempfile.gettempdir(), "gpu_check_libnccl.so.2")
+    if not os.path.exists(a.nccl):
+        with lzma.open(packed) as source, open(a.nccl + ".part", "wb") as target:
+            shutil.copyfileobj(source, target)
+        os.replace(a.nccl + ".part", a.nccl)
 
 
 def write_text(path):
