@@ -82,7 +82,7 @@ endfunction()
 function(troupe_test_cases entry name specification)
   add_test(NAME "${entry}" COMMAND tests_${name} --filenames-as-tags
     --allow-running-no-tests "${specification}")
-  set_tests_properties("${entry}" PROPERTIES SKIP_RETURN_CODE 4 TIMEOUT 600 ${ARGN})
+  set_tests_properties("${entry}" PROPERTIES SKIP_RETURN_CODE 4 TIMEOUT 300 ${ARGN})
 endfunction()
 
 # Installs the package, and builds and runs a project that uses it.
