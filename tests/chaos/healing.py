@@ -36,6 +36,7 @@ each kind.
 """
 
 import collections
+import json
 import math
 import os
 import random
@@ -100,8 +101,7 @@ class Job:
         os.mkdir(self.folder.at("run"), mode=0o700)
         self.shared_before = set(os.listdir("/dev/shm"))
         self.growth, self.waits = leaks.Growth(), collections.defaultdict(list)
-        self.refused = self.last = self.epoch = 0
-        self.state = 0, 0  # the process that leads, and how many there are
+        self.refused = self.last = 0
         self.trouble, self.place, self.killed = "", "", collections.defaultdict(list)
         self.launchers, self.is_secret = [], False
 
@@ -143,8 +143,7 @@ class Job:
                        for i in range(len(self.launchers)))
 
     def look(self):
-        """Notes the last step, the endpoint and the epoch in what was printed since the last
-        look."""
+        """Notes the last step and the endpoint in what was printed since the last look."""
         for i in range(len(self.launchers)):
             with open(self.folder.at(f"output{i}"), "rb") as file:
                 file.seek(self.read[i])
@@ -155,9 +154,6 @@ class Job:
                 self.last = int(steps[-1])
             if places := re.findall(r"attach with: troupe top (\S+)", new):
                 self.place = places[-1]
-            if changes := re.findall(r"\[(\d+)\] .* (\d+) process(?:es)? go(?:es)? on after", new):
-                self.state = changes[-1]
-                self.epoch += len(changes)
 
     def step(self):
         """The last step that was printed."""
@@ -174,10 +170,7 @@ class Job:
         began = moved = time.monotonic()
         last = before
         while not self.has_ended() and self.step() <= before:
-            if self.last < before - 50:  # a job that lost a state goes on from a checkpoint
-                kind += ", states lost"
-                break
-            if self.last != last:
+            if self.last != last:  # a job that lost a state begins anew
                 last, moved = self.last, time.monotonic()
             if time.monotonic() - moved > 60 + detection:
                 self.trouble = f"stands still for a minute after {kind}"
@@ -186,8 +179,15 @@ class Job:
         self.waits[kind].append(max(0, time.monotonic() - began - detection))
 
     def note_holdings(self):
-        for pid in self.there().values():
-            self.growth.note(pid, self.state, self.epoch)
+        """Each rank that a process hosts is a thread, and who leads serves the endpoint."""
+        asked = subprocess.run([self.a.troupe, "ranks", self.place, "--json"],
+                               env=self.environment, capture_output=True, text=True)
+        if asked.returncode != 0:
+            return  # the job ends, or nobody leads it now
+        answer = json.loads(asked.stdout)
+        for number, member in enumerate(answer["members"]):
+            state = (number == 0, answer["hosting"].count(number), answer["processes"])
+            self.growth.note(member["pid"], state, answer["epoch"])
 
     # What may happen; `kind` names it.
 

@@ -53,10 +53,10 @@ def age(pid):
 
 
 class Growth:
-    """What processes hold at the same state of a job, each time that it was seen."""
+    """What processes hold, the first and the last time that each is in the same state."""
 
     def __init__(self):
-        self.seen = {}
+        self.first, self.last = {}, {}
 
     def note(self, pid, state, epoch):
         try:
@@ -65,27 +65,21 @@ class Growth:
             held = held_by(pid)
         except OSError:
             return  # it has ended
-        self.seen.setdefault((pid, state), []).append((epoch, held))
+        self.first.setdefault((pid, state), (epoch, held))
+        self.last[pid, state] = (epoch, held)
 
     def problem(self):
-        """Of processes that were seen often; empty: nothing grows.
-
-        The ranks that a process hosts, each a thread, and whether it leads differ from
-        epoch to epoch: so the least of the last third counts beside the most of the first.
-        """
-        for (pid, _), seen in self.seen.items():
-            third = len(seen) // 3
-            if third < 2:
-                continue
-            early, late = ([held for _, held in part] for part in (seen[:third], seen[-third:]))
-            for i, what in enumerate(("descriptors", "threads")):
-                most, least = max(held[i] for held in early), min(held[i] for held in late)
-                if least > most + 3:
-                    return (f"process {pid} had at most {most} {what} up to epoch "
-                            f"{seen[third - 1][0]}, and has at least {least} since epoch "
-                            f"{seen[-third][0]}")
+        """Of processes that have seen some epochs; empty: nothing grows."""
+        for key, (epoch, held) in self.last.items():
+            since, before = self.first[key]
+            for what, old, new in zip(("descriptors", "threads"), before, held):
+                # The first change of processes adds a thread with three descriptors.
+                if new - old > max(3, epoch - since - 1):
+                    return (f"process {key[0]} has {new} {what} in epoch {epoch}, and had "
+                            f"{old} in epoch {since}")
         return ""
 
     def epochs(self):
         """The most epochs between two looks at one process."""
-        return max((seen[-1][0] - seen[0][0] for seen in self.seen.values()), default=0)
+        return max((epoch - self.first[key][0] for key, (epoch, _) in self.last.items()),
+                   default=0)
