@@ -45,10 +45,7 @@ TEST_CASE("processes of several machines meet where the first one listens") {
 
 TEST_CASE("an authority that is started again goes on from its record") {
   healing_job job(0, way::tcp);
-  const auto stays = job.join(0);
-  auto lost = job.join(1);
-  auto first = meet(stays), second = meet(lost);
-  auto a = first.get(), b = second.get();
+  auto [stays, lost, a, b] = meet_both(job);
   job.restart_authority();
   // Nobody notices, as steps go on; then a process is lost.
   while (job.authority().processes() < 2)
@@ -66,12 +63,9 @@ TEST_CASE("an authority that is started again goes on from its record") {
   CHECK(job.authority().state() == authority_state::done);
 }
 
-TEST_CASE("a process that was lost near the end is told that the job is done") {
+TEST_CASE("a process lost near the job's end learns that the job is done") {
   const healing_job job(0, way::tcp, {}, std::chrono::minutes(5));
-  const auto stays = job.join(0);
-  auto lost = job.join(1);
-  auto first = meet(stays), second = meet(lost);
-  auto a = first.get(), b = second.get();
+  auto [stays, lost, a, b] = meet_both(job);
   leave(b);
   lost.reset();
   leave(a);
@@ -88,10 +82,7 @@ TEST_CASE("a process that was lost near the end is told that the job is done") {
 
 TEST_CASE("a loss while the authority is away is healed once it is back") {
   healing_job job(0, way::tcp);
-  const auto stays = job.join(0);
-  auto lost = job.join(1);
-  auto first = meet(stays), second = meet(lost);
-  auto a = first.get(), b = second.get();
+  auto [stays, lost, a, b] = meet_both(job);
   leave(b);
   lost.reset();
   leave(a);

@@ -150,10 +150,7 @@ TEST_CASE("another authority is elected when one ends and goes on") {
   job.wait_for_election(*one);
   other->tick();
   CHECK(other->server() == nullptr);
-  const auto stays = job.join(0);
-  auto lost = job.join(1);
-  auto first = meet(stays), second = meet(lost);
-  auto a = first.get(), b = second.get();
+  auto [stays, lost, a, b] = meet_both(job);
   CHECK(a.epoch == 1);
   one.reset();  // resigns
   wait_until([&] {
@@ -187,10 +184,7 @@ TEST_CASE("an authority waits for most servers of etcd and then goes on") {
   elected_job job;
   auto elected = job.candidate();
   job.wait_for_election(*elected);
-  const auto stays = job.join(0);
-  auto lost = job.join(1);
-  auto first = meet(stays), second = meet(lost);
-  auto a = first.get(), b = second.get();
+  auto [stays, lost, a, b] = meet_both(job);
   job.cluster.kill(0);  // one of three is not missed
   leave(b);
   lost.reset();

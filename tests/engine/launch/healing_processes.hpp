@@ -97,6 +97,21 @@ inline std::future<job_meeting> meet(std::shared_ptr<job_membership> process,
                      why] { return process->meet(held, why); });
 }
 
+/// Both processes of a job, and what they are told of its first epoch.
+struct met_processes {
+  std::shared_ptr<job_membership> one, other;
+  job_meeting of_one{}, of_other{};
+};
+
+template <class Job>
+met_processes meet_both(const Job& job) {
+  met_processes both{job.join(0), job.join(1)};
+  auto first = meet(both.one), second = meet(both.other);
+  both.of_one = first.get();
+  both.of_other = second.get();
+  return both;
+}
+
 /// Leaves the mesh, as a process whose step failed or ended does.
 inline void leave(job_meeting& met) {
   met.job->leave();

@@ -43,10 +43,7 @@ TEST_CASE("a job's first epoch has the hosting that its processes bring") {
 
 TEST_CASE("the ranks of a lost process go to the others, and to the next one") {
   const healing_job job;
-  const auto stays = job.join(0);
-  auto lost = job.join(1);
-  auto first = meet(stays), second = meet(lost);
-  auto a = first.get(), b = second.get();
+  auto [stays, lost, a, b] = meet_both(job);
   leave(b);
   lost.reset();  // its connection to the authority ends
   leave(a);
@@ -170,10 +167,7 @@ TEST_CASE("a process whose ranks nobody can take stays") {
 
 TEST_CASE("a state that nobody holds ends the job") {
   const healing_job job;
-  const auto stays = job.join(0);
-  auto lost = job.join(1);
-  auto first = meet(stays), second = meet(lost);
-  auto a = first.get(), b = second.get();
+  auto [stays, lost, a, b] = meet_both(job);
   leave(b);
   lost.reset();
   leave(a);

@@ -76,7 +76,8 @@ TEST_CASE("a process whose number another one has is noticed while both run") {
   CHECK(table.doubled(request_of(0, 9), connected).empty());
 }
 
-TEST_CASE("what is waited for is told less and less often, until it ends") {
+TEST_CASE(
+  "a waiting message repeats at growing intervals until the wait ends") {
   int told = 0;
   waiting_news news([&](const std::string&) { ++told; }, 0ms);
   news.tell(std::string("for a"));
