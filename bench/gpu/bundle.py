@@ -2,7 +2,7 @@
 
 A folder with stripped programs and the libraries that they load, except for LibTorch's
 and CUDA's own, which are that machine's torch; and, if given, an NCCL of which the code
-for other GPUs than `--architecture` was zeroed, so that it packs well.
+for other GPUs than those of ARCHITECTURE was zeroed, so that it packs well.
 """
 
 import lzma

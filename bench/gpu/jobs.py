@@ -1,6 +1,6 @@
 """Jobs of several processes on one GPU, over NCCL: bits, and a process that is lost.
 
-NCCL 2.30 or later lets processes share a GPU if NCCL_MULTI_RANK_GPU_ENABLE=1. Each job
+NCCL 2.30 or later lets processes share a GPU, which troupe enables. Each job
 has to train the parameters that --plain trains, byte for byte (--deterministic). In a
 dry run the same jobs run on the CPU, over sockets.
 """
@@ -37,7 +37,7 @@ LIMIT = 60  # seconds of a job
 
 
 def environment(a):
-    found = dict(os.environ, OMP_NUM_THREADS="1", NCCL_MULTI_RANK_GPU_ENABLE="1")
+    found = dict(os.environ, OMP_NUM_THREADS="1")
     if a.nccl and a.on_gpu:
         found["LD_PRELOAD"] = os.path.abspath(a.nccl)
     return found
@@ -84,7 +84,7 @@ def outcome(a, name, plain):
 
 
 def lost_process(a, which):
-    """How long after the signal the launcher says so, and has ended."""
+    """Seconds from the signal to the first message that names the process."""
     process = train(a, ["--ranks", "2", "--schedule", "1f1b", "--steps", "100000",
                         "--log-level", "info"],
                     os.path.join(a.folder, "lost"), 2)

@@ -8,11 +8,10 @@ fp32. Runs alternate.
 import json
 import os
 import random
-import statistics
 import struct
 
-from runs import flags, peer, step_times, train
-from speed import measure, run_names
+from runs import flags
+from speed import THEIRS, measure, pipeline, pytorch, run_names
 
 LARGE = dict(hidden_size=2048, intermediate_size=5632, num_hidden_layers=22,
              num_attention_heads=32, num_key_value_heads=4, vocab_size=32000)
@@ -55,25 +54,18 @@ def run(a, results):
     sizes = shape(a)
     a.tokens = sizes["seq"] * sizes["microbatch_size"] * sizes["microbatches"]
 
-    def theirs(name):
-        words = [] if name == "eager" else ["--compile",
-                                            "default" if name == "compile" else name]
-        return peer("peer_cuda_loop.py", *flags(sizes), "--model", folder, "--device", a.device,
-                    "--steps", a.steps, "--warmup", a.warmup, *words)
+    own_words = ["--model", folder, "--from-scratch", "--text", tokens, "--text-format",
+                 "nano_gpt", *flags(sizes)]
+    peer_words = ["--model", folder, *flags(sizes)]
 
-    def ours(name):
-        schedule, ranks, *graphs = name.split()
-        steps = train(a, "--model", folder, "--from-scratch", "--text", tokens,
-                      "--text-format", "nano_gpt", *flags(sizes), "--device", a.device,
-                      "--autocast", "bf16", "--steps", a.steps + a.warmup, "--schedule",
-                      schedule, "--ranks", ranks.removeprefix("P="), "--endpoint", "none",
-                      *(["--cuda-graphs"] if graphs else []))
-        return {"tokens_per_s": a.tokens / statistics.median(step_times(steps, a.warmup)),
-                "losses": [step["losses"]["loss"] for step in steps[:20]]}
+    def figures_of(name):
+        if name in THEIRS:
+            return pytorch(a, name, peer_words)
+        return pipeline(a, name, own_words)
 
     results.note("llama", parameters=parameters(LARGE if a.on_gpu else TINY))
-    measure(a, results, "llama", [name for name in run_names(a, OURS) if name != "max-autotune"],
-            lambda name: ours(name) if " " in name else theirs(name))
+    names = [name for name in run_names(a, OURS) if name != "max-autotune"]
+    measure(a, results, "llama", names, figures_of)
 
 
 def parameters(c):

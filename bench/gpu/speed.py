@@ -15,24 +15,29 @@ GRAPHS = ["1f1b P=2 graphs"]  # only on a GPU
 THEIRS = ["eager", "compile", "max-autotune"]
 
 
-def pytorch(a, name):
-    words = [] if name == "eager" else ["--compile",
-                                        "default" if name == "compile" else name]
-    return peer("peer_cuda_loop.py", *flags(a.shape), "--text", a.text, "--device", a.device,
-                "--steps", a.steps, "--warmup", a.warmup, *words)
+def pytorch(a, name, words):
+    """PyTorch's loop on a model, by its flags."""
+    if name != "eager":
+        words = [*words, "--compile", "default" if name == "compile" else name]
+    return peer("peer_cuda_loop.py", *words, "--device", a.device, "--steps", a.steps,
+                "--warmup", a.warmup)
 
 
-def troupe(a, name):
-    words = ["--text", a.text, *flags(a.shape), "--device", a.device, "--autocast", "bf16",
-             "--steps", a.steps + a.warmup]
-    if name == "plain":
-        output = run([a.troupe, "train", *words, "--validation-fraction", 0, "--plain"])
-        return {"tokens_per_s": plain_rate(output, a.warmup)}
+def pipeline(a, name, words):
+    """troupe on a model, by its flags; `name`: the schedule, P=ranks and perhaps graphs."""
     schedule, ranks, *graphs = name.split()
-    steps = train(a, *words, "--schedule", schedule, "--ranks", ranks.removeprefix("P="),
-                  *(["--cuda-graphs"] if graphs else []), "--endpoint", "none")
+    steps = train(a, *words, "--device", a.device, "--autocast", "bf16", "--steps",
+                  a.steps + a.warmup, "--schedule", schedule, "--ranks",
+                  ranks.removeprefix("P="), "--endpoint", "none",
+                  *(["--cuda-graphs"] if graphs else []))
     return {"tokens_per_s": a.tokens / statistics.median(step_times(steps, a.warmup)),
             "losses": [step["losses"]["loss"] for step in steps[:20]]}
+
+
+def plain(a, words):
+    output = run([a.troupe, "train", *words, "--device", a.device, "--autocast", "bf16",
+                  "--steps", a.steps + a.warmup, "--validation-fraction", 0, "--plain"])
+    return {"tokens_per_s": plain_rate(output, a.warmup)}
 
 
 def measure(a, results, part, names, figures_of):
@@ -54,5 +59,11 @@ def run_names(a, ours):
 
 
 def run_part(a, results):
-    measure(a, results, "speed", run_names(a, OURS),
-            lambda name: pytorch(a, name) if name in THEIRS else troupe(a, name))
+    words = ["--text", a.text, *flags(a.shape)]
+
+    def figures_of(name):
+        if name == "plain":
+            return plain(a, words)
+        return (pytorch if name in THEIRS else pipeline)(a, name, words)
+
+    measure(a, results, "speed", run_names(a, OURS), figures_of)
