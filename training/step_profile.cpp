@@ -36,16 +36,16 @@ void step_profile::before_step() {
     [this] { return fmt::format("ProfilerStep#{}", steps_); });
 }
 
-void step_profile::after_step() {
+void step_profile::after_step(bool is_last) {
   if (recording_)
     recording_->step.reset();
-  if (steps_ + 1 == options_.from + options_.steps)
+  if (is_last || steps_ + 1 == options_.from + options_.steps)
     write();
 }
 
 void step_profile::finish() {
   write();
-  if (!std::exchange(is_finished_, true))
+  if (!is_written_)
     spdlog::warn("{}: is not written, as the run ended before its step {}",
                  options_.file, options_.from);
 }
@@ -66,7 +66,7 @@ void step_profile::write() {
   std::filesystem::rename(temporary, options_.file, trouble);
   if (trouble)
     fail_io(options_.file, "written", trouble.message());
-  is_finished_ = true;
+  is_written_ = true;
   spdlog::info("the profile is in {}", options_.file);
 }
 

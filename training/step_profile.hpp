@@ -40,10 +40,11 @@ class step_profile {
   ~step_profile();
 
   void before_step();
-  /// Writes the file if this was the last step to record. Throws `io`.
-  void after_step();
-  /// The run has ended: writes what was recorded, if that is not done, and
-  /// warns if nothing was. Later calls do nothing. Throws `io`.
+  /// Writes the file if this was the last step to record, or `is_last` of the
+  /// run. Throws `io`.
+  void after_step(bool is_last = false);
+  /// Writes what was recorded of a run that has ended otherwise; warns if
+  /// nothing was. Does nothing once the file is written. Throws `io`.
   void finish();
 
  private:
@@ -53,7 +54,7 @@ class step_profile {
 
   step_profile_options options_;
   std::int64_t steps_ = 0;  // begun
-  bool is_finished_ = false;
+  bool is_written_ = false;
   std::unique_ptr<recording> recording_;
 };
 

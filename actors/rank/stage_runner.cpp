@@ -74,11 +74,11 @@ void stage_runner::begin(step_pointer step) {
 op_launched stage_runner::run(run_op request) {
   const gate_scope gate(*step_->gate);
   running_ = &step_->plan->ops[request.op];
-  const profiled_range range([&] { return to_text(*step_->plan, *running_); });
+  const auto name = [&] { return to_text(*step_->plan, *running_); };
+  const profiled_range range(name);
   op_launched answer;
-  const bool done = launch(
-    step_->recorded, [&] { return to_text(*step_->plan, *running_); },
-    [&] { run_timed(request, answer); });
+  const bool done =
+    launch(step_->recorded, name, [&] { run_timed(request, answer); });
   if (!done) {
     answer.outputs.clear();
     answer.states = {};

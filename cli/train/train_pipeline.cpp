@@ -60,7 +60,7 @@ void run_steps(trainer& run, const train_options& options,
   for (const auto& step : run.train(setup.training, left)) {
     const bool is_last = run.ended() || step.source.step >= done + left;
     if (profile)
-      is_last ? profile->finish() : profile->after_step();
+      profile->after_step(is_last);
     watches.see(step);
     if (logs)
       log_tensors(step.source.step, run.parameters());

@@ -232,8 +232,7 @@ std::string run_steps(
     if (!done)
       break;
     if (profile)
-      run.loop().steps() < options.steps ? profile->after_step()
-                                         : profile->finish();
+      profile->after_step(run.loop().steps() == options.steps);
     print_step(*done);
     run.save(save_requested.exchange(false));
     unless_ended([&] {
