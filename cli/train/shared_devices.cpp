@@ -48,8 +48,8 @@ device_choice choose_devices(const launch_environment& place, int devices,
   return choice;
 }
 
-void allow_shared_devices(const launch_environment& place, int nccl) {
-  if (place.local_processes > 1 && nccl >= first_that_shares)
+void allow_shared_devices(const launch_environment& place) {
+  if (place.local_processes > 1)
     ::setenv(sharing_variable, "1", /*overwrite=*/0);
 }
 

@@ -22,9 +22,9 @@ struct device_choice {
 device_choice choose_devices(const launch_environment& place, int devices,
                              int nccl);
 
-/// Lets NCCL take several processes on a device, where it can and the machine
-/// has several. Sets NCCL_MULTI_RANK_GPU_ENABLE unless it is set: before
-/// other threads read the environment.
-void allow_shared_devices(const launch_environment& place, int nccl);
+/// Lets NCCL, if it is 2.30 or later, take several processes on a device, by
+/// NCCL_MULTI_RANK_GPU_ENABLE, unless that is set. Call it before the library
+/// of accelerators is loaded, and before other threads read the environment.
+void allow_shared_devices(const launch_environment& place);
 
 }  // namespace troupe::cli

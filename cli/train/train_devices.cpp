@@ -71,14 +71,13 @@ std::vector<std::shared_ptr<accelerator>> open_devices(
          "--device {}: --plain runs on one device; name one", options.device);
   if (options.deterministic)
     use_deterministic_operators();
+  allow_shared_devices(read_environment());
   const auto& found = load_accelerators();
   if (!found)
     fail(error_code::device, "--device {}: {}", options.device, found.why_not);
   const auto devices = found.library->devices();
   if (numbers.empty())
     numbers = plain ? std::vector{0} : own_devices(*found.library);
-  allow_shared_devices(read_environment(),
-                       found.library->collectives_version());
   std::vector<std::shared_ptr<accelerator>> opened;
   for (const auto number : numbers) {
     if (number >= devices)

@@ -66,7 +66,7 @@ class accelerator_library {
   virtual std::string versions() const = 0;
   /// At least 1.
   virtual int devices() const = 0;
-  /// Of the library for collectives: 23007 is NCCL 2.30.7.
+  /// The version of the library for collectives: 23007 for NCCL 2.30.7.
   virtual int collectives_version() const = 0;
   /// Opens the device of this number, from 0.
   virtual std::unique_ptr<accelerator> open(int device) = 0;
