@@ -71,7 +71,7 @@ class pipeline {
   /// The same after a failure, for a job whose mesh has taken over connections
   /// of processes that have met again. Forgets the failure.
   void restart(pipeline_options options);
-  /// What the run has failed of; empty: it has not failed.
+  /// The cause of the run's failure; empty if it has not failed.
   std::optional<failure_origin> failed_of() const;
   /// The settings of a step, with what monitors want of it now.
   step_settings with_wishes(step_settings settings) const;

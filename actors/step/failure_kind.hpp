@@ -15,8 +15,9 @@ enum class failure_kind : std::uint8_t {
   link,       ///< go on without a process that is gone, or with others
 };
 
-/// Of an exception in an op. Devices, files and a user's code may work when
-/// they are tried again; data, values and plans stay wrong.
+/// The kind of a failure by the error of an op. A second try may help with
+/// devices and files; wrong data, values and plans stay wrong. Other exceptions
+/// than `error`, which a user's code throws, are `op`.
 constexpr failure_kind kind_of(error_code code) {
   switch (code) {
     case error_code::transport:

@@ -10,8 +10,8 @@ namespace troupe::membership {
 /// Reads what to do on failures, such as "process=rehost:10/10min,op=stop": for
 /// `process` restart, rehost or stop, for `op` retry, rehost or stop; then, but
 /// for stop, how many within which time, in s, min or h; and how long to wait
-/// for a restart, as in "process=restart:10/10min:30s". What is not said is as
-/// in a failure_policy. Throws `invalid_argument`.
+/// for a restart, as in "process=restart:10/10min:30s". Omitted parts keep the
+/// defaults of failure_policy. Throws `invalid_argument`.
 failure_policy parse_failure_policy(std::string_view text);
 
 /// The text of a policy, in full.

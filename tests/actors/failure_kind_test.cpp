@@ -4,7 +4,7 @@
 
 using namespace troupe;
 
-TEST_CASE("what may work when it is tried again is told from what may not") {
+TEST_CASE("failures that a second try may heal are told from permanent ones") {
   for (const auto code : {error_code::device, error_code::io})
     CHECK(kind_of(code) == failure_kind::op);
   CHECK(kind_of(error_code::transport) == failure_kind::link);

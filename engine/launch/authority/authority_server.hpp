@@ -26,7 +26,7 @@ struct authority_server_options {
   /// How long after a loss it tells the process, which its launcher may start
   /// again, that the job is done meanwhile; so long it is not done itself.
   std::chrono::milliseconds lingers{};
-  /// What is done when a process is lost, or an op fails.
+  /// The reaction to a lost process and to a failed op.
   membership::failure_policy policy{};
   /// Where the record is kept; `first` is what to read if nothing was stored.
   /// Another authority can go on from there. Null: in this process's memory.
