@@ -32,8 +32,19 @@ void followed_job::require_not_interrupted() const {
 bool followed_job::follow(const live_message* ended,
                           const std::function<void(live_client&)>& open) {
   const bool goes_on = ended != nullptr && has_flag(ended->content, "goes_on");
-  if (!client_->health().contains("epoch") || (ended != nullptr && !goes_on))
+  if (ended != nullptr && !goes_on)
     return false;
+  if (client_->health().contains("epoch") && await_next(goes_on, open))
+    return true;
+  fail(error_code::transport,
+       "{}: the stream was cut: the job's process was killed, or the network "
+       "failed",
+       endpoint_);
+}
+
+/// False: the process of before still answers, and has closed the connection.
+bool followed_job::await_next(bool goes_on,
+                              const std::function<void(live_client&)>& open) {
   log()->info("the process that led the job is gone; waiting for the next");
   constexpr std::chrono::milliseconds look_every{50};
   std::string problem;

@@ -22,10 +22,11 @@ class followed_job {
   live_client& client() { return *client_; }
   /// Call when a stream has ended, with its last message; null: the connection
   /// was lost. Connects to the process that leads the job now, begins streams
-  /// again by `open`, and logs which process it is. False: the job is over, or
-  /// does not heal, or the process of before has closed the connection. Throws
-  /// `transport` if no other process has answered in time, what `open` throws
-  /// except `transport`, which lets it try again, and `interrupted`.
+  /// again by `open`, and logs which process it is. False: the job is over.
+  /// Throws `transport` if the connection was lost of a job that does not heal,
+  /// or by a process that still answers, or if no other process has answered in
+  /// time; what `open` throws except `transport`, which lets it try again; and
+  /// `interrupted`.
   bool follow(const live_message* ended,
               const std::function<void(live_client& next)>& open);
   /// Every call that waits, now or later, throws `interrupted`, within two
@@ -33,6 +34,7 @@ class followed_job {
   void interrupt();
 
  private:
+  bool await_next(bool goes_on, const std::function<void(live_client&)>& open);
   bool reconnect(bool goes_on, const std::function<void(live_client&)>& open);
   void require_not_interrupted() const;
 

@@ -47,7 +47,7 @@ TEST_CASE("a client follows a job to the process that leads it next") {
   REQUIRE(job.follow(&*last, watch));
   CHECK(job.client().health()["epoch"] == 3);
   // The connection was closed by the process that still leads the job.
-  CHECK_FALSE(job.follow(nullptr, watch));
+  CHECK_THROWS_MATCHES(job.follow(nullptr, watch), error, says("was cut"));
 }
 
 TEST_CASE("a client begins its streams in a process that refuses at first") {
@@ -79,7 +79,8 @@ TEST_CASE("a job that is over, or does not heal, is not followed") {
   faked_leader mortal(where, {{"pid", 1}});
   followed_job one(where);
   mortal.leave();
-  CHECK_FALSE(one.follow(nullptr, watch));
+  CHECK_THROWS_MATCHES(one.follow(nullptr, watch), error,
+                       says(where + ": the stream was cut"));
 }
 
 TEST_CASE("a job that nobody leads any more is an error") {
