@@ -194,8 +194,12 @@ troupe_tests(dashboard DIRECTORY tests/monitors/dashboard
 troupe_tests(training DIRECTORY tests/training
   DEPENDS troupe::training PCH trainings)
 troupe_tests(cli DIRECTORY tests/cli DEPENDS troupe::runtime_commands
-  PCH actors NEEDS troupe)
+  PCH actors NEEDS troupe tests_failing_op)
 if(TROUPE_TESTS)
+  add_library(tests_failing_op MODULE tests/cli/failing_op/failing_op.cpp)
+  target_link_libraries(tests_failing_op PRIVATE troupe_flags)
+  set_target_properties(tests_failing_op PROPERTIES
+    PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/tests)
   include(TroupeSnippets)
 endif()
 troupe_tests(examples DIRECTORY tests/examples DEPENDS troupe::plan
