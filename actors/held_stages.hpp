@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -72,8 +73,10 @@ class held_stages {
   // States in host memory, for a job that heals; all processes of a job make
   // both calls.
 
-  /// Copies of the states of all stages here, after a run's progress.
-  std::vector<frame> copies(const run_progress& progress) const;
+  /// Copies of the states of all stages here, after a run's progress, in the
+  /// memory of the oldest ones that are kept where it can be had.
+  std::vector<frame> copies(const run_progress& progress,
+                            state_copies& kept) const;
   /// Sends states to the stages' hosts, and loads and keeps those that come.
   void recover(const recovery& from, state_copies& own);
 
@@ -133,7 +136,8 @@ class held_stages {
   void take_shards();
   // Moves; held_stages_moves.cpp.
   frame state_of(std::int32_t data_rank, stage_instance which,
-                 const run_progress& progress, bool copies) const;
+                 const run_progress& progress,
+                 const std::optional<tensor_list>& older) const;
   void load_state(std::int32_t data_rank, stage_instance which,
                   const frame& from, std::int32_t process);
   optimizer_state optimizer_state_of(stage_instance which) const;

@@ -26,19 +26,32 @@ void load_optimizer(const stage& of, const tensor_list& tensors) {
     of.parameters->load_state(state);
 }
 
+/// Whether a copy on the CPU can hold another tensor's values.
+bool is_alike(const at::Tensor& copy, const at::Tensor& value) {
+  return copy.defined() && copy.scalar_type() == value.scalar_type()
+         && copy.sizes() == value.sizes() && copy.strides() == value.strides();
+}
+
 }  // namespace
 
-/// Handles of tensors on the CPU, but for `copies`.
+/// Copies into tensors of an older state, if given; else handles of tensors on
+/// the CPU.
 frame held_stages::state_of(std::int32_t data_rank, stage_instance which,
-                            const run_progress& progress, bool copies) const {
+                            const run_progress& progress,
+                            const std::optional<tensor_list>& older) const {
   const at::NoGradGuard no_grad;
   const auto device = devices_.of(data_rank, which);
   const auto scope = device ? device->compute().enter() : nullptr;
   stage_state_head head{{data_rank, which}, progress, {}};
   tensor_list tensors;
   const auto add = [&](const at::Tensor& value) {
-    tensors.push_back(value.detach().to(at::kCPU, value.scalar_type(),
-                                        /*non_blocking=*/false, copies));
+    const auto index = tensors.size();
+    tensors.push_back(older && index < older->size()
+                          && is_alike((*older)[index], value)
+                        ? (*older)[index].copy_(value)
+                        : value.detach().to(at::kCPU, value.scalar_type(),
+                                            /*non_blocking=*/false,
+                                            /*copy=*/older.has_value()));
   };
   for (const auto& [name, value] : module_of(data_rank, which)->state_dict()) {
     head.names.push_back(name);
@@ -82,8 +95,11 @@ void held_stages::send_leaving(const job_layout& next) const {
   for_each_stage([&](std::int32_t d, stage_instance which) {
     const auto rank = setup_.places().rank_of(which);
     if (!next.is_here(d, rank))
-      setup_.job()->send(next.process_of(d, rank),
-                         state_of(d, which, {}, setup_.releases()));
+      setup_.job()->send(
+        next.process_of(d, rank),
+        state_of(
+          d, which, {},
+          setup_.releases() ? std::optional(tensor_list{}) : std::nullopt));
   });
 }
 
@@ -123,11 +139,12 @@ void held_stages::receive_arrived(const job_layout& before) {
   take_shards();
 }
 
-std::vector<frame> held_stages::copies(const run_progress& progress) const {
+std::vector<frame> held_stages::copies(const run_progress& progress,
+                                       state_copies& kept) const {
   const whole_scope whole(*this);
   std::vector<frame> all;
   for_each_stage([&](std::int32_t d, stage_instance which) {
-    all.push_back(state_of(d, which, progress, true));
+    all.push_back(state_of(d, which, progress, kept.take_oldest({d, which})));
   });
   return all;
 }

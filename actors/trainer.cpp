@@ -47,6 +47,7 @@ step_report trainer::step(const source_pointer& source, bool skip_update) {
          plan().schedule_name);
   state.copy_states();
   state.take_up_changes();
+  state.publish_epoch();
   state.stages.note_buffers();
   auto settings = state.next_settings();
   settings.skip_update = skip_update;
@@ -135,6 +136,8 @@ step_event trainer::evaluate(const source_pointer& source,
   }
   round_losses(total);
   impl_->actors.publish(total);
+  impl_->remember(total);
+  impl_->evaluated = impl_->step;
   return total;
 }
 
@@ -260,6 +263,14 @@ void trainer::regroup(bool at_once) {
 
 bool trainer::recovered() const {
   return impl_->recovered;
+}
+
+std::int64_t trainer::evaluated_after() const {
+  return impl_->evaluated;
+}
+
+std::vector<step_event> trainer::latest_outcomes() const {
+  return {impl_->outcomes.begin(), impl_->outcomes.end()};
 }
 
 std::string trainer::loses_last_step(double longest) const {

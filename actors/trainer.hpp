@@ -228,6 +228,13 @@ class trainer {
   /// Whether the run goes on from copies of states, since its trainer was made
   /// or has healed: then nothing is to be loaded. The same in all processes.
   bool recovered() const;
+  /// The step after which the job's processes last evaluated, as far as those
+  /// that met know; -1: none. A loss may have cut a later evaluation off.
+  std::int64_t evaluated_after() const;
+  /// In a job that heals: the outcomes of the newest steps and evaluations that
+  /// this process took part in, at most 16, none later than progress().step. A
+  /// leading process that was lost may not have written them.
+  std::vector<step_event> latest_outcomes() const;
 
   // For checkpoints, between two steps, or after one that was interrupted if
   // `loses_last_step` returns no reason.

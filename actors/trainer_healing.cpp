@@ -42,20 +42,23 @@ TROUPE_FIELDS(met_process, pid, age, core_group, cores)
 struct meeting_state {
   std::vector<held_state> held;
   bool has_copied = false;
+  std::int64_t evaluated = -1;
   run_changes changes;
   met_process process;
 };
-TROUPE_FIELDS(meeting_state, held, has_copied, changes, process)
+TROUPE_FIELDS(meeting_state, held, has_copied, evaluated, changes, process)
 
 /// What the leading process decides there.
 struct meeting_decision {
   std::vector<std::vector<held_state>> held;
   bool has_copied = false;
+  std::int64_t evaluated = -1;
   run_changes changes;
   bool rehosts = false;  // a process has another hosting
   std::vector<met_process> processes{};
 };
-TROUPE_FIELDS(meeting_decision, held, has_copied, changes, rehosts, processes)
+TROUPE_FIELDS(meeting_decision, held, has_copied, evaluated, changes, rehosts,
+              processes)
 
 /// The changes of the process that has seen most: those of one that was started
 /// again are of the start.
@@ -72,6 +75,7 @@ meeting_decision decide(const std::vector<frame>& all) {
   for (auto& each : states) {
     decision.rehosts |= each.changes.hosting != decision.changes.hosting;
     decision.has_copied |= each.has_copied;
+    decision.evaluated = std::max(decision.evaluated, each.evaluated);
     decision.held.push_back(std::move(each.held));
     decision.processes.push_back(std::move(each.process));
   }
@@ -123,7 +127,7 @@ std::vector<stage_place> trainer::impl::copies_from_others() const {
 
 /// In this process's memory alone.
 void trainer::impl::keep_states() {
-  for (auto& each : stages.copies(progress()))
+  for (auto& each : stages.copies(progress(), *kept))
     kept->keep(std::move(each));
 }
 
@@ -158,7 +162,7 @@ std::vector<held_rank> trainer::impl::held_states() const {
 
 void trainer::impl::send_copies() {
   expected_copies = copies_from_others();  // before a move changes them
-  for (auto& each : stages.copies(progress())) {
+  for (auto& each : stages.copies(progress(), *kept)) {
     const auto place = from_wire<stage_state_head>(each.head).place;
     const auto keeper = keeper_of(setup.layout, place.data_rank,
                                   setup.places().rank_of(place.stage),
@@ -268,6 +272,7 @@ std::optional<recovery> trainer::impl::find_recovery() {
   const meeting_state own{
     kept->held(),
     has_copied,
+    evaluated,
     {switches, switches > 0 ? to_text(*plans.training()) : std::string{},
      rehosted, setup.layout.hosting},
     {::getpid(), now_ns() - began, cores.name, cores.cores}};
@@ -282,6 +287,7 @@ std::optional<recovery> trainer::impl::find_recovery() {
   if (decision.rehosts)
     take_hosting(changes.hosting);
   rehosted = changes.rehosted;
+  evaluated = decision.evaluated;
   const auto is_equal = [this](const stage_place& a, const stage_place& b) {
     return a == b || (a.stage == b.stage && !setup.options.sharding.shards());
   };
@@ -316,21 +322,43 @@ void trainer::impl::rejoin(std::optional<failed_op> why) {
     actors.restart(relinked());
     stages.publish_to(actors.tensor_outlet());
   } while (!meets());
-  epoch = met_epoch;
-  tell_of_epoch(static_cast<double>(now_ns() - meeting_began) * 1e-9);
+  note_epoch(met_epoch, static_cast<double>(now_ns() - meeting_began) * 1e-9);
 }
 
-void trainer::impl::tell_of_epoch(double seconds) {
+void trainer::impl::note_epoch(std::int64_t met_epoch, double seconds) {
+  epoch = met_epoch;
+  meeting_seconds = seconds;
   const auto place = setup.job()->place();
-  if (place.leads())
-    log()->info(
-      "{} process{} go{} on after step {}; meeting took {:.3g} s, and {:.3g} "
-      "MiB of states moved",
-      place.processes, place.processes == 1 ? "" : "es",
-      place.processes == 1 ? "es" : "", step, seconds,
-      static_cast<double>(moved_bytes) / (1 << 20));
-  actors.publish(
-    epoch_event{{.step = step}, epoch, place.processes, seconds, moved_bytes});
+  if (!place.leads())
+    return;
+  const bool alone = place.processes == 1;
+  const auto then =
+    step == 0 && !recovered
+      ? std::string(alone ? "begins" : "begin")
+      : fmt::format("go{} on after step {}", alone ? "es" : "", step);
+  log()->info(
+    "{} process{} {}; meeting took {:.3g} s, and {:.3g} MiB of states moved",
+    place.processes, alone ? "" : "es", then, seconds,
+    static_cast<double>(moved_bytes) / (1 << 20));
+}
+
+void trainer::impl::publish_epoch() {
+  if (const auto seconds = std::exchange(meeting_seconds, {}))
+    actors.publish(epoch_event{{.step = step},
+                               epoch,
+                               setup.job()->place().processes,
+                               *seconds,
+                               moved_bytes});
+}
+
+/// What the process that leads may not have written yet when it is lost.
+void trainer::impl::remember(const step_event& outcome) {
+  constexpr std::size_t most = 16;
+  if (!setup.options.healing.rejoin)
+    return;
+  outcomes.push_back(outcome);
+  if (outcomes.size() > most)
+    outcomes.pop_front();
 }
 
 bool trainer::impl::meets() {

@@ -88,11 +88,11 @@ trainer::impl::impl(const model& all_layers, trainer_options options)
     scale(setup.options.numerics.loss_scale),
     epoch(setup.options.healing.epoch) {
   stages.publish_to(actors.tensor_outlet());
+  const auto met_at = now_ns();
   if (!meets())
     rejoin({});
-  else if (recovered && setup.layout.process == 0)
-    log()->info("this process leads the job, which goes on after step {}",
-                step);
+  else if (epoch > 1)
+    note_epoch(epoch, static_cast<double>(now_ns() - met_at) * 1e-9);
   if (setup.options.cuda_graphs)
     graphs = std::make_unique<graph_steps>(
       graph_steps_setup{&actors, plans.training(), stages.devices(),
@@ -119,6 +119,9 @@ void trainer::impl::meet() {
   stages.recover(*from, *kept);
   set_progress(from->progress);
   kept->forget_after(step);
+  std::erase_if(outcomes, [this](const step_event& each) {
+    return each.source.step > step;
+  });
 }
 
 run_progress trainer::impl::progress() const {
@@ -220,6 +223,7 @@ step_report trainer::impl::run(const step_settings& settings,
   auto report = graphs ? graphs->run(settings, source)
                        : actors.run(settings, plans.training(), source);
   note(report);
+  remember(report.summary);
   return report;
 }
 

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -75,7 +76,9 @@ struct trainer::impl {
   [[noreturn]] void meet_again();
   void note_members(std::vector<joined_process> processes);
   core_group own_compute() const;
-  void tell_of_epoch(double seconds);
+  void note_epoch(std::int64_t met_epoch, double seconds);
+  void publish_epoch();
+  void remember(const step_event& outcome);
   job_members members() const;
 
   /// Throws `invalid_argument` for a layout that links between devices can't
@@ -109,6 +112,9 @@ struct trainer::impl {
   bool recovered = false;           // the run goes on from copies
   std::atomic<std::int64_t> epoch;  // of the last meeting
   std::int64_t moved_bytes = 0;     // of states, in that meeting
+  std::optional<double> meeting_seconds;  // until monitors know of it
+  std::int64_t evaluated = -1;            // after this step, last
+  std::deque<step_event> outcomes;        // the newest
   const std::int64_t began = now_ns();
   std::atomic<std::int64_t> copied = -1;  // the newest step of which all are
   std::atomic<bool> regroups = false;     // the processes are to meet again

@@ -1,8 +1,12 @@
 #include "troupe/monitors/metrics.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
 
 #include "troupe/base/json.hpp"
 #include "troupe/engine/device/clock.hpp"
@@ -139,18 +143,48 @@ metrics_record record_of(const step_event& step,
   return record;
 }
 
+void write_line(append_file& file, const json& line) {
+  file.write(json_text(line) + "\n");
+}
+
+/// How the lines of a step's outcome begin.
+std::string beginning_of(const step_event& step) {
+  return fmt::format("{{\"step\":{},\"phase\":\"{}\",", step.source.step,
+                     to_text(step.source.phase));
+}
+
+/// The file, with a line for each outcome.
+std::shared_ptr<append_file> open_log(const std::string& path,
+                                      std::int64_t resumed,
+                                      const std::vector<step_event>& latest) {
+  std::set<std::string> missing;
+  for (const auto& each : latest)
+    missing.insert(beginning_of(each));
+  auto kept = lines_with_step(resumed, "\"step\":");
+  kept.step_of = [&missing, step_of = kept.step_of](std::string_view line) {
+    std::erase_if(missing, [&](const std::string& beginning) {
+      return line.starts_with(beginning);
+    });
+    return step_of(line);
+  };
+  auto file = std::make_shared<append_file>(path, kept);
+  for (const auto& each : latest)
+    if (missing.erase(beginning_of(each)) > 0)
+      write_line(*file, line_of(each, nullptr));
+  return file;
+}
+
 }  // namespace
 
-monitor metrics_monitor(const std::string& path, std::int64_t resumed) {
+monitor metrics_monitor(const std::string& path, std::int64_t resumed,
+                        const std::vector<step_event>& latest) {
+  const auto file = open_log(path, resumed, latest);
   monitor result;
   result.name = "metrics";
   result.wants.ops = true;
-  result.see = [file = std::make_shared<append_file>(
-                  path, lines_with_step(resumed, "\"step\":")),
+  result.see = [file,
                 steps = std::make_shared<step_collector>()](const event& what) {
-    const auto write = [&](const json& line) {
-      file->write(json_text(line) + "\n");
-    };
+    const auto write = [&](const json& line) { write_line(*file, line); };
     if (const auto* ops = steps->add(what)) {
       const auto& step = std::get<step_event>(what);
       if (ops->empty())

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "troupe/engine/events/event.hpp"
 #include "troupe/engine/events/monitor.hpp"
 #include "troupe/monitors/sink.hpp"
 
@@ -16,9 +18,12 @@ namespace troupe {
 /// memory_bytes, peak_memory_bytes; of a validation up to `tokens`, of a step
 /// that generates those that are not of training; slow loads and failures as
 /// objects of their own. A run that has resumed from step `resumed` keeps the
-/// lines up to that step; 0: none. Throws `io` if the file can't be made; a
-/// later failure (a full disk) is reported when the monitor finishes.
-monitor metrics_monitor(const std::string& path, std::int64_t resumed = 0);
+/// lines up to that step; 0: none. Then the outcomes of `latest` that have no
+/// line there get one, without what is measured of ops. Throws `io` if the file
+/// can't be made; a later failure (a full disk) is reported when the monitor
+/// finishes.
+monitor metrics_monitor(const std::string& path, std::int64_t resumed = 0,
+                        const std::vector<step_event>& latest = {});
 
 /// Each step's outcome as metrics: `train/{loss|grad_norm|lr|tokens_per_second|
 /// bubble|memory_mib}`, further losses and the model's own metrics under

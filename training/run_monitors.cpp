@@ -86,7 +86,8 @@ void attach_monitors(trainer& run, const monitoring_options& options,
   if (options.progress)
     attach_to_steps(run, progress_monitor(*options.progress));
   if (!options.metrics.empty())
-    attach_to_steps(run, metrics_monitor(options.metrics, resumed));
+    attach_to_steps(
+      run, metrics_monitor(options.metrics, resumed, run.latest_outcomes()));
   if (!options.timeline.empty() || !options.trace.empty())
     run.attach(timeline_monitor({options.timeline, options.trace}));
   if (!options.costs.empty())

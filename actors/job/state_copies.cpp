@@ -34,6 +34,21 @@ void state_copies::keep(frame copy) {
   changed_.notify_all();
 }
 
+tensor_list state_copies::take_oldest(const stage_place& of) {
+  const std::scoped_lock lock(mutex_);
+  const auto place = all_.find(of);
+  if (place == all_.end() || place->second.size() < 2)
+    return {};
+  auto tensors = std::move(
+    place->second.extract(place->second.begin()).mapped().copy.tensors);
+  const bool is_shared =
+    std::ranges::any_of(tensors, [](const at::Tensor& each) {
+      return each.defined()
+             && (each.use_count() > 1 || each.storage().use_count() > 1);
+    });
+  return is_shared ? tensor_list{} : tensors;
+}
+
 std::vector<held_state> state_copies::held() const {
   const std::scoped_lock lock(mutex_);
   std::vector<held_state> all;

@@ -53,6 +53,9 @@ class state_copies {
  public:
   /// Throws `transport` for a frame that holds no state.
   void keep(frame copy);
+  /// The tensors of the older one of two states of a stage, which is not held
+  /// any more then, for another copy; none where something else uses them.
+  tensor_list take_oldest(const stage_place& of);
   std::vector<held_state> held() const;
   std::int64_t bytes() const;
   /// Throws `internal` if it is not held.

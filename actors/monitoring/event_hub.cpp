@@ -16,7 +16,6 @@ struct hub_state {
   seen_steps repeated;  // of the hub before
   shard_joiner joiner = {};
   seen_steps seen = repeated;
-  event_pointer begun_epoch = {};  // null: it has had a step
 
   std::int64_t tell_board() const {
     std::vector<subscription> all;
@@ -30,8 +29,6 @@ struct hub_state {
     auto& added =
       monitors.emplace(request.id, hub_monitor{request.what}).first->second;
     added.since = tell_board();
-    if (begun_epoch)
-      hand(added, begun_epoch);
   }
 
   static std::string push(monitor_thread& target, const event_pointer& what) {
@@ -74,10 +71,6 @@ struct hub_state {
   void publish(const event_pointer& what) {
     if (!what || is_repeated(*what))
       return;
-    if (std::holds_alternative<epoch_event>(*what))
-      begun_epoch = what;
-    else if (std::holds_alternative<step_event>(*what))
-      begun_epoch = nullptr;
     const auto epoch = source_of(*what).epoch;
     for (auto& [id, monitor] : monitors)
       if (!monitor.gone

@@ -56,10 +56,8 @@ using event_hub_handle =
 
 /// Hands events to the monitors that asked for them. It waits for nobody, and
 /// no step waits for it. Monitors that fail are unsubscribed and reported.
-/// Those that are attached before an epoch's first step see its `epoch_event`,
-/// as those of a process that leads from this epoch on. `so_far`: of the hub
-/// whose place it takes; what a job that has healed repeats of the steps that
-/// it has seen is not handed on.
+/// `so_far`: of the hub whose place it takes; what a job that has healed
+/// repeats of the steps that it has seen is not handed on.
 behavior_for<event_hub_handle> event_hub_actor(
   caf::event_based_actor* self, std::shared_ptr<event_board> board,
   hub_monitors so_far);

@@ -54,6 +54,9 @@ void run_steps(trainer& run, const train_options& options,
   const bool logs = logs_tensors(setup.trainer.job);
   if (logs)
     log_tensors(done, run.parameters());
+  if (run.recovered() && !run.ended() && run.evaluated_after() < done
+      && validates_at(options, setup, done))
+    run.evaluate(setup.validation, setup.validation_microbatches);
   const auto& profile = watches.profile;
   if (profile && left > 0)
     profile->before_step();

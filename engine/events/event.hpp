@@ -230,8 +230,10 @@ struct dropped_event {
 TROUPE_FIELDS(dropped_event, source, count)
 
 /// The processes of a job that heals have met again, and the run goes on after
-/// `source.step`. Events of a later step are void: that step was not finished
-/// and is run again. Finished steps that are repeated publish no events again.
+/// `source.step`; published as the first step begins, so that monitors of a
+/// process that leads from this epoch on see it, too. Events of a later step
+/// are void: that step was not finished and is run again. Finished steps that
+/// are repeated publish no events again.
 struct epoch_event {
   static constexpr auto kind = "epoch";
 

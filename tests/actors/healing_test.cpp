@@ -116,6 +116,29 @@ TEST_CASE("copies of states are kept of two steps, and found again") {
   CHECK_THROWS_AS(kept.keep({frame_type::copy, "nonsense", {}}), error);
 }
 
+TEST_CASE("the memory of an older copy is taken unless it is in use") {
+  state_copies kept;
+  const stage_place place{0, {1}};
+  const auto keep = [&](std::int64_t step, at::Tensor weight) {
+    const stage_state_head head{place, {.step = step}, {"w"}};
+    kept.keep({frame_type::copy, to_wire(head), {std::move(weight), {}}});
+  };
+  keep(3, at::ones({2}));
+  CHECK(kept.take_oldest(place).empty());  // the only one
+  keep(4, at::ones({2}));
+  CHECK(kept.take_oldest(place).size() == 2);
+  CHECK(kept.held().size() == 1);
+  const auto sent = at::ones({2});
+  keep(5, sent);
+  keep(6, at::ones({2}));
+  CHECK(kept.take_oldest(place).empty());  // that of step 5 is in use
+  keep(7, at::ones({2}));
+  keep(8, sent.view({1, 2}));
+  CHECK(kept.take_oldest(place).size() == 2);
+  keep(9, at::ones({2}));
+  CHECK(kept.take_oldest(place).empty());  // as is that of step 8
+}
+
 TEST_CASE("a copy is kept by the next process, unless a replica lives") {
   const auto alone = make_layout(0, 3, 1, 3, {0, 0, 2});
   CHECK(keeper_of(alone, 0, 0, false) == 1);

@@ -30,6 +30,23 @@ TEST_CASE("any process of a job can be killed without changing its bits") {
   job.check_result(600);
 }
 
+TEST_CASE("an evaluation that a loss cuts off is done again") {
+  healing_job job("--processes 2",
+                  "--ranks 2 --steps 24 --eval-every 1 "
+                  "--validation-fraction 0.5 --validation-microbatches 64");
+  int step = 3;
+  for (const int victim : {0, 1, 0}) {
+    INFO(job.output());
+    REQUIRE(job.reaches(step));  // and evaluates
+    ::kill(job.process(victim), SIGKILL);
+    step += 6;
+  }
+  const auto code = job.end();
+  INFO(job.output());
+  CHECK(code == 0);
+  job.check_result(24);
+}
+
 TEST_CASE("a spare process takes the place of a lost one") {
   healing_job job("--processes 2 --spares 1",
                   "--data-parallel 2 --ranks 1 --dropout 0.2 --steps 300 "

@@ -1,7 +1,12 @@
 #include "troupe/monitors/metrics.hpp"
 
+#include <fmt/format.h>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
 
 #include "../files.hpp"
 #include "../temporary_folder.hpp"
@@ -75,4 +80,35 @@ TEST_CASE("an epoch of a job that heals is metrics and a line of the log") {
   CHECK(content(folder / "log")
         == "{\"epoch\":3,\"after_step\":7,\"processes\":4,\"seconds\":0.25,"
            "\"moved_bytes\":1048576}\n");
+}
+
+TEST_CASE("outcomes that have no line in a log that goes on get one") {
+  const temporary_folder folder;
+  const auto log = folder / "log";
+  const auto validation_of = [](std::int64_t step) {
+    auto outcome = step_with(step, 2.5, 0);
+    outcome.source.phase = phase::validation;
+    return outcome;
+  };
+  {
+    const auto before = metrics_monitor(log);
+    for (const std::int64_t step : {1, 2, 3})
+      before.see(step_with(step, 1.5, 2));
+  }
+  const auto after = metrics_monitor(log, 2,
+                                     {step_with(1, 1.5, 2), validation_of(1),
+                                      step_with(2, 1.5, 2), validation_of(2)});
+  after.see(step_with(3, 1.5, 2));
+  std::string lines;
+  for (const auto* each : {"1 training", "2 training", "1 validation",
+                           "2 validation", "3 training"})
+    lines += each + std::string("\n");
+  std::istringstream written(content(log));
+  std::string seen;
+  for (std::string line; std::getline(written, line);) {
+    const auto all = nlohmann::json::parse(line);
+    seen += fmt::format("{} {}\n", all["step"].get<int>(),
+                        all["phase"].get<std::string>());
+  }
+  CHECK(seen == lines);
 }
