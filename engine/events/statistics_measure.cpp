@@ -8,6 +8,7 @@
 
 #include "troupe/base/fail.hpp"
 #include "troupe/engine/events/moments.hpp"
+#include "troupe/engine/events/row_sample.hpp"
 #include "troupe/engine/events/statistics.hpp"
 #include "troupe/engine/events/statistics_kernels.hpp"
 
@@ -129,7 +130,17 @@ class statistics_walk {
       add_narrow_instances(x, instances, width);
     else
       for (std::int64_t i = 0; i < instances; ++i)
-        add_instance(x + i * width, width);
+        add_instance(x + i * width, width, x + (i + 1) * width);
+    return finish();
+  }
+
+  /// `next`: what will be read after this row.
+  template <class Source>
+  tensor_statistics run_row(const Source* x, std::int64_t width,
+                            const Source* next) {
+    result_.instances = 1;
+    result_.count = width;
+    add_instance(x, width, next);
     return finish();
   }
 
@@ -151,11 +162,13 @@ class statistics_walk {
   }
 
   template <class Source>
-  void add_instance(const Source* x, std::int64_t width) {
+  void add_instance(const Source* x, std::int64_t width, const Source* next) {
     moments instance;
     for (std::int64_t begin = 0; begin < width; begin += chunk_of<Source>) {
       const auto count = std::min(chunk_of<Source>, width - begin);
-      instance.add(chunk(load(x + begin, count), count, x + begin + count));
+      const auto end = begin + count;
+      instance.add(
+        chunk(load(x + begin, count), count, end < width ? x + end : next));
     }
     add_to_sums(instance);
     whole_.add(instance);
@@ -292,6 +305,24 @@ tensor_statistics measure(const at::Tensor& tensor, bool with_histogram,
     return statistics_walk(kernels, with_histogram)
       .run(values, instances, width);
   });
+}
+
+std::vector<tensor_statistics> measure_rows(
+  const at::Tensor& tensor, std::int64_t width,
+  const std::vector<std::int64_t>& rows, const statistics_kernels& kernels) {
+  std::vector<tensor_statistics> result;
+  result.reserve(rows.size());
+  AT_DISPATCH_FLOATING_TYPES_AND2(
+    at::kHalf, at::kBFloat16, tensor.scalar_type(), "statistics", [&] {
+      const auto* values = tensor.const_data_ptr<scalar_t>();
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        const auto next = rows[std::min(i + 1, rows.size() - 1)];
+        result.push_back(
+          statistics_walk(kernels, false)
+            .run_row(values + rows[i] * width, width, values + next * width));
+      }
+    });
+  return result;
 }
 
 tensor_statistics measure_extremes(const at::Tensor& tensor,
