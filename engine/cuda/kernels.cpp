@@ -105,11 +105,7 @@ class cuda_kernels final : public device_kernels {
 
   void measure(const tensor_list& tensors, const at::Tensor& rows) override {
     const at::NoGradGuard no_grad;
-    require_here(rows);
-    if (!fits(rows, tensors.size()))
-      fail(error_code::invalid_argument,
-           "no rows for statistics of {} tensors: {}", tensors.size(),
-           describe(rows));
+    require_rows(rows, tensors.size());
     const c10::cuda::CUDAGuard guard{index_of(device_)};
     tensor_list read;  // copies live until the launch
     std::vector<statistics_entry> entries;
@@ -123,6 +119,26 @@ class cuda_kernels final : public device_kernels {
     }
     if (rows.size(1) > statistics_columns || entries.size() < tensors.size())
       rows.zero_();
+    launch_statistics_of(entries, rows);
+  }
+
+  void measure_rows(const std::vector<tensor_rows>& tensors,
+                    const at::Tensor& rows) override {
+    const at::NoGradGuard no_grad;
+    const c10::cuda::CUDAGuard guard{index_of(device_)};
+    std::vector<statistics_entry> entries;
+    for (const auto& [tensor, width, chosen] : tensors) {
+      require_floats(tensor);
+      auto entry = cut(1, width);
+      entry.type = device_type_of(tensor).value();
+      const auto* data = static_cast<const char*>(tensor.const_data_ptr());
+      for (const auto row : chosen) {
+        entry.data = data + row * width * tensor.element_size();
+        entry.row = static_cast<std::int32_t>(entries.size());
+        entries.push_back(entry);
+      }
+    }
+    require_rows(rows, entries.size());
     launch_statistics_of(entries, rows);
   }
 
@@ -177,6 +193,13 @@ class cuda_kernels final : public device_kernels {
       fail(error_code::invalid_argument,
            "{} is not a dense tensor of device cuda:{}", describe(tensor),
            device_);
+  }
+
+  void require_rows(const at::Tensor& rows, std::size_t count) const {
+    require_here(rows);
+    if (!fits(rows, count))
+      fail(error_code::invalid_argument,
+           "no rows for statistics of {} tensors: {}", count, describe(rows));
   }
 
   void require_floats(const at::Tensor& tensor) const {

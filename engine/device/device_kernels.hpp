@@ -1,10 +1,21 @@
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "troupe/engine/device/norm_type.hpp"
 #include "troupe/engine/device/philox.hpp"
 #include "troupe/engine/device/tensor.hpp"
 
 namespace troupe {
+
+/// Rows of a tensor: row i is its values [i * width, (i + 1) * width) in
+/// memory, which is dense.
+struct tensor_rows {
+  at::Tensor tensor;
+  std::int64_t width = 0;
+  std::vector<std::int64_t> rows;
+};
 
 /// Work on many tensors of one device at once, in one launch each, without a
 /// wait on the host. Like LibTorch's operators, these run on the stream that
@@ -20,6 +31,11 @@ class device_kernels {
   /// fp64 tensor on the device, one row per tensor; wide rows get histograms.
   /// fp32, fp64, fp16, bf16, integers and bool, in any shape and strides.
   virtual void measure(const tensor_list& tensors, const at::Tensor& rows) = 0;
+
+  /// The same of each given row of each tensor, in this order, as if it were a
+  /// tensor of one instance; without histograms. fp32, fp64, fp16, bf16.
+  virtual void measure_rows(const std::vector<tensor_rows>& tensors,
+                            const at::Tensor& rows) = 0;
 
   /// The sum of |value|^p of each tensor, or for infinity the largest |value|,
   /// computed as fp64: an fp64 tensor [n] on the device, with equal bits from

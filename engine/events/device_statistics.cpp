@@ -52,21 +52,52 @@ at::Tensor copied(const tensor_list& launches, device_stream& stream) {
 
 std::size_t device_statistics::add(const at::Tensor& tensor,
                                    bool with_histogram) {
-  constexpr std::size_t most_waiting_bytes = std::size_t{64} << 20;
   const auto index = wide_.size() + waiting_.size();
   waiting_.push_back(tensor.detach());
-  waiting_bytes_ += tensor.nbytes();
   waits_for_histogram_ = waits_for_histogram_ || with_histogram;
+  keep_few_waiting(tensor);
+  return index;
+}
+
+std::size_t device_statistics::add_sample(const at::Tensor& tensor,
+                                          const row_plan& plan,
+                                          std::vector<std::int64_t> rows) {
+  waiting_samples_.push_back({tensor.detach(), plan.width, std::move(rows)});
+  plans_.push_back(plan);
+  keep_few_waiting(tensor);
+  return plans_.size() - 1;
+}
+
+void device_statistics::keep_few_waiting(const at::Tensor& added) {
+  constexpr std::size_t most_waiting_bytes = std::size_t{64} << 20;
+  waiting_bytes_ += added.nbytes();
   if (waiting_bytes_ > most_waiting_bytes)
     launch();
-  return index;
 }
 
 void device_statistics::launch() {
   const at::NoGradGuard no_grad;
+  waiting_bytes_ = 0;
+  launch_tensors();
+  launch_samples();
+}
+
+void device_statistics::launch_samples() {
+  const auto samples = std::exchange(waiting_samples_, {});
+  if (samples.empty())
+    return;
+  std::int64_t count = 0;
+  for (const auto& each : samples)
+    count += std::ssize(each.rows);
+  sample_rows_.push_back(
+    at::empty({count, statistics_columns},
+              at::TensorOptions{}.dtype(at::kDouble).device(device_)));
+  kernels_.measure_rows(samples, sample_rows_.back());
+}
+
+void device_statistics::launch_tensors() {
   const auto tensors = std::exchange(waiting_, {});
   const auto wide = std::exchange(waits_for_histogram_, false);
-  waiting_bytes_ = 0;
   if (tensors.empty())
     return;
   const auto rows =
@@ -94,6 +125,25 @@ std::vector<tensor_statistics> device_statistics::take(device_stream& stream) {
     auto& next = wide ? wide_row : row;
     result.push_back(statistics_of(next, wide));
     next += wide ? wide_statistics_columns : statistics_columns;
+  }
+  return result;
+}
+
+std::vector<row_estimates> device_statistics::take_samples(
+  device_stream& stream) {
+  const at::NoGradGuard no_grad;
+  std::vector<row_estimates> result;
+  const auto rows = copied(std::exchange(sample_rows_, {}), stream);
+  if (!rows.defined())
+    return result;
+  if (const auto ready = stream.record())
+    ready->wait();
+  const auto* row = rows.const_data_ptr<double>();
+  for (const auto& plan : std::exchange(plans_, {})) {
+    std::vector<tensor_statistics> drawn;
+    for (auto left = plan.drawn(); left > 0; --left, row += statistics_columns)
+      drawn.push_back(statistics_of(row, false));
+    result.push_back(estimated(plan, drawn));
   }
   return result;
 }

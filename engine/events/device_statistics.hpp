@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "troupe/engine/device/accelerator.hpp"
+#include "troupe/engine/events/row_sample.hpp"
 #include "troupe/engine/events/statistics.hpp"
 
 namespace troupe {
@@ -22,6 +23,11 @@ class device_statistics {
   /// MiB they are launched. Errors as in device_kernels.
   std::size_t add(const at::Tensor& tensor, bool with_histogram = false);
 
+  /// The same for drawn rows of a tensor; the index is that of the next batch
+  /// of samples.
+  std::size_t add_sample(const at::Tensor& tensor, const row_plan& plan,
+                         std::vector<std::int64_t> rows);
+
   /// Launches the statistics of the tensors that wait. They may change after
   /// the work on the stream so far is done.
   void launch();
@@ -31,8 +37,14 @@ class device_statistics {
   /// the work of `stream`; if other streams measured too, `stream` must already
   /// wait for them.
   std::vector<tensor_statistics> take(device_stream& stream);
+  /// The same for samples.
+  std::vector<row_estimates> take_samples(device_stream& stream);
 
  private:
+  void keep_few_waiting(const at::Tensor& added);
+  void launch_tensors();
+  void launch_samples();
+
   device_kernels& kernels_;
   const c10::Device device_;
   tensor_list waiting_;
@@ -41,6 +53,9 @@ class device_statistics {
   tensor_list rows_;  // one per launch
   tensor_list wide_rows_;
   std::vector<bool> wide_;  // a launched tensor's rows
+  std::vector<tensor_rows> waiting_samples_;
+  std::vector<row_plan> plans_;  // of all samples since they were taken
+  tensor_list sample_rows_;
 };
 
 }  // namespace troupe

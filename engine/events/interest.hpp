@@ -21,8 +21,18 @@ class tensor_interest {
     auto all = tensor_needs::none;
     for (const auto& wish : subscriptions_)
       if (wish.wants(kind, name))
-        all = all | wish.needs;
+        all = all
+              | (wish.sample.share > 0 && wish.needs == tensor_needs::statistics
+                   ? tensor_needs::sample
+                   : wish.needs);
     return all;
+  }
+  /// The largest sample that anybody asked for, which serves all.
+  row_sampling sampling() const {
+    row_sampling largest;
+    for (const auto& wish : subscriptions_)
+      largest = std::max(largest, wish.sample);
+    return largest;
   }
   /// Whether the step's tensors are for exempt monitors only.
   bool for_exempt() const {

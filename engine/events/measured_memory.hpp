@@ -5,12 +5,34 @@
 #include <unordered_map>
 #include <utility>
 
-#include "troupe/engine/events/statistics.hpp"
+#include "troupe/engine/events/tensor_record.hpp"
 
 namespace troupe {
 
-/// How closely a tensor is measured; each level includes the ones before it.
-enum class depth : std::uint8_t { none, extremes, statistics, histogram };
+/// How closely a tensor is measured; each level includes the ones before it,
+/// except that extremes tell nothing of a sample.
+enum class depth : std::uint8_t {
+  none,
+  sample,
+  extremes,
+  statistics,
+  histogram
+};
+
+constexpr bool includes(depth found, depth wanted) {
+  return found == wanted
+         || (found > wanted
+             && !(found == depth::extremes && wanted == depth::sample));
+}
+
+/// Of the whole tensor.
+constexpr depth depth_of(tensor_needs needs) {
+  if (has(needs, tensor_needs::histogram))
+    return depth::histogram;
+  if (has(needs, tensor_needs::statistics))
+    return depth::statistics;
+  return has(needs, tensor_needs::extremes) ? depth::extremes : depth::none;
+}
 
 /// Remembers what was measured in an op, or for weights in a step: by storage,
 /// offset in it, and version. A weak handle keeps a remembered storage's
@@ -20,7 +42,8 @@ class measured_memory {
   struct measured {
     depth measured_depth = depth::none;
     tensor_statistics statistics = {};
-    std::size_t row = 0;  // on a device, used instead of `statistics`
+    row_estimates sample = {};  // of depth::sample, instead of `statistics`
+    std::size_t row = 0;        // on a device, instead of either
   };
 
   /// Calls `measure` if the tensor was not measured so closely before.
@@ -31,7 +54,7 @@ class measured_memory {
     const auto [first, last] = entries_.equal_range(storage);
     for (auto place = first; place != last; ++place)
       if (place->second.is(tensor)
-          && place->second.found.measured_depth >= wanted)
+          && includes(place->second.found.measured_depth, wanted))
         return place->second.found;
     return entries_.emplace(storage, entry(tensor, measure()))->second.found;
   }

@@ -1,7 +1,6 @@
 #include "troupe/engine/events/observer.hpp"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/mul.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -28,26 +27,6 @@ std::shared_ptr<const tensor_owner> shared(tensor_owner subject) {
 tensor_record record_of(tensor_kind kind,
                         std::shared_ptr<const tensor_owner> owner) {
   return {.kind = kind, .owner = std::move(owner)};
-}
-
-depth depth_of(tensor_needs needs) {
-  if (has(needs, tensor_needs::histogram))
-    return depth::histogram;
-  if (has(needs, tensor_needs::statistics))
-    return depth::statistics;
-  return has(needs, tensor_needs::extremes) ? depth::extremes : depth::none;
-}
-
-tensor_statistics measured_to(depth wanted, const at::Tensor& tensor) {
-  return wanted == depth::extremes
-           ? measure_extremes(tensor)
-           : measure(tensor, wanted == depth::histogram);
-}
-
-/// Kinds that the update writes in place while monitors may still look.
-bool changes_later(tensor_kind kind) {
-  return has(
-    tensor_kind::weight | tensor_kind::parameter | tensor_kind::gradient, kind);
 }
 
 class stopwatch {
@@ -157,10 +136,15 @@ void observer::flush() {
     return;
   const stopwatch cost(cost_);
   const auto rows = on_device_->take(device_->compute());
+  const auto samples = on_device_->take_samples(device_->compute());
   for (auto& [event, expected] : std::exchange(held_, {})) {
-    for (const auto& [record, row, factor] : expected)
-      event.tensors[record].statistics =
-        factor == 1 ? rows[row] : scaled(rows[row], factor);
+    for (const auto& [record, row, is_sample, factor] : expected) {
+      auto& target = event.tensors[record];
+      if (is_sample)
+        target.sample = scaled(samples[row], factor);
+      else
+        target.statistics = factor == 1 ? rows[row] : scaled(rows[row], factor);
+    }
     publish_(std::move(event));
   }
 }
@@ -205,56 +189,6 @@ void observer::record_values(const watched& module, tensor_kind kind,
     entry.inner = value.inner;
     record(std::move(entry), value.tensor, needs, *op_memory_);
   }
-}
-
-bool observer::is_on_device(const at::Tensor& tensor) const {
-  return device_ && tensor.device() == device_->device();
-}
-
-void observer::record(tensor_record entry, const at::Tensor& tensor,
-                      tensor_needs needs, measured_memory& measured) {
-  entry.call = calls_;
-  bool looks = tensor.defined() && depth_of(needs) != depth::none;
-  if (tensor.defined()) {
-    const bool is_part =
-      shards_ > 1
-      && has(tensor_kind::parameter | tensor_kind::gradient, entry.kind);
-    entry.dimensions = static_cast<std::int32_t>(
-      is_part ? std::ssize(entry.owner->shape) : tensor.dim());
-    entry.dtype = tensor.scalar_type();
-    if (has(needs, tensor_needs::handle))
-      entry.tensor =
-        changes_later(entry.kind) ? tensor.detach().clone() : tensor.detach();
-  }
-  // Observing must not fail or wait: complex values have no statistics, and
-  // those elsewhere would have to be waited for.
-  if (looks
-      && !(is_measurable(tensor)
-           && (tensor.is_cpu() || is_on_device(tensor)))) {
-    entry.content = tensor_content::other;
-    looks = false;
-  }
-  event_.tensors.push_back(std::move(entry));
-  if (looks)
-    measure_last(tensor, needs, measured);
-}
-
-void observer::measure_last(const at::Tensor& tensor, tensor_needs needs,
-                            measured_memory& measured) {
-  const auto wanted = depth_of(needs);
-  const bool by_device = is_on_device(tensor);
-  const auto& found = measured.get(tensor, wanted, [&] {
-    if (!by_device)
-      return measured_memory::measured{wanted, measured_to(wanted, tensor)};
-    return measured_memory::measured{
-      std::max(wanted, depth::statistics),
-      {},
-      on_device_->add(tensor, wanted == depth::histogram)};
-  });
-  if (by_device)
-    expected_.push_back({event_.tensors.size() - 1, found.row});
-  else
-    event_.tensors.back().statistics = found.statistics;
 }
 
 void observer::follow_gradients(const watched& module,
@@ -367,19 +301,6 @@ void observer::parameters(double unscale) {
            parameter.gradient, *op_memory_);
     unscale_last(unscale);
   }
-}
-
-void observer::unscale_last(double factor) {
-  if (factor == 1)
-    return;
-  auto& last = event_.tensors.back();
-  if (device_ && !expected_.empty()
-      && expected_.back().record + 1 == event_.tensors.size())
-    expected_.back().factor = factor;
-  else
-    last.statistics = scaled(last.statistics, factor);
-  if (last.tensor.defined())
-    last.tensor = last.tensor * factor;
 }
 
 void observer::metric(const std::string& name, double value, double count) {

@@ -11,10 +11,12 @@
 #include "troupe/engine/events/device_statistics.hpp"
 #include "troupe/engine/events/interest.hpp"
 #include "troupe/engine/events/observe.hpp"
+#include "troupe/engine/events/row_sample.hpp"
 
 namespace troupe {
 
 class measured_memory;
+enum class depth : std::uint8_t;
 
 /// A module of a stage, under its dotted name in the unsplit model.
 struct module_entry {
@@ -97,6 +99,9 @@ class observer {
   bool is_on_device(const at::Tensor& tensor) const;
   void measure_last(const at::Tensor& tensor, tensor_needs needs,
                     measured_memory& measured);
+  void measure_to(depth wanted, const at::Tensor& tensor, const row_plan& plan,
+                  measured_memory& measured);
+  philox_key key_of(const tensor_record& record) const;
   void unscale_last(double factor);
   void follow_gradients(const watched& module, const observed_values& outputs);
   void follow_leaf(const watched& module, const observed_value& output);
@@ -130,6 +135,7 @@ class observer {
   /// A record's future statistics: a row from the device, times a factor.
   struct expected_row {
     std::size_t record, row;
+    bool is_sample = false;
     double factor = 1;
   };
   rank_device* device_;  // null: the CPU

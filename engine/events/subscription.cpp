@@ -21,6 +21,10 @@ void require_legal(const subscription& wants) {
   if (wants.every < 1)
     fail(error_code::invalid_argument,
          "a subscription's 'every' is {}; use 1 or more steps", wants.every);
+  if (!(wants.sample.share >= 0 && wants.sample.share <= 1))
+    fail(error_code::invalid_argument,
+         "a subscription's 'sample' is {}; use a share of the rows from 0 to 1",
+         wants.sample.share);
   if (wants.tensors == tensor_kind::none)
     return;
   require_globs(wants.names);

@@ -44,6 +44,14 @@ void fields(Archive& archive, event_source& v) {
 /// "step 3 rank 1 stage 2 microbatch 0".
 std::string source_text(const event_source& source);
 
+/// A random sample of the rows of each tensor.
+struct row_sampling {
+  double share = 0;       // of the rows, up to 1; 0: no sample
+  std::int64_t seed = 0;  // another one, other rows
+
+  friend auto operator<=>(const row_sampling&, const row_sampling&) = default;
+};
+
 /// What a monitor wants to see. Anything that nobody wants is neither computed
 /// nor sent. Takes effect at the next step, for whole steps.
 struct subscription {
@@ -54,6 +62,9 @@ struct subscription {
   bool warnings = true;   // slow loads and failures
   tensor_kind tensors = tensor_kind::none;
   tensor_needs needs = tensor_needs::statistics;
+  /// If given, estimates from a sample (row_estimates.hpp) are enough in place of
+  /// statistics, where nobody else wants these.
+  row_sampling sample{};
   /// Globs over the names of modules and parameters, joined by commas; for
   /// tensors other than losses.
   std::string names = "*";
@@ -91,10 +102,13 @@ void fields(Archive& archive, subscription& v) {
   TROUPE_EACH_FIELD(v, ops, messages, memory, steps, warnings, names, every,
                     first, last, validation)
   archive("tensors", tensors);
+  archive("sample", v.sample.share);
+  archive("sample_seed", v.sample.seed);
   archive.for_clients("histogram", histogram);
   archive.within_job("needs", v.needs);
   archive.within_job("exempt", v.exempt);
   if constexpr (Archive::reads) {
+    archive.require(v.sample.share >= 0 && v.sample.share <= 1, "sample");
     v.tensors = tensors.set;
     if (histogram)
       v.needs = v.needs | tensor_needs::histogram;

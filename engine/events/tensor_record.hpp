@@ -4,12 +4,14 @@
 #include <bit>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "troupe/base/fields.hpp"
 #include "troupe/engine/device/tensor.hpp"
+#include "troupe/engine/events/row_estimates.hpp"
 #include "troupe/engine/events/statistics.hpp"
 
 namespace troupe {
@@ -36,10 +38,11 @@ enum class tensor_needs : std::uint8_t {
   histogram = 2,   // with a log2 histogram
   handle = 4,      // the tensor itself, kept alive
   extremes = 8,    // at least the results of `measure_extremes`
+  sample = 16,     // estimates, or statistics
 };
 template <>
 inline constexpr auto largest_value<tensor_needs> =
-  static_cast<tensor_needs>(15);
+  static_cast<tensor_needs>(31);
 
 constexpr tensor_kind operator|(tensor_kind a, tensor_kind b) {
   return static_cast<tensor_kind>(static_cast<unsigned>(a)
@@ -100,7 +103,10 @@ struct tensor_record {
   std::int32_t dimensions = 0;
   at::ScalarType dtype = at::ScalarType::Undefined;
   tensor_statistics statistics = {};  // if they were asked for
-  at::Tensor tensor = {};             // if it was asked for
+  /// If a sample was enough, and less than the tensor; then `statistics` are
+  /// extremes that somebody else asked for, or empty.
+  std::optional<row_estimates> sample = {};
+  at::Tensor tensor = {};  // if it was asked for
 };
 
 /// Without the handle of the tensor.
@@ -111,7 +117,8 @@ void fields(Archive& archive, tensor_record& v) {
   archive("name", owner.name);
   archive("class", owner.class_name);
   archive.within_job("shape", owner.shape);
-  TROUPE_EACH_FIELD(v, index, inner, part, call, dimensions, dtype, statistics)
+  TROUPE_EACH_FIELD(v, index, inner, part, call, dimensions, dtype, statistics,
+                    sample)
   if constexpr (Archive::reads) {
     archive.require(is_one(v.kind), "kind");
     archive.require(

@@ -3,6 +3,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <algorithm>
+#include <optional>
 #include <sstream>
 #include <type_traits>
 
@@ -116,6 +117,11 @@ class json_output {
       target_[name] = bins_of(*value);
   }
   template <class T>
+  void operator()(const char* name, const std::optional<T>& value) {
+    if (value)
+      operator()(name, *value);
+  }
+  template <class T>
   void operator()(const char* name, const T& value) {
     if (target_.is_array())
       target_.push_back(to_json(value));
@@ -176,6 +182,12 @@ class json_input {
   void operator()(const char* name, shared_histogram& value) {
     value =
       source_.contains(name) ? histogram_of(source_[name]) : shared_histogram{};
+  }
+  template <class T>
+  void operator()(const char* name, std::optional<T>& value) {
+    value.reset();
+    if (source_.contains(name))
+      operator()(name, value.emplace());
   }
   template <class T>
   void operator()(const char* name, T& value) {

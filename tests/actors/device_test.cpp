@@ -2,6 +2,7 @@
 #include <ATen/ops/ones.h>
 
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <map>
@@ -158,8 +159,9 @@ TEST_CASE("each overlap can be switched off without changing a bit") {
 }
 
 TEST_CASE("monitors see the same values on a device and on the CPU") {
+  const bool sampled = GENERATE(false, true);
   const auto statistics_on =
-    [](std::vector<std::shared_ptr<accelerator>> devices) {
+    [sampled](std::vector<std::shared_ptr<accelerator>> devices) {
       auto options = options_for({.ranks = 2, .microbatches = 2, .clip = 0.5});
       options.devices = std::move(devices);
       options.numerics.loss_scale.initial = 8;
@@ -169,7 +171,11 @@ TEST_CASE("monitors see the same values on a device and on the CPU") {
       monitor watcher;
       watcher.name = "all";
       watcher.wants.tensors = static_cast<tensor_kind>(127);
-      watcher.wants.needs = tensor_needs::statistics | tensor_needs::histogram;
+      if (sampled)
+        watcher.wants.sample.share = 0.1;
+      else
+        watcher.wants.needs =
+          tensor_needs::statistics | tensor_needs::histogram;
       watcher.see = [&](const event& what) {
         const std::scoped_lock lock(mutex);
         if (const auto* op = std::get_if<tensors_event>(&what))

@@ -10,6 +10,7 @@
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/clock.hpp"
 #include "troupe/engine/device/statistics_row.hpp"
+#include "troupe/engine/events/row_sample.hpp"
 #include "troupe/engine/events/statistics.hpp"
 #include "troupe/engine/stage/random_draws.hpp"
 #include "troupe/engine/stage/update/gradient_norm.hpp"
@@ -135,6 +136,17 @@ class faked_kernels final : public device_kernels {
     for (const auto& tensor : tensors) {
       write_row(troupe::measure(tensor, wide), row, wide);
       row += rows.size(1);
+    }
+  }
+  void measure_rows(const std::vector<tensor_rows>& tensors,
+                    const at::Tensor& rows) override {
+    auto* row = rows.mutable_data_ptr<double>();
+    for (const auto& [tensor, width, chosen] : tensors) {
+      note({tensor}, {rows});
+      for (const auto& each : troupe::measure_rows(tensor, width, chosen)) {
+        write_row(each, row, false);
+        row += rows.size(1);
+      }
     }
   }
   at::Tensor norm_powers(const tensor_list& tensors, norm_type type) override {

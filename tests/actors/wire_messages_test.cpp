@@ -202,6 +202,7 @@ TEST_CASE("subscriptions of all kinds reach the other processes") {
     {.ops = true,
      .tensors = tensor_kind::weight | tensor_kind::loss,
      .needs = tensor_needs::handle | tensor_needs::histogram,
+     .sample = {0.01, 7},
      .names = "a,b",
      .last = 9,
      .exempt = true},

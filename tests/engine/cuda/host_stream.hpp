@@ -34,6 +34,16 @@ class host_kernels final : public device_kernels {
       rows[static_cast<std::int64_t>(i)].copy_(
         host_statistics_row(tensors[i], rows.size(1) > statistics_columns));
   }
+  void measure_rows(const std::vector<tensor_rows>& tensors,
+                    const at::Tensor& rows) override {
+    std::int64_t next = 0;
+    for (const auto& [tensor, width, chosen] : tensors)
+      for (const auto row : chosen)
+        rows[next++].copy_(host_statistics_row(
+          tensor.as_strided({1, width}, {width, 1},
+                            tensor.storage_offset() + row * width),
+          false));
+  }
   at::Tensor norm_powers(const tensor_list&, norm_type) override { return {}; }
   void fill_mask(const at::Tensor&, const philox_stream&,
                  std::uint32_t) override {}

@@ -7,6 +7,7 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
+#include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <limits>
 
@@ -17,6 +18,7 @@
 #include "troupe/engine/events/device_statistics.hpp"
 
 using namespace troupe;
+using Catch::Approx;
 
 namespace {
 
@@ -111,6 +113,39 @@ TEST_CASE("16-bit floats are widened exactly") {
     if (brain == brain && widened_bfloat16(word) != brain)
       FAIL("bf16 of bits " << bits);
   }
+}
+
+TEST_CASE("a device's estimates from sampled rows are the host's") {
+  at::manual_seed(3);
+  host_kernels kernels;
+  host_stream stream;
+  device_statistics statistics{kernels, at::kCPU};
+  std::vector<row_estimates> expected;
+  for (const auto type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16})
+    for (const std::int64_t width : {40, 300, 9000}) {
+      const auto whole = (at::randn({3, 100, width}) + 1).to(type);
+      const auto x = whole.narrow(0, 1, 2);  // begins within its storage
+      const row_plan plan{2, 100, 7, width};
+      const auto rows = drawn_rows(plan, {1, 2});
+      CHECK(statistics.add_sample(x, plan, rows) == expected.size());
+      expected.push_back(estimated(plan, measure_rows(x, width, rows)));
+      if (width == 300)
+        statistics.launch();
+    }
+  statistics.add(at::full({4}, 2.0));
+  statistics.launch();
+  const auto read = statistics.take_samples(stream);
+  REQUIRE(read.size() == expected.size());
+  for (std::size_t i = 0; i < read.size(); ++i) {
+    CHECK(read[i].read == expected[i].read);
+    CHECK(read[i].max_abs == expected[i].max_abs);
+    CHECK(read[i].mean.value == Approx(expected[i].mean.value));
+    CHECK(read[i].mean.variance == Approx(expected[i].mean.variance));
+    CHECK(read[i].variance.value == Approx(expected[i].variance.value));
+    CHECK(read[i].variance.variance == Approx(expected[i].variance.variance));
+  }
+  CHECK(statistics.take(stream).size() == 1);
+  CHECK(statistics.take_samples(stream).empty());
 }
 
 TEST_CASE("batches keep the order of their tensors, wide or not") {

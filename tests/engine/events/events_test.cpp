@@ -86,6 +86,25 @@ TEST_CASE("interest joins the needs of all monitors") {
   CHECK(all.needs(tensor_kind::gradient, "ab") == tensor_needs::none);
 }
 
+TEST_CASE("a sample is enough where nobody wants statistics") {
+  const tensor_interest all(
+    {{.tensors = tensor_kind::activation, .sample = {0.01, 7}, .names = "a*"},
+     {.tensors = tensor_kind::activation, .sample = {0.02, 5}, .names = "b"},
+     {.tensors = tensor_kind::activation,
+      .needs = tensor_needs::extremes,
+      .names = "ab"},
+     {.tensors = tensor_kind::activation, .names = "ac"}});
+  const auto needs = [&](const std::string& name) {
+    return all.needs(tensor_kind::activation, name);
+  };
+  CHECK(needs("a") == tensor_needs::sample);
+  CHECK(needs("ab") == (tensor_needs::sample | tensor_needs::extremes));
+  CHECK(has(needs("ac"), tensor_needs::statistics));
+  CHECK(all.sampling() == row_sampling{0.02, 5});
+  for (const auto share : {-0.1, 1.1, double(NAN)})
+    CHECK_THROWS_AS(require_legal({.sample = {share, 0}}), error);
+}
+
 TEST_CASE("means of one name are merged by their counts") {
   std::vector<named_value> values;
   merge(values, {"a", 1, 1});

@@ -346,6 +346,8 @@ struct noting_kernels final : device_kernels {
       rows[static_cast<std::int64_t>(i)][column_mean] =
         tensors[i].flatten()[0].to(at::kDouble);
   }
+  void measure_rows(const std::vector<tensor_rows>&,
+                    const at::Tensor&) override {}
   at::Tensor norm_powers(const tensor_list&, norm_type) override { return {}; }
   void fill_mask(const at::Tensor&, const philox_stream&,
                  std::uint32_t) override {}

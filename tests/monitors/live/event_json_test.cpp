@@ -127,6 +127,15 @@ TEST_CASE("statistics and tensors' names come back equal") {
   CHECK(part_text(again) == part_text(record));
 }
 
+TEST_CASE("estimates from a sample come back, and only they are there") {
+  auto record = sample_record(1);
+  CHECK_FALSE(json_of(record).contains("sample"));
+  record.sample =
+    row_estimates{400, 40, 7, {}, {1, .5, .25}, {0.1, 1.0 / 3, 2}, {3, 0.7, 1}};
+  CHECK(json_of(record)["sample"]["infs"] == nlohmann::json{1, .5, .25});
+  CHECK(record_of(travelled(json_of(record))).sample == record.sample);
+}
+
 TEST_CASE("alerts and metrics come back") {
   const alert warning{{.step = 3, .rank = 1}, "overflow", "a \"text\"\nof two"};
   CHECK(json_of(alert_of(travelled(json_of(warning)))) == json_of(warning));
@@ -144,13 +153,15 @@ TEST_CASE("subscriptions come back, and those that can't be are refused") {
   wants.names = "blocks.*,head";
   wants.every = 10;
   wants.first = 3;
+  wants.sample = {0.01, 7};
   const auto again = subscription_of(travelled(json_of(wants)));
   CHECK(json_of(again) == json_of(wants));
   CHECK(json_of(subscription_of(nlohmann::json::object()))
         == json_of(subscription{}));
-  for (const auto* bad : {R"({"every":0})", R"({"first":-1})", R"({"evry":2})",
-                          R"({"tensors":"none"})", "[]", R"({"every":1e3})",
-                          R"({"every":99999999999999999999})"})
+  for (const auto* bad :
+       {R"({"every":0})", R"({"first":-1})", R"({"sample":1.1})",
+        R"({"evry":2})", R"({"tensors":"none"})", "[]", R"({"every":1e3})",
+        R"({"every":99999999999999999999})"})
     CHECK_THROWS_AS(subscription_of(parse_json(bad)), error);
   CHECK_THROWS_AS(subscription_of({{"names", std::string(2000, '*')}}), error);
 }

@@ -34,6 +34,8 @@ inline std::vector<event> sample_events(std::mt19937_64& random) {
   const auto any = [&] { return std::bit_cast<double>(random()); };
   const auto whole = [&] { return static_cast<std::int64_t>(random()); };
   const event_source source{whole(), phase::validation, 1, 2, 3, 4, 5};
+  tensor_record estimated;
+  estimated.sample = row_estimates{whole(), whole(), any(), {any()}, {any()}};
   step_event step;
   step.source = source;
   step.losses = {{"loss", any(), any()}};
@@ -49,7 +51,7 @@ inline std::vector<event> sample_events(std::mt19937_64& random) {
     ops_event{source, {{1, 2, whole(), whole(), whole()}, {3, 4, 5, 6, 7}}},
     messages_event{source, {{1, 2, whole(), whole(), whole(), whole(), 3}}},
     memory_event{source, whole(), whole(), whole()},
-    tensors_event{source, true, 8, {sample_record(any()), {}}},
+    tensors_event{source, true, 8, {sample_record(any()), {}, estimated}},
     step,
     slow_load_event{source, any()},
     failure_event{source, "0F1", "a reason"},

@@ -114,6 +114,25 @@ TEST_CASE("a device's statistics equal those of `measure`, without a wait") {
   }
 }
 
+TEST_CASE("sampled rows have the bits that the host computes") {
+  const auto gpu = first_gpu();
+  at::manual_seed(3);
+  const auto stream = gpu->make_stream();
+  for (const std::int64_t width : {1, 40, 300, 9000}) {
+    const auto x = at::randn({100, width});
+    const auto on_gpu = on_device({x}, *stream).at(0);
+    const std::vector<std::int64_t> chosen{0, 3, 4, 50, 99};
+    const auto scope = stream->enter();
+    const auto rows = at::empty(
+      {5, statistics_columns}, at::device(stream->device()).dtype(at::kDouble));
+    gpu->kernels().measure_rows({{on_gpu, width, chosen}}, rows);
+    const auto result = rows.cpu();
+    for (std::size_t i = 0; i < chosen.size(); ++i)
+      CHECK(at::equal(result[static_cast<std::int64_t>(i)],
+                      host_statistics_row(x.narrow(0, chosen[i], 1), false)));
+  }
+}
+
 TEST_CASE("masks of dropout hold the numbers of their stream") {
   const auto gpu = first_gpu();
   const auto stream = gpu->make_stream();
