@@ -43,7 +43,7 @@ struct sizes {
 };
 
 struct tally {
-  std::vector<double> seconds;
+  std::vector<double> seconds, observing;  // of the steps' own threads
   std::int64_t tensors = 0, values = 0, steps = 0;
 };
 
@@ -59,14 +59,17 @@ source_pointer random_text(const sizes& use) {
   return make_source(at, -1, /*counts_equally=*/true);
 }
 
-/// Counts the events that a monitor sees.
+/// Counts the events that a monitor sees, and what the steps spent on it.
 monitor counted(monitor original, tally& target) {
   original.see = [see = std::move(original.see), &target](const event& what) {
     if (const auto* op = std::get_if<tensors_event>(&what))
       for (const auto& record : op->tensors) {
         ++target.tensors;
-        target.values += record.statistics.count;
+        target.values +=
+          record.sample ? record.sample->read : record.statistics.count;
       }
+    if (const auto* step = std::get_if<step_event>(&what))
+      target.observing.push_back(step->observe_seconds);
     see(what);
   };
   return original;
@@ -105,6 +108,7 @@ std::vector<std::pair<std::string, std::optional<monitor>>> modes_for(
   std::vector<std::pair<std::string, std::optional<monitor>>> modes{
     {"none", std::nullopt},
     {"gap", gap_monitor({}, nowhere)},
+    {"gap_sample", gap_monitor({.sample = 0.01}, nowhere)},
     {"overflow", overflow_monitor({}, nowhere)},
     {"timeline", timeline_monitor({})}};
   std::erase_if(modes, [&](const auto& mode) {
@@ -185,12 +189,15 @@ void measure_modes(const sizes& use) {
   nlohmann::ordered_json out;
   for (const auto& [name, tally] : tallies) {
     const auto added = overhead_pct(tally, tallies["none"], use.block);
-    out["modes"][name] = {{"ms_per_step", median(tally.seconds) * 1e3},
-                          {"overhead_pct", added.middle},
-                          {"overhead_pct_low", added.low},
-                          {"overhead_pct_high", added.high},
-                          {"tensors_per_step", tally.tensors / use.block},
-                          {"values_per_step", tally.values / use.block}};
+    out["modes"][name] = {
+      {"ms_per_step", median(tally.seconds) * 1e3},
+      {"overhead_pct", added.middle},
+      {"overhead_pct_low", added.low},
+      {"overhead_pct_high", added.high},
+      {"observe_ms_per_step",
+       tally.observing.empty() ? 0 : median(tally.observing) * 1e3},
+      {"tensors_per_step", tally.tensors / use.block},
+      {"values_per_step", tally.values / use.block}};
   }
   const auto empty = empty_publish_ns();
   // Modules that call `observe` in a forward: seven per block and four more.
@@ -216,8 +223,8 @@ int main(int argc, char** argv) {
   app.add_option("--block", use.block, "timed steps a block");
   app
     .add_option("--only", use.only,
-                "these monitors alone: gap, overflow, timeline")
-    ->check(CLI::IsMember({"gap", "overflow", "timeline"}));
+                "these monitors alone: gap, gap_sample, overflow, timeline")
+    ->check(CLI::IsMember({"gap", "gap_sample", "overflow", "timeline"}));
   app.add_flag("--cuda", use.cuda, "on the first GPU");
   app.add_flag("--bf16", use.bf16, "compute in bf16 where that gains");
   CLI11_PARSE(app, argc, argv);

@@ -22,7 +22,7 @@
 
 namespace troupe {
 
-TROUPE_FIELDS(gap_options, every, match, histogram)
+TROUPE_FIELDS(gap_options, every, match, histogram, sample, seed)
 TROUPE_FIELDS(gradient_dump_options, folder, start, end, every, save_first_n,
               match)
 TROUPE_FIELDS(overflow_options, frames, trace, abort_after, underflow_share,
@@ -120,7 +120,7 @@ struct entry {
 };
 
 constexpr std::array entries{
-  entry{"gap", make_gap, "every=1 match=* histogram=false",
+  entry{"gap", make_gap, "every=1 match=* histogram=false sample=0 seed=0",
         "gradient, activation and parameter statistics"},
   entry{"gradient_dump",
         make_gradient_dump,

@@ -29,8 +29,8 @@ struct place {
 
 /// A tensor's statistics, summed over the microbatches of a rank.
 struct gathered {
-  double max = 0, mean = 0, variance = 0;
-  std::int64_t nans = 0, infs = 0;
+  double max = 0;
+  estimate mean, variance, nans, infs;
   tensor_statistics whole;
 };
 
@@ -56,11 +56,29 @@ bool counts(const tensor_record& record) {
          "module {} returns something that is not a tensor, so gap has nothing "
          "to measure; exclude it with match=",
          record.owner->name);
-  const auto values = record.statistics.count;
+  const auto values =
+    record.sample ? record.sample->count : record.statistics.count;
   if (record.content == tensor_content::nothing || values == 1)
     return false;
   return !has(per_instance, record.kind)
          || (values > 1 && record.dimensions > 1);
+}
+
+/// What was read whole, if only for its extremes, is exact.
+row_estimates estimates_of(const tensor_record& record) {
+  const auto& s = record.statistics;
+  if (record.sample && s.count == 0)
+    return *record.sample;
+  auto result = record.sample.value_or(row_estimates{});
+  result.max_abs = s.max_abs;
+  result.nans = {static_cast<double>(s.nans)};
+  result.infs = {static_cast<double>(s.infs)};
+  if (!record.sample) {
+    const bool instances = has(per_instance, record.kind);
+    result.mean = {instances ? s.instance_mean_sum : s.mean};
+    result.variance = {instances ? s.instance_variance_sum : s.variance()};
+  }
+  return result;
 }
 
 /// How a metric's values of several data ranks become one.
@@ -70,15 +88,17 @@ enum class reduction : std::uint8_t { mean, sum, max };
 struct ranks_metric {
   std::string name;
   reduction how;
-  std::map<std::int32_t, double> by_rank = {};
+  bool is_signed;
+  std::map<std::int32_t, estimate> by_rank = {};
 
-  double reduced() const {
-    double sum = 0, largest = by_rank.begin()->second;
-    for (const auto& [rank, value] : by_rank) {
-      sum += value;
-      largest = std::max(largest, value);
+  estimate reduced() const {
+    estimate sum;
+    double largest = by_rank.begin()->second.value;
+    for (const auto& [rank, each] : by_rank) {
+      sum += each;
+      largest = std::max(largest, each.value);
     }
-    return how == reduction::max   ? largest
+    return how == reduction::max   ? estimate{largest}
            : how == reduction::sum ? sum
                                    : sum / static_cast<double>(by_rank.size());
   }
@@ -86,8 +106,10 @@ struct ranks_metric {
 
 class gap_state {
  public:
-  gap_state(bool histogram, sink_pointer sink)
-    : histogram_(histogram), sink_(std::move(sink)) {}
+  gap_state(const gap_options& options, sink_pointer sink)
+    : histogram_(options.histogram),
+      intervals_(options.sample > 0),
+      sink_(std::move(sink)) {}
 
   void see(const tensors_event& op) {
     const auto& place = op.source;
@@ -104,21 +126,21 @@ class gap_state {
 
  private:
   void add(const place& where, const tensor_record& record) {
-    const auto& s = record.statistics;
-    const auto [found, is_new] = sums_.try_emplace(where);
+    const auto found = estimates_of(record);
+    const auto [entry, is_new] = sums_.try_emplace(where);
     if (is_new)
       order_.push_back(where);
-    auto& sum = found->second;
-    const bool instances = has(per_instance, record.kind);
-    sum.max =
-      std::max(sum.max, s.infs > 0 ? std::numeric_limits<double>::infinity()
-                                   : s.max_abs);
-    sum.mean += instances ? s.instance_mean_sum : s.mean;
-    sum.variance += instances ? s.instance_variance_sum : s.variance();
-    sum.nans += s.nans;
-    sum.infs += s.infs;
+    auto& sum = entry->second;
+    sum.max = std::max(sum.max, found.infs.value > 0
+                                  ? std::numeric_limits<double>::infinity()
+                                  : found.max_abs);
+    sum.mean += found.mean;
+    sum.variance += found.variance;
+    sum.nans += found.nans;
+    sum.infs += found.infs;
     if (histogram_)
-      sum.whole = is_new ? s : merge(sum.whole, s);
+      sum.whole =
+        is_new ? record.statistics : merge(sum.whole, record.statistics);
   }
 
   void conclude(const event_source& source) {
@@ -129,15 +151,26 @@ class gap_state {
     });
     metrics_record record{source};
     for (const auto& where : order_)
-      tell(where, record);
+      gather(where, record);
     for (const auto& each : metrics_)
-      record.values.push_back({each.name, each.reduced()});
+      tell(each, record);
     if (!record.values.empty())
       sink_->write(record);
     forget();
   }
 
-  void tell(const place& where, metrics_record& record) {
+  void tell(const ranks_metric& metric, metrics_record& record) const {
+    const auto found = metric.reduced();
+    record.values.push_back({metric.name, found.value});
+    if (!intervals_ || metric.how == reduction::max)
+      return;
+    const auto [low, high] =
+      metric.is_signed ? found.interval() : found.positive_interval();
+    record.values.push_back({metric.name + "_low", low});
+    record.values.push_back({metric.name + "_high", high});
+  }
+
+  void gather(const place& where, metrics_record& record) {
     const auto& sum = sums_.at(where);
     const double batch =
       has(per_instance, where.kind)
@@ -145,24 +178,25 @@ class gap_state {
         : 1;
     const auto prefix =
       fmt::format("gap/{}/{}", group_of(where.kind), where.name);
-    const auto put = [&](const char* what, double value, reduction how) {
+    const auto put = [&](const char* what, const estimate& value, reduction how,
+                         bool is_signed = false) {
       const auto name = fmt::format("{}/{}", prefix, what);
       const auto [place, is_new] = places_.try_emplace(name, metrics_.size());
       if (is_new)
-        metrics_.push_back({name, how});
+        metrics_.push_back({name, how, is_signed});
       if (!metrics_[place->second]
              .by_rank.emplace(where.data_rank, value)
              .second)
         log()->warn("metric {} was recorded twice in a step; the first is kept",
                     name);
     };
-    put("max", sum.max, reduction::max);
-    put("mean", sum.mean / batch, reduction::mean);
+    put("max", {sum.max}, reduction::max);
+    put("mean", sum.mean / batch, reduction::mean, /*is_signed=*/true);
     put("var", sum.variance / batch, reduction::mean);
-    if (sum.nans > 0)
-      put("nans", static_cast<double>(sum.nans), reduction::sum);
-    if (sum.infs > 0)
-      put("infs", static_cast<double>(sum.infs), reduction::sum);
+    if (sum.nans.value > 0)
+      put("nans", sum.nans, reduction::sum);
+    if (sum.infs.value > 0)
+      put("infs", sum.infs, reduction::sum);
     if (histogram_)
       add_histogram(where.kind, {prefix, sum.whole}, record);
   }
@@ -186,7 +220,7 @@ class gap_state {
     places_.clear();
   }
 
-  bool histogram_;
+  bool histogram_, intervals_;
   required_sink sink_;
   std::map<place, gathered> sums_;
   std::vector<place> order_;
@@ -199,13 +233,23 @@ class gap_state {
 
 monitor gap_monitor(const gap_options& options, sink_pointer sink) {
   require_steps("gap: every", options.every);
-  auto result = monitor_of(
-    "gap", std::make_shared<gap_state>(options.histogram, std::move(sink)));
+  if (!(options.sample >= 0 && options.sample <= 1))
+    fail(error_code::invalid_argument,
+         "gap: sample is {}; use a share of the rows from 0 to 1, such as 0.01",
+         options.sample);
+  if (options.sample > 0 && options.histogram)
+    fail(error_code::invalid_argument,
+         "gap: histograms are of all values, and sample={} reads some; leave "
+         "one of the two out",
+         options.sample);
+  auto result =
+    monitor_of("gap", std::make_shared<gap_state>(options, std::move(sink)));
   result.wants.warnings = false;
   result.wants.tensors =
     per_instance | tensor_kind::parameter | tensor_kind::gradient;
   result.wants.needs =
     options.histogram ? tensor_needs::histogram : tensor_needs::statistics;
+  result.wants.sample = {options.sample, options.seed};
   result.wants.names = options.match;
   result.wants.every = options.every;
   return result;

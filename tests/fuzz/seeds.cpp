@@ -307,7 +307,7 @@ void add_surroundings(seed_list& to) {
 
 void add_texts(seed_list& to) {
   for (const char* each :
-       {"gap:every=10,match=blocks*,histogram=true",
+       {"gap:every=10,match=blocks*,histogram=true", "gap:sample=0.01,seed=7",
         "gradient_dump:start=1,end=2,every=3,save_first_n=4",
         "overflow:frames=21,trace=0,3,abort_after=9,underflow_share=0,stop="
         "true",

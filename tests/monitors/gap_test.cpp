@@ -1,6 +1,7 @@
 #include "troupe/monitors/tensors/gap.hpp"
 #include "troupe/engine/data/microbatch_source.hpp"
 
+#include <fmt/format.h>
 #include <catch2/catch_approx.hpp>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/generators/catch_generators.hpp>
@@ -10,6 +11,7 @@
 
 #include "fixture_g.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/engine/stage/random.hpp"
 #include "troupe/engine/stage/split.hpp"
 
 using namespace troupe;
@@ -289,6 +291,109 @@ TEST_CASE("histograms are of all replicas, and of parameters once") {
                                                {"gap/grads/fc.weight", 4},
                                                {"gap/grads/fc.bias", 2},
                                                {"gap/grads/head.weight", 2}});
+}
+
+TEST_CASE("what is read whole is exact, also where a sample is asked for") {
+  gap_run output;
+  trainer run(model_g(), options_g(2, 2));
+  run.attach(gap_monitor({.sample = 0.01}, output.sink()));
+  run.step(source_g(2));
+  run.finish_monitors();
+  const auto& values = output.steps[1];
+  CHECK(values.size() == 30 + 10 * 4);
+  check(values, "activations/fc", 7.5, .5, 27.0625);
+  check(values, "grads/fc.weight", 1.875, -.28125, 2.670573);
+  for (const auto* what : {"mean", "var"})
+    for (const auto* end : {"_low", "_high"})
+      CHECK(values.at(fmt::format("gap/activations/fc/{}{}", what, end))
+            == values.at(fmt::format("gap/activations/fc/{}", what)));
+}
+
+TEST_CASE("estimates of microbatches and replicas are one, with an interval") {
+  gap_run output;
+  const auto watch = gap_monitor({.sample = 0.01}, output.sink());
+  tensor_record record;
+  record.kind = tensor_kind::activation;
+  record.owner = std::make_shared<tensor_owner>(tensor_owner{"a", ""});
+  record.dimensions = 3;
+  // Sums over two instances.
+  record.sample =
+    row_estimates{100, 10, 5, {3, 4, .1}, {}, {2, 0.04, .001}, {8, 0.16, .001}};
+  for (const auto replica : {0, 1})
+    for (const auto microbatch : {0, 1}) {
+      tensors_event op;
+      op.source.data_rank = replica;
+      op.source.microbatch = microbatch;
+      op.samples = 2;
+      op.tensors = {record};
+      watch.see(op);
+    }
+  watch.see(step_event{});
+  const auto& values = output.steps[0];
+  CHECK(values.size() == 10);
+  check(values, "activations/a", 5, 1, 4);
+  CHECK(values.at("gap/activations/a/nans") == 12);
+  // Four sums of variance 0.04 over eight instances, and so on.
+  const auto reach = 1.96 * std::sqrt(4 * 0.04) / 8;
+  CHECK(values.at("gap/activations/a/mean_high")
+        == Approx(1 + reach).epsilon(1e-3));
+  CHECK(values.at("gap/activations/a/mean_low")
+        == Approx(1 - reach).epsilon(1e-3));
+  const auto ratio = std::exp(1.96 * std::sqrt(4 * 0.16) / 8 / 4);
+  CHECK(values.at("gap/activations/a/var_high")
+        == Approx(4 * ratio).epsilon(1e-3));
+  CHECK(values.at("gap/activations/a/var_low")
+        == Approx(4 / ratio).epsilon(1e-3));
+}
+
+namespace {
+
+/// The first step of a model whose tensors are large enough to be sampled.
+table sampled_step(double sample, std::int32_t ranks, const char* schedule) {
+  gap_run output;
+  auto options = options_g(1, 2);
+  options.schedule =
+    make_schedule(schedule, {.ranks = ranks, .microbatches = 2});
+  options.numerics.loss = [](const tensor_list& outputs,
+                             const microbatch_data&) {
+    return std::vector<loss_term>{{"loss", outputs.at(0).square().mean()}};
+  };
+  const auto layer = [] {
+    return std::make_shared<small_linear>(
+      at::randn({160, 160}, generator_at(1, 1)), at::Tensor{});
+  };
+  trainer run({{"first", layer}, {"second", layer}}, options);
+  run.attach(gap_monitor({.sample = sample}, output.sink()));
+  run.step(make_source([](std::int64_t index) {
+    return microbatch_data{
+      {at::randn({2, 100, 160}, generator_at(2, index))}, {}, {}, 2};
+  }));
+  run.finish_monitors();
+  return output.steps[1];
+}
+
+}  // namespace
+
+TEST_CASE("a sample is the same under every schedule, and near the truth") {
+  const auto whole = sampled_step(0, 1, "1f1b");
+  const auto sample = sampled_step(0.2, 1, "1f1b");
+  CHECK(sampled_step(0.2, 2, "1f1b") == sample);
+  CHECK(sampled_step(0.2, 2, "gpipe") == sample);
+  int intervals = 0;
+  std::vector<std::string> missed;
+  for (const auto& [name, value] : whole) {
+    if (!sample.contains(name + "_low"))
+      continue;
+    ++intervals;
+    const auto low = sample.at(name + "_low"), high = sample.at(name + "_high");
+    if (value < low || high < value)
+      missed.push_back(fmt::format("{} {} {} {}", name, value, low, high));
+    if (name.starts_with("gap/activations/first"))
+      CHECK(low < high);
+  }
+  CHECK(intervals == 16);
+  CAPTURE(missed);
+  CHECK(missed.size() <= 2);
 }
 
 TEST_CASE("every of less than one step is refused") {

@@ -39,6 +39,8 @@ TEST_CASE("a monitor is made of its name and settings") {
   CHECK(gap.wants.every == 10);
   CHECK(gap.wants.names == "blocks.*,head");
   CHECK(gap.wants.needs == tensor_needs::histogram);
+  CHECK(monitor_of("gap:sample=0.01,seed=7").wants.sample
+        == row_sampling{0.01, 7});
   const auto dump =
     monitor_of("gradient_dump:start=5,end=9,every=2,save_first_n=3");
   CHECK(dump.wants.covers_step(7));
@@ -56,6 +58,10 @@ TEST_CASE("a spec that can't be meant says what is wrong and what there is") {
   refused("gap:every=ten", "every=ten is not a whole number");
   refused("gap:histogram=yes", "true or false");
   refused("gap:every=0", "use 1 or more steps");
+  refused("gap:sample=1%", "sample=1% is not a number");
+  refused("gap:sample=2", "sample is 2; use a share of the rows from 0 to 1");
+  refused("gap:sample=nan", "from 0 to 1");
+  refused("gap:sample=0.1,histogram=true", "leave one of the two out");
   refused("overflow:trace=1,x", "trace=x is not whole numbers");
   refused("timeline", "svg=FILE");
   refused("timeline:trace=x,steps=0", "steps is 0; use 1 or more");
