@@ -20,23 +20,27 @@ std::int64_t rows_to_choose(double share, std::int64_t rows,
                    (fewest_rows - 1) / strata + 1});
 }
 
-/// The mean of a number over a stratum of so many rows, from that of some.
-estimate mean_of(const std::vector<double>& drawn, std::int64_t rows) {
-  moments sample;
-  for (const auto value : drawn)
-    sample.add({1, value, 0});
-  const auto variance =
-    sample.variance() * (1 / sample.count - 1 / static_cast<double>(rows));
-  return {sample.mean, variance, variance / std::sqrt(sample.count + 1)};
+/// A random number from 0 on below a limit, from 53 random bits.
+std::int64_t below(std::int64_t limit, std::uint32_t high, std::uint32_t low) {
+  const auto bits = std::uint64_t{high} << 21 | low >> 11;
+  return static_cast<std::int64_t>(static_cast<double>(bits) * 0x1p-53
+                                   * static_cast<double>(limit));
 }
 
-/// That of a function of each drawn row.
-template <class Function>
+/// The mean of a number over a stratum of so many rows, from that of some.
+template <class Number>
 estimate mean_of(std::span<const tensor_statistics> drawn, std::int64_t rows,
-                 Function function) {
-  std::vector<double> values(drawn.size());
-  std::ranges::transform(drawn, values.begin(), function);
-  return mean_of(values, rows);
+                 Number number) {
+  const auto count = static_cast<double>(drawn.size());
+  double sum = 0, squares = 0;
+  for (const auto& row : drawn)
+    sum += number(row);
+  const auto mean = sum / count;
+  for (const auto& row : drawn)
+    squares += (number(row) - mean) * (number(row) - mean);
+  const auto variance =
+    squares / (count - 1) * (1 / count - 1 / static_cast<double>(rows));
+  return {mean, variance, variance / std::sqrt(count + 1)};
 }
 
 /// Adds the mean and the variance of an instance, from rows of it. Rows that
@@ -49,17 +53,18 @@ void add_instance(std::span<const tensor_statistics> drawn,
   if (all.count == 0)
     return;
   const auto finite = all.count / static_cast<double>(drawn.size());
+  const auto weigh = 1 / finite;
   const auto square = all.squares / all.count;
   const auto mean =
     mean_of(drawn, plan.rows, [&](const tensor_statistics& row) {
-      const auto weight = static_cast<double>(row.finite()) / finite;
+      const auto weight = static_cast<double>(row.finite()) * weigh;
       return all.mean + weight * (row.mean - all.mean);
     });
   auto variance = mean_of(drawn, plan.rows, [&](const tensor_statistics& row) {
     const auto count = static_cast<double>(row.finite());
     const auto distance = row.mean - all.mean;
     return square
-           + (row.squares + count * (distance * distance - square)) / finite;
+           + (row.squares + count * (distance * distance - square)) * weigh;
   });
   variance.value += mean.variance;
   const auto values = finite * static_cast<double>(plan.rows);
@@ -93,20 +98,25 @@ std::optional<row_plan> planned_rows(const at::Tensor& tensor, bool instances,
 std::vector<std::int64_t> drawn_rows(const row_plan& plan, philox_key key) {
   std::vector<std::int64_t> drawn;
   drawn.reserve(static_cast<std::size_t>(plan.drawn()));
+  std::vector<bool> taken(static_cast<std::size_t>(plan.strata * plan.rows));
   for (std::int64_t stratum = 0; stratum < plan.strata; ++stratum) {
     const philox_stream numbers{key, static_cast<std::uint32_t>(stratum)};
+    const auto first = stratum * plan.rows;
+    philox_block block;
     // Floyd's algorithm: each set is as probable as any other.
-    std::vector<bool> chosen(static_cast<std::size_t>(plan.rows));
-    for (auto last = plan.rows - plan.chosen; last < plan.rows; ++last) {
-      const auto block = numbers.block(static_cast<std::uint64_t>(last));
-      const auto bits = std::uint64_t{block.x} << 21 | block.y >> 11;
-      const auto any = static_cast<std::size_t>(
-        static_cast<double>(bits) * 0x1p-53 * static_cast<double>(last + 1));
-      chosen[chosen[any] ? static_cast<std::size_t>(last) : any] = true;
+    for (std::int64_t i = 0; i < plan.chosen; ++i) {
+      if (i % 2 == 0)
+        block = numbers.block(static_cast<std::uint64_t>(i / 2));
+      const auto last = plan.rows - plan.chosen + i;
+      auto row = first
+                 + below(last + 1, i % 2 == 0 ? block.x : block.z,
+                         i % 2 == 0 ? block.y : block.w);
+      if (taken[static_cast<std::size_t>(row)])
+        row = first + last;
+      taken[static_cast<std::size_t>(row)] = true;
+      drawn.push_back(row);
     }
-    for (std::int64_t row = 0; row < plan.rows; ++row)
-      if (chosen[static_cast<std::size_t>(row)])
-        drawn.push_back(stratum * plan.rows + row);
+    std::sort(drawn.end() - plan.chosen, drawn.end());
   }
   return drawn;
 }

@@ -62,8 +62,8 @@ struct subscription {
   bool warnings = true;   // slow loads and failures
   tensor_kind tensors = tensor_kind::none;
   tensor_needs needs = tensor_needs::statistics;
-  /// If given, estimates from a sample (row_estimates.hpp) are enough in place of
-  /// statistics, where nobody else wants these.
+  /// If given, estimates from a sample (row_estimates.hpp) are enough in place
+  /// of statistics, where nobody else wants these.
   row_sampling sample{};
   /// Globs over the names of modules and parameters, joined by commas; for
   /// tensors other than losses.

@@ -379,21 +379,17 @@ TEST_CASE("a sample is the same under every schedule, and near the truth") {
   const auto sample = sampled_step(0.2, 1, "1f1b");
   CHECK(sampled_step(0.2, 2, "1f1b") == sample);
   CHECK(sampled_step(0.2, 2, "gpipe") == sample);
-  int intervals = 0;
-  std::vector<std::string> missed;
+  int intervals = 0, held = 0;
   for (const auto& [name, value] : whole) {
     if (!sample.contains(name + "_low"))
       continue;
     ++intervals;
     const auto low = sample.at(name + "_low"), high = sample.at(name + "_high");
-    if (value < low || high < value)
-      missed.push_back(fmt::format("{} {} {} {}", name, value, low, high));
-    if (name.starts_with("gap/activations/first"))
-      CHECK(low < high);
+    held += low <= value && value <= high ? 1 : 0;
+    CHECK(low < high);
   }
   CHECK(intervals == 16);
-  CAPTURE(missed);
-  CHECK(missed.size() <= 2);
+  CHECK(held >= 14);
 }
 
 TEST_CASE("every of less than one step is refused") {
