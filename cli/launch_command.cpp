@@ -188,8 +188,8 @@ ending ending_of(const ended_process& which, authority_server& authority,
   if (authority.has_left(which.pid) || (which.killed && authority.is_done()))
     return ending::leaves;
   const bool is_told = which.status == (which.killed ? SIGTERM : 128 + SIGTERM);
-  if (!authority.has_part(which.pid) && is_told)
-    return ending::leaves;  // before it had any rank
+  if (!authority.has_part(which.pid) && is_told)  // before it had any rank
+    return authority.waits_for_processes() ? ending::counts : ending::leaves;
   if (which.killed && !is_told && (was_member || tries++ < most_tries)) {
     spdlog::warn(
       "process {} (pid {}) was killed by signal {}, and is started "

@@ -89,6 +89,20 @@ TEST_CASE("a process leaves on SIGTERM and the job goes on") {
   job.check_result(400);
 }
 
+TEST_CASE("a job does not wait for a process that was told to end too early") {
+  healing_job job("--processes 2", "--ranks 2 --steps 5");
+  const auto late = job.process(0);
+  ::kill(late, SIGSTOP);
+  REQUIRE(job.says("waiting for process 0: the job begins when all have come"));
+  ::kill(late, SIGTERM);
+  ::kill(late, SIGCONT);
+  const auto code = job.end();
+  INFO(job.output());
+  CHECK(code == 143);
+  CHECK_THAT(job.output(),
+             ContainsSubstring("process 0 was the first to fail"));
+}
+
 TEST_CASE("ranks live in more and fewer processes with the same bits") {
   const temporary_folder folder;
   const auto socket = "unix:" + (folder / "job");

@@ -216,9 +216,10 @@ struct authority_server::impl {
         dismiss(other, link);
   }
 
-  void disconnect(member_id member) {
+  connection_pointer disconnect(member_id member) {
     const std::scoped_lock lock(mutex);
-    connected.erase(member);
+    auto node = connected.extract(member);
+    return node ? std::move(node.mapped()) : nullptr;
   }
 
   void lose(member_id member) {
@@ -359,17 +360,12 @@ std::int32_t authority_server::processes() const {
 bool authority_server::process_ended(std::int64_t pid) {
   bool goes_on = false;
   impl_->loop.run([&] {
-    const auto member = impl_->member_of(pid);
-    if (!member)
-      return;
-    if (const auto link = impl_->connected.find(*member);
-        link != impl_->connected.end()) {
-      const auto ends = link->second;
-      impl_->disconnect(*member);
-      ends->abort();
+    if (const auto member = impl_->member_of(pid)) {
+      if (const auto link = impl_->disconnect(*member))
+        link->abort();
+      impl_->lose(*member);
+      goes_on = !impl_->stopped;
     }
-    impl_->lose(*member);
-    goes_on = !impl_->stopped;
   });
   return goes_on;
 }
@@ -377,6 +373,11 @@ bool authority_server::process_ended(std::int64_t pid) {
 bool authority_server::has_begun() const {
   const std::scoped_lock lock(impl_->mutex);
   return impl_->table && !impl_->table->empty() && !impl_->stopped;
+}
+
+bool authority_server::waits_for_processes() const {
+  const std::scoped_lock lock(impl_->mutex);
+  return impl_->members.empty() && !impl_->table->missing().empty();
 }
 
 bool authority_server::is_done() const {
