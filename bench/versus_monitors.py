@@ -14,7 +14,7 @@ import statistics
 from runs import HERE, heading, parser, peer, report, row
 
 # ours: the peer's mode
-MODES = {"gap": "gap", "overflow": "range", "timeline": None}
+MODES = {"gap": "gap", "gap_sample": None, "overflow": "range", "timeline": None}
 
 
 def main():
