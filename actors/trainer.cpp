@@ -135,7 +135,7 @@ step_event trainer::evaluate(const source_pointer& source,
       return total;
   }
   round_losses(total);
-  impl_->actors.publish(total);
+  impl_->publish(total);
   impl_->remember(total);
   impl_->evaluated = impl_->step;
   return total;

@@ -344,11 +344,11 @@ void trainer::impl::note_epoch(std::int64_t met_epoch, double seconds) {
 
 void trainer::impl::publish_epoch() {
   if (const auto seconds = std::exchange(meeting_seconds, {}))
-    actors.publish(epoch_event{{.step = step},
-                               epoch,
-                               setup.job()->place().processes,
-                               *seconds,
-                               moved_bytes});
+    publish(epoch_event{{.step = step},
+                        epoch,
+                        setup.job()->place().processes,
+                        *seconds,
+                        moved_bytes});
 }
 
 /// What the process that leads may not have written yet when it is lost.

@@ -227,6 +227,11 @@ step_report trainer::impl::run(const step_settings& settings,
   return report;
 }
 
+void trainer::impl::publish(event what) {
+  if (setup.layout.process == 0)
+    actors.publish(std::move(what));
+}
+
 void trainer::impl::note(const step_report& report) {
   plans.note_announced(report.changes);
   saves |= report.saves;

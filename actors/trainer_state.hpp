@@ -78,6 +78,9 @@ struct trainer::impl {
   core_group own_compute() const;
   void note_epoch(std::int64_t met_epoch, double seconds);
   void publish_epoch();
+  /// To the monitors of the process that leads. Elsewhere nobody sees an event,
+  /// and it must not count as seen if that process leads later.
+  void publish(event what);
   void remember(const step_event& outcome);
   job_members members() const;
 

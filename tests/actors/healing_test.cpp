@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "../expect.hpp"
 #include "mortal_processes.hpp"
 #include "troupe/actors/job/state_copies.hpp"
 #include "troupe/base/error.hpp"
@@ -58,6 +59,23 @@ TEST_CASE("a monitor sees each step once whatever is repeated") {
   REQUIRE_FALSE(leads.seen_late.empty());
   for (const auto& each : leads.seen_late)
     CHECK(each.epochs >= 1);
+}
+
+TEST_CASE("steps and evaluations are seen in the process that leads alone") {
+  const small_case what{.ranks = 2};
+  joined_meshes meshes(2);
+  const auto errors = in_all(meshes, [&](const auto& job) {
+    auto options = options_for(what);
+    options.job = job;
+    trainer run(model_for(what), options);
+    seen_events seen;
+    run.attach(seen.watch());
+    run.step(small_text());
+    run.evaluate(small_text(), 1);
+    run.finish_monitors();
+    expect(seen.steps.size() == (job->place().leads() ? 2 : 0), "outcomes");
+  });
+  CHECK(errors == std::vector<std::string>(2));
 }
 
 TEST_CASE("copies in no step, or less often, are refused") {
