@@ -189,7 +189,7 @@ ending ending_of(const ended_process& which, authority_server& authority,
     return ending::leaves;
   const bool is_told = which.status == (which.killed ? SIGTERM : 128 + SIGTERM);
   if (!authority.has_part(which.pid) && is_told)  // before it had any rank
-    return authority.waits_for_processes() ? ending::counts : ending::leaves;
+    return authority.has_had_epoch() ? ending::leaves : ending::counts;
   if (which.killed && !is_told && (was_member || tries++ < most_tries)) {
     spdlog::warn(
       "process {} (pid {}) was killed by signal {}, and is started "

@@ -198,12 +198,12 @@ struct job_membership::impl {
     return self->stage() == member_stage::freezing
            || self->stage() == member_stage::frozen;
   }
-  /// This process's part of an epoch is over, for a reason of its own.
+  /// The epoch that was met is over, for a reason of this process's own.
   void fail_epoch() {
-    if (self->stage() == member_stage::idle
-        || self->stage() == member_stage::left || is_frozen())
+    if (self->stage() == member_stage::left || is_frozen() || met == 0
+        || self->current().number != met)
       return;
-    act(self->fail(membership_time(), lost_link(self->current().number)));
+    act(self->fail(membership_time(), lost_link(met)));
   }
 
   /// None if this process is to leave.
@@ -256,9 +256,8 @@ struct job_membership::impl {
         return {std::move(job), hosting_of(*of), of->number};
       }
       lock.unlock();
-      if (job)
-        job->leave();
-      job.reset();
+      if (const auto left = std::move(job))
+        left->leave();
       lock.lock();
     }
   }
@@ -267,9 +266,9 @@ struct job_membership::impl {
   std::shared_ptr<mesh> join(const epoch& of) {
     auto joining = options.joining;
     joining.place = place_in(joining.place, of, own, job, is_local);
-    joining.stopped = [this] {
+    joining.stopped = [this, epoch = of.number] {
       const std::scoped_lock lock(mutex);
-      return gives_up();
+      return gives_up(epoch);
     };
     if (!is_local)
       joining.exchange = exchange_of(of.number);
@@ -283,9 +282,10 @@ struct job_membership::impl {
     }
   }
 
-  /// With the lock: another epoch is to begin, or none.
-  bool gives_up() const {
-    return refusal || job_stopped || is_frozen() || is_stopped();
+  /// With the lock: another epoch is to begin, or has begun, or none.
+  bool gives_up(std::int64_t epoch) const {
+    return refusal || job_stopped || is_frozen() || is_stopped()
+           || self->current().number != epoch;
   }
 
   /// The authority passes on where the epoch's processes meet.
@@ -303,7 +303,7 @@ struct job_membership::impl {
       std::chrono::steady_clock::now() + options.joining.patience;
     std::unique_lock lock(mutex);
     while (meeting.epoch != epoch) {
-      if (gives_up())
+      if (gives_up(epoch))
         fail_stopped();
       if (std::chrono::steady_clock::now() >= until)
         fail(error_code::transport,

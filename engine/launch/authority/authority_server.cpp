@@ -375,9 +375,9 @@ bool authority_server::has_begun() const {
   return impl_->table && !impl_->table->empty() && !impl_->stopped;
 }
 
-bool authority_server::waits_for_processes() const {
+bool authority_server::has_had_epoch() const {
   const std::scoped_lock lock(impl_->mutex);
-  return impl_->members.empty() && !impl_->table->missing().empty();
+  return !impl_->members.empty();
 }
 
 bool authority_server::is_done() const {

@@ -73,9 +73,8 @@ class authority_server {
   bool process_ended(std::int64_t pid);
   /// Whether a process of a job that heals has come.
   bool has_begun() const;
-  /// Whether the job has had no epoch yet, and can't begin without processes
-  /// that have not come, or have ended. Once it `has_begun`.
-  bool waits_for_processes() const;
+  /// Whether the job has had an epoch. Before, it waits for all processes.
+  bool has_had_epoch() const;
   /// Whether the job is done, so that the ends of its processes are no losses.
   bool is_done() const;
   /// Whether the process has left the job, which goes on without it, or is

@@ -243,3 +243,18 @@ TEST_CASE("messages to an authority survive their way, others are refused") {
   CHECK_THROWS_AS(read_membership({frame_type::mail, {}, {}}), error);
   CHECK_THROWS_AS(read_membership({frame_type::control, "\x09", {}}), error);
 }
+
+TEST_CASE("a process that ends before it meets the others is not waited for") {
+  for (int i = 0; i < 5; ++i) {
+    const healing_job job;
+    const auto one = job.join(0);
+    auto other = job.join(1);
+    auto first = meet(one);
+    while (!job.authority().has_had_epoch())
+      std::this_thread::yield();
+    other.reset();
+    const auto met = first.get();
+    CHECK(met.epoch == 2);
+    CHECK(met.hosting == std::vector<std::int32_t>{0, 0, 0, 0});
+  }
+}
