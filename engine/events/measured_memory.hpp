@@ -25,7 +25,8 @@ constexpr bool includes(depth found, depth wanted) {
              && !(found == depth::extremes && wanted == depth::sample));
 }
 
-/// Of the whole tensor.
+/// The depth that a monitor needs of a whole tensor; its needs of a sample are
+/// apart.
 constexpr depth depth_of(tensor_needs needs) {
   if (has(needs, tensor_needs::histogram))
     return depth::histogram;

@@ -117,8 +117,8 @@ void observer::measure_to(depth wanted, const at::Tensor& tensor,
     last.statistics = found.statistics;
 }
 
-/// Of what identifies the tensor in a run, however this is divided among
-/// stages, ranks and processes.
+/// A hash of the tensor's identity in the run: the same however stages, ranks
+/// and processes divide the model.
 philox_key observer::key_of(const tensor_record& record) const {
   const auto& at = event_.source;
   fnv_hash hash;

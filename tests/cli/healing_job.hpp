@@ -64,6 +64,12 @@ class healing_job {
   bool reaches(int step) const {
     return run_.writes(fmt::format("step {}/", step));
   }
+  /// Kills a process once the output shows this step.
+  void kill_after(int step, int number) const {
+    INFO(output());
+    REQUIRE(reaches(step));
+    ::kill(process(number), SIGKILL);
+  }
   bool says(const std::string& text) const { return run_.writes(text); }
   /// The command of a process that joins.
   std::string joining(const std::string& more) const {

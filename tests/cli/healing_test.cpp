@@ -19,9 +19,7 @@ TEST_CASE("any process of a job can be killed without changing its bits") {
                   "--validation-fraction 0");
   int step = 30;
   for (const int victim : {0, 2, 1, 0}) {
-    INFO(job.output());
-    REQUIRE(job.reaches(step));
-    ::kill(job.process(victim), SIGKILL);
+    job.kill_after(step, victim);
     step += 130;
   }
   const auto code = job.end();
@@ -36,9 +34,7 @@ TEST_CASE("an evaluation that a loss cuts off is done again") {
                   "--validation-fraction 0.5 --validation-microbatches 64");
   int step = 3;
   for (const int victim : {0, 1, 0}) {
-    INFO(job.output());
-    REQUIRE(job.reaches(step));  // and evaluates
-    ::kill(job.process(victim), SIGKILL);
+    job.kill_after(step, victim);
     step += 6;
   }
   const auto code = job.end();
@@ -51,8 +47,7 @@ TEST_CASE("a spare process takes the place of a lost one") {
   healing_job job("--processes 2 --spares 1",
                   "--data-parallel 2 --ranks 1 --dropout 0.2 --steps 300 "
                   "--snapshot-every 7 --validation-fraction 0");
-  REQUIRE(job.reaches(40));
-  ::kill(job.process(1), SIGKILL);
+  job.kill_after(40, 1);
   const auto code = job.end();
   INFO(job.output());
   CHECK(code == 0);
@@ -156,8 +151,7 @@ TEST_CASE("a job that stops saves the states that are left") {
   healing_job job("--processes 3 --on-failure process=stop",
                   "--ranks 3 --layers 6 --validation-fraction 0 --steps 100000",
                   "--endpoint none --checkpoints " + (saved / "run"));
-  REQUIRE(job.reaches(40));
-  ::kill(job.process(1), SIGKILL);
+  job.kill_after(40, 1);
   const auto code = job.end();
   INFO(job.output());
   CHECK(code == 1);
