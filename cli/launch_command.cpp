@@ -176,12 +176,13 @@ void kill_and_wait(std::int64_t pid) {
 }
 
 /// What the end of a process means for a job that heals. `tries`: how often it
-/// was started again since it was a member last.
+/// was started again since it was last in a job that had begun.
 ending ending_of(const ended_process& which, authority_server& authority,
                  int& tries) {
   constexpr int most_tries = 3;
   const bool was_member = authority.process_ended(which.pid);
-  if (was_member)
+  const bool was_in_job = was_member && authority.has_had_epoch();
+  if (was_in_job)
     tries = 0;
   if (!authority.has_begun())
     return ending::counts;
@@ -190,7 +191,7 @@ ending ending_of(const ended_process& which, authority_server& authority,
   const bool is_told = which.status == (which.killed ? SIGTERM : 128 + SIGTERM);
   if (!authority.has_part(which.pid) && is_told)  // before it had any rank
     return authority.has_had_epoch() ? ending::leaves : ending::counts;
-  if (which.killed && !is_told && (was_member || tries++ < most_tries)) {
+  if (which.killed && !is_told && (was_in_job || tries++ < most_tries)) {
     spdlog::warn(
       "process {} (pid {}) was killed by signal {}, and is started "
       "again",
@@ -226,6 +227,16 @@ std::unique_ptr<authority_server> make_authority(
   what.environment.push_back(fmt::format("{}={}", authority_variable, where));
   what.environment.push_back(
     fmt::format("{}={}", spares_variable, settings.spares));
+  what.is_stuck = [at = server.get()](const started_process& which) {
+    if (at->has_had_epoch() || !at->is_overdue(which.pid, which.age))
+      return false;
+    spdlog::warn(
+      "process {} (pid {}) has not come, or is silent, after {:.3g} s, and is "
+      "killed; "
+      "train --patience gives more time",
+      which.process, which.pid, 1e-3 * static_cast<double>(which.age.count()));
+    return true;
+  };
   what.has_part = [at = server.get()](std::int64_t pid) {
     return at->has_part(pid);
   };

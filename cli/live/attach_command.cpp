@@ -97,9 +97,10 @@ void print_json(const live_message& message) {
   print_now(json_text(line) + "\n");
 }
 
-/// Throws the error that ended a monitor; nothing if the run or the monitor
-/// itself ended it.
+/// Throws the error that ended a monitor, or the run; nothing if they ended by
+/// themselves.
 void check_end(const live_message& message) {
+  require_not_failed(message);
   const auto reason = field<std::string>(message.content, "reason");
   if (reason.empty())
     return;

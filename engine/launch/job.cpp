@@ -60,7 +60,7 @@ class meeting {
     } catch (...) {
       for (const auto& [process, peer] : controls_)
         if (leads())
-          refuse(*peer, thrown_text());
+          refuse(*peer, {thrown_text(), true});
       throw;
     }
   }
@@ -159,7 +159,7 @@ class meeting {
       co_return;
     const auto trouble = objection_to(*who, members_, options_.description);
     if (!trouble.empty()) {
-      refuse(*peer, trouble);
+      refuse(*peer, {trouble});
       fail(error_code::mismatch, "{}", trouble);
     }
     members_[static_cast<std::size_t>(who->process)] = who;
@@ -257,7 +257,8 @@ class meeting {
   asio::awaitable<Message> hear_leader() {
     const auto said = co_await hear_from(0);
     if (const auto* refusal = std::get_if<join_refusal>(&said))
-      fail(error_code::mismatch, "{}", log_text(refusal->reason));
+      fail(refusal->ends_meeting ? error_code::transport : error_code::mismatch,
+           "{}", log_text(refusal->reason));
     if (!std::holds_alternative<Message>(said))
       refuse_message(0);
     co_return std::get<Message>(said);
@@ -322,9 +323,9 @@ class meeting {
   }
 
   /// The connection is new or nearly so: it has room for a sentence.
-  static void refuse(awaited_stream& peer, const std::string& reason) {
+  static void refuse(awaited_stream& peer, const join_refusal& answer) {
     try {
-      auto bytes = frame_start(to_frame(join_refusal{reason}));
+      auto bytes = frame_start(to_frame(answer));
       const iovec part{bytes.data(), bytes.size()};
       peer.bytes().write({&part, 1});
     } catch (const std::exception&) {  // it has left

@@ -19,6 +19,7 @@
 #include "troupe/base/fail.hpp"
 #include "troupe/base/names.hpp"
 #include "troupe/base/owned_descriptor.hpp"
+#include "troupe/engine/launch/failed_child.hpp"
 #include "troupe/engine/launch/output_pipe.hpp"
 
 namespace troupe {
@@ -29,51 +30,10 @@ struct child {
   std::int32_t process;
   pid_t pid;
   std::array<output_pipe, 2> outputs;  // standard output, then errors
+  std::chrono::steady_clock::time_point started =
+    std::chrono::steady_clock::now();
   bool has_ended = false;
 };
-
-/// How a process failed.
-struct failed_child {
-  std::int32_t process;
-  int status;  // its exit code, or the signal that killed it
-  bool killed;
-  bool told;  // whether this launcher had told it to end
-
-  int exit_code() const { return status + (killed ? 128 : 0); }
-  /// Ended by somebody else: neither a failure of its own nor a consequence of
-  /// another one's.
-  bool was_signalled() const {
-    constexpr std::array orderly{128 + SIGHUP, 128 + SIGINT, 128 + SIGUSR2,
-                                 128 + SIGTERM};
-    return !told
-           && (killed || std::ranges::find(orderly, status) != orderly.end());
-  }
-};
-
-/// Processes that failed by themselves as well: the cause may be theirs.
-std::vector<std::int32_t> others_than(const failed_child& first,
-                                      const std::vector<failed_child>& failed) {
-  std::vector<std::int32_t> others;
-  for (const auto& each : failed)
-    if (!first.was_signalled() && !each.told && each.process != first.process)
-      others.push_back(each.process);
-  std::ranges::sort(others);
-  return others;
-}
-
-/// A signalled process is the root cause, even if the others ended sooner: it
-/// may have had files to write.
-launch_outcome outcome_of(const std::vector<failed_child>& failed) {
-  if (failed.empty())
-    return {};
-  auto first = std::ranges::find_if(failed, &failed_child::was_signalled);
-  if (first == failed.end())
-    first = failed.begin();
-  return {first->exit_code(), first->process,
-          fmt::format("{} {}", first->killed ? "killed by signal" : "exit code",
-                      first->status),
-          others_than(*first, failed)};
-}
 
 std::array<owned_descriptor, 2> make_pipe() {
   std::array<int, 2> ends{};
@@ -340,6 +300,18 @@ class launcher {
       kill_overdue();
     else if (!told_since_ && fails_since_ && now - *fails_since_ >= what_.grace)
       signal_end(SIGTERM);
+    else if (!told_since_ && !fails_since_ && what_.is_stuck)
+      kill_stuck();
+  }
+
+  void kill_stuck() const {
+    for (const auto& each : children_)
+      if (!each.has_ended
+          && what_.is_stuck(
+            {each.process, each.pid,
+             std::chrono::duration_cast<std::chrono::milliseconds>(
+               clock::now() - each.started)}))
+        ::kill(-each.pid, SIGKILL);
   }
 
   /// After the job is done.

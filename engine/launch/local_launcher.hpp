@@ -23,6 +23,12 @@ struct launcher_signal {
   bool kills = false;
 };
 
+struct started_process {
+  std::int32_t process = 0;
+  std::int64_t pid = 0;
+  std::chrono::milliseconds age{};
+};
+
 /// A process that has ended by itself, or by somebody else's signal.
 struct ended_process {
   std::int32_t process = 0;
@@ -74,6 +80,9 @@ struct local_launch {
   /// Asked about each process that ends before any signal was forwarded; empty:
   /// all count.
   std::function<ending(const ended_process&)> judge{};
+  /// Asked every 20 ms about each process that runs, and has for so long:
+  /// whether it is to be killed, and its end to be judged. Empty: none is.
+  std::function<bool(const started_process&)> is_stuck{};
   /// Whether a process has a part in a job that is done, and some time to end;
   /// others are killed. Empty: all have.
   std::function<bool(std::int64_t pid)> has_part{};

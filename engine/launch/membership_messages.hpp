@@ -30,11 +30,13 @@ struct membership_request {
   /// Which of those processes hosts which rank in the first epoch; of no use in
   /// a process that joins later.
   std::vector<std::int32_t> hosting{};
+  /// How long the process would wait for the others, in ms.
+  std::int64_t patience_ms = 0;
   /// Compared with that of the first process.
   job_description description{};
 };
 TROUPE_FIELDS(membership_request, process, processes, member, pid, host, shape,
-              hosting, description)
+              hosting, patience_ms, description)
 
 /// The answer. A process whose number is not the one that it had is no part of
 /// any epoch so far.

@@ -18,6 +18,7 @@ membership_request own_request(const membership_options& options,
     .host = is_local ? "" : host_name(),
     .shape = {options.pipeline_ranks, options.replicas, options.is_sharded},
     .hosting = options.hosting,
+    .patience_ms = options.joining.patience.count(),
     .description = options.joining.description};
 }
 

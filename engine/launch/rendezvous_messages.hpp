@@ -52,8 +52,10 @@ TROUPE_FIELDS(join_welcome, run, addresses)
 /// The answer instead: why the job can't start.
 struct join_refusal {
   std::string reason;
+  /// The meeting is over for all; else this process alone is refused.
+  bool ends_meeting = false;
 };
-TROUPE_FIELDS(join_refusal, reason)
+TROUPE_FIELDS(join_refusal, reason, ends_meeting)
 
 /// The first message on a tensor connection: whose it is.
 struct line_hello {

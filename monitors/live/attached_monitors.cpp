@@ -159,7 +159,8 @@ void attached_monitors::attach(const http_exchange_pointer& by) {
   if (keep)
     require_right(request.right, access_right::control,
                   "to leave a monitor in it (--keep)");
-  const monitor_client to{keep ? nullptr : by, log_, operations_->goes_on};
+  const monitor_client to{keep ? nullptr : by, log_, operations_->goes_on,
+                          operations_->failure};
   std::string written;
   const auto id =
     add(request, {.spec = spec, .keep = keep}, to, [&](std::int64_t added) {
@@ -188,7 +189,7 @@ void attached_monitors::stream_events(const http_exchange_pointer& by) {
   const auto wants = subscription_of(request.method == "GET"
                                        ? subscription_in_query(request.query)
                                        : parse_json(request.body));
-  const monitor_client to{by, log_, operations_->goes_on};
+  const monitor_client to{by, log_, operations_->goes_on, operations_->failure};
   const auto id = add(request, {.spec = "events"}, to,
                       [&](std::int64_t) { return event_stream(to, wants); });
   stream(by, id, {{"type", "attached"}, {"id", id}});

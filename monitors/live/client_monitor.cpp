@@ -100,6 +100,8 @@ struct end_report {
               {"stops_run", stops}};
     if (to.goes_on && to.goes_on())
       last["goes_on"] = true;
+    if (const auto why = to.failure ? to.failure() : ""; !why.empty())
+      last["failed"] = why.substr(0, longest_reason);
     to.stream->put(line_of("ended", last));
     to.stream->finish();
   }

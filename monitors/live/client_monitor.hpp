@@ -19,6 +19,8 @@ struct monitor_client {
   std::shared_ptr<limited_log> log;
   /// Whether another process goes on with the job; may be empty: none does.
   std::function<bool()> goes_on = {};
+  /// Why the run has failed; an empty text: it has not. May be empty.
+  std::function<std::string()> failure = {};
 };
 
 /// A monitor that streams to its client the events that the client asked for;

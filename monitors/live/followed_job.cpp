@@ -5,10 +5,18 @@
 
 #include "troupe/base/deadline.hpp"
 #include "troupe/base/fail.hpp"
+#include "troupe/base/printable.hpp"
 #include "troupe/engine/events/log.hpp"
 #include "troupe/monitors/live/json_fields.hpp"
 
 namespace troupe {
+
+void require_not_failed(const live_message& ended) {
+  const auto& content = ended.content;
+  if (content.contains("failed") && !has_flag(content, "goes_on"))
+    fail(error_code::op_failed, "the job has failed: {}",
+         plain_text(field<std::string>(content, "failed")));
+}
 
 followed_job::followed_job(const std::string& endpoint,
                            const std::string& token, double patience)
@@ -32,8 +40,10 @@ void followed_job::require_not_interrupted() const {
 bool followed_job::follow(const live_message* ended,
                           const std::function<void(live_client&)>& open) {
   const bool goes_on = ended != nullptr && has_flag(ended->content, "goes_on");
-  if (ended != nullptr && !goes_on)
+  if (ended != nullptr && !goes_on) {
+    require_not_failed(*ended);
     return false;
+  }
   if (client_->health().contains("epoch") && await_next(goes_on, open))
     return true;
   fail(error_code::transport,

@@ -32,6 +32,9 @@ struct job_operations {
   /// Whether another process serves the job once its monitors here have ended;
   /// may be empty: none does. Any thread.
   std::function<bool()> goes_on = {};
+  /// Why the run has failed; an empty text: it has not. May be empty. Any
+  /// thread.
+  std::function<std::string()> failure = {};
   /// Anything that describes the job: an object.
   std::function<nlohmann::json()> info;
   /// The plan's text form; may be empty.

@@ -242,6 +242,7 @@ job_operations operations_of(trainer& run, std::int64_t steps,
   operations.rehost = [&run, seen](const json& what) {
     return rehost(run, *seen, what);
   };
+  operations.failure = [&run] { return run.health().failure; };
   operations.plan = [&run] { return to_text(*run.shared_plan()); };
   operations.info = [&run, seen, steps]() -> json {
     const auto plan = run.shared_plan();

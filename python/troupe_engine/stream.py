@@ -98,6 +98,8 @@ class Stream(Iterator[Event]):
             return self._follow("its process still answers", goes_on=True)
         self.ended = line
         self.close()
+        if line.get("failed"):
+            raise JobError(f"{self._where}: the job has failed: {line['failed']}")
         if line.get("reason") and not line.get("stops_run"):
             raise JobError(f"{self._where}: monitor {self.id}: {line['reason']}")
 

@@ -84,6 +84,16 @@ TEST_CASE("a process leaves on SIGTERM and the job goes on") {
   job.check_result(400);
 }
 
+TEST_CASE("a process that does not come in time is started again") {
+  healing_job job("--processes 2", "--ranks 2 --steps 5 --patience 4");
+  ::kill(job.process(0), SIGSTOP);
+  CHECK(job.says("has not come, or is silent, after 4"));
+  const auto code = job.end();
+  INFO(job.output());
+  CHECK(code == 0);
+  CHECK_THAT(job.output(), ContainsSubstring("is started again"));
+}
+
 TEST_CASE("a job does not wait for a process that was told to end too early") {
   healing_job job("--processes 2", "--ranks 2 --steps 5");
   const auto late = job.process(0);

@@ -53,6 +53,35 @@ TEST_CASE("a process that is killed is named by the others, which end") {
   }
 }
 
+TEST_CASE("clients of a job that fails end with the reason") {
+  const temporary_folder folder;
+  const auto where = "unix:" + (folder / "endpoint");
+  const background_job run(
+    2,
+    fmt::format("{} train --text {} --d-model 16 --layers 4 --heads 2 --seq 8"
+                " --microbatch-size 2 --microbatches 4 --ranks 2"
+                " --steps 1000000 --endpoint {}",
+                TROUPE_PROGRAM, write_text(folder), where),
+    folder / ".");
+  REQUIRE(run.processes[0]->writes("step 1/"));
+  std::vector<std::unique_ptr<background_program>> clients;
+  for (const std::string words :
+       {"events {}", "attach {} throughput", "top --json --interval 0.1 {}"})
+    clients.push_back(std::make_unique<background_program>(
+      fmt::format("{} {}", TROUPE_PROGRAM,
+                  fmt::format(fmt::runtime(words), where)),
+      folder / words.substr(0, 3)));
+  REQUIRE(clients[0]->writes("step "));
+  REQUIRE(clients[1]->writes("throughput/bubble"));
+  REQUIRE(clients[2]->writes("step_took"));
+  run.signal(1, SIGKILL);
+  for (const auto& each : clients) {
+    CHECK(each->end(0) == 1);
+    CHECK_THAT(each->output(), ContainsSubstring("the job has failed: ")
+                                 && ContainsSubstring("process 1 (rank 1)"));
+  }
+}
+
 TEST_CASE("a run waits for a process that is stopped, and keeps its bits",
           "[.full]") {
   const temporary_folder saved;

@@ -216,6 +216,19 @@ class LiveJob(Folder):
                 for _ in events:
                     pass
 
+    def test_a_job_that_fails_is_an_error(self):
+        job = troupe_engine.Job(self.start(launch=["launch", "--processes", "2", "--"]))
+        events = job.events()
+        next(events)
+        launcher = self.job.pid
+        with open(f"/proc/{launcher}/task/{launcher}/children") as opened:
+            processes = {int(each) for each in opened.read().split()}
+        os.kill((processes - {job.health()["pid"]}).pop(), signal.SIGKILL)
+        with self.assertRaisesRegex(troupe_engine.JobError,
+                                    r"the job has failed: .*process 1"):
+            for _ in events:
+                pass
+
     def wait_for(self, condition):
         until = time.monotonic() + 30
         while not condition():

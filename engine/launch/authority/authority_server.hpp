@@ -73,6 +73,9 @@ class authority_server {
   bool process_ended(std::int64_t pid);
   /// Whether a process of a job that heals has come.
   bool has_begun() const;
+  /// Whether the job can't begin because that process of this machine has not
+  /// come, or is silent, and has run for longer than others wait for it.
+  bool is_overdue(std::int64_t pid, std::chrono::milliseconds age) const;
   /// Whether the job has had an epoch. Before, it waits for all processes.
   bool has_had_epoch() const;
   /// Whether the job is done, so that the ends of its processes are no losses.

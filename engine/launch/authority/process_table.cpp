@@ -69,10 +69,15 @@ std::optional<member_id> process_table::member_of(std::int64_t pid) const {
   return found;
 }
 
-std::vector<std::int32_t> process_table::missing() const {
+std::vector<std::int32_t> process_table::missing(
+  const std::function<bool(member_id)>& is_there) const {
+  std::set<std::int32_t> there;
+  for (const auto& [member, about] : requests_)
+    if (is_there(member))
+      there.insert(about.process);
   std::vector<std::int32_t> numbers;
   for (std::int32_t i = 0; i < first_processes_ && !is_resumed_; ++i)
-    if (!first_lives_.contains(i))
+    if (!there.contains(i))
       numbers.push_back(i);
   return numbers;
 }

@@ -42,8 +42,9 @@ class process_table {
     return member >= first_processes_;
   }
   bool empty() const { return requests_.empty(); }
-  /// The processes of the start that have not come.
-  std::vector<std::int32_t> missing() const;
+  /// The processes of the start of which no member is there.
+  std::vector<std::int32_t> missing(
+    const std::function<bool(membership::member_id)>& is_there) const;
   /// That two processes which run have the same number, as if two machines had
   /// one; empty: no other has that of this one, which has just come.
   std::string doubled(

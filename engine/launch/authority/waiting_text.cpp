@@ -13,7 +13,9 @@ std::string waiting_text(
   using membership::authority_phase;
   const auto& members = decides.record().epoch.members;
   if (members.empty() && decides.phase() == authority_phase::running) {
-    const auto missing = table.missing();
+    const auto missing = table.missing([&](membership::member_id member) {
+      return decides.seats().find(member) != nullptr;
+    });
     return missing.empty()
              ? ""
              : fmt::format(

@@ -2,6 +2,7 @@
 #include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/mesh.hpp"
 
+#include <atomic>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
@@ -164,6 +165,23 @@ TEST_CASE("a process that does not come is named") {
              ContainsSubstring("process 1, process 3 of 4 did not connect"));
   CHECK(news == "waiting for process 1, process 3 of 4 at " + where);
   CHECK(job.errors[1] != "");
+}
+
+TEST_CASE("a meeting that process 0 gives up is over for the others") {
+  const temporary_folder folder;
+  const auto where = "unix:" + (folder / "job");
+  std::vector<job_options> all{options_of(0, 3, where),
+                               options_of(1, 3, where)};
+  std::atomic<bool> gives_up = false;
+  all[0].news_every = std::chrono::milliseconds(20);
+  all[0].news = [&](const std::string& text) {
+    gives_up = text.starts_with("waiting for process 2 of 3");
+  };
+  all[0].stopped = [&] { return gives_up.load(); };
+  const auto job = join_all(all);
+  CHECK(job.codes[0] == error_code::interrupted);
+  CHECK_THAT(job.errors[1], ContainsSubstring("process 0 was stopped"));
+  CHECK(job.codes[1] == error_code::transport);  // it may be tried again
 }
 
 TEST_CASE("rejected credentials are told at once") {

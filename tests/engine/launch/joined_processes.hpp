@@ -33,12 +33,14 @@ inline job_options options_of(std::int32_t process, std::int32_t processes,
 struct joined {
   std::vector<std::shared_ptr<mesh>> meshes;
   std::vector<std::string> errors;
+  std::vector<error_code> codes;  // of those errors
 };
 
 /// Joins the processes, each on a thread of its own.
 inline joined join_all(const std::vector<job_options>& all) {
   joined result{std::vector<std::shared_ptr<mesh>>(all.size()),
-                std::vector<std::string>(all.size())};
+                std::vector<std::string>(all.size()),
+                std::vector<error_code>(all.size())};
   std::vector<std::thread> processes;
   for (std::size_t p = 0; p < all.size(); ++p)
     processes.emplace_back([&, p] {
@@ -46,6 +48,7 @@ inline joined join_all(const std::vector<job_options>& all) {
         result.meshes[p] = join_job(all[p]);
       } catch (const error& reason) {
         result.errors[p] = reason.what();
+        result.codes[p] = reason.code();
       }
     });
   for (auto& each : processes)

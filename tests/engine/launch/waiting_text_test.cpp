@@ -44,14 +44,19 @@ struct begun_authority {
 }  // namespace
 
 TEST_CASE("an authority names the processes that have not come") {
-  const begun_authority at({});
+  begun_authority at({});
   process_table table(3, false);
   const auto nobody = [](member_id) { return false; };
-  table.add(request_of(1, 7));
+  const auto come = [&](std::int32_t process, std::int64_t pid) {
+    const auto member = table.add(request_of(process, pid));
+    at.decides.receive(membership_time(), {.member = member, .serial = 1});
+  };
+  table.add(request_of(0, 6));  // says nothing more
+  come(1, 7);
   CHECK(waiting_text(at.decides, table, nobody)
         == "waiting for processes 0, 2: the job begins when all have come");
-  table.add(request_of(0, 8));
-  table.add(request_of(2, 9));
+  come(0, 8);
+  come(2, 9);
   CHECK(waiting_text(at.decides, table, nobody).empty());
 }
 

@@ -14,6 +14,7 @@ class faked_leader {
     auto operations = job.operations();
     operations.info = [this] { return health_; };
     operations.goes_on = [this] { return goes_on_.load(); };
+    operations.failure = [this] { return failure_; };
     server_.emplace(where, job_server_options{.operations = operations});
   }
 
@@ -22,13 +23,17 @@ class faked_leader {
     goes_on_ = true;
     server_.reset();
   }
-  void end() { server_.reset(); }
+  void end(const std::string& failure = {}) {
+    failure_ = failure;
+    server_.reset();
+  }
 
   faked_job job;
 
  private:
   const nlohmann::json health_;
   std::atomic<bool> goes_on_ = false;
+  std::string failure_;
   std::optional<job_server> server_;
 };
 

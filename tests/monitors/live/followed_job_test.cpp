@@ -83,6 +83,19 @@ TEST_CASE("a job that is over, or does not heal, is not followed") {
                        says(where + ": the stream was cut"));
 }
 
+TEST_CASE("a job that has failed is an error, and says why") {
+  const temporary_folder folder;
+  const auto where = "unix:" + (folder / "job");
+  faked_leader leader(where, epoch(2));
+  followed_job job(where);
+  job.client().watch({});
+  leader.end("process 1 is gone");
+  const auto last = last_of(job.client());
+  REQUIRE(last);
+  CHECK_THROWS_MATCHES(job.follow(&*last, watch), error,
+                       says("the job has failed: process 1 is gone"));
+}
+
 TEST_CASE("a job that nobody leads any more is an error") {
   const temporary_folder folder;
   const auto where = "unix:" + (folder / "job");
