@@ -251,16 +251,14 @@ bool trainer::can_heal(const error& reason) {
 }
 
 void trainer::regroup(bool at_once) {
-  auto* const job = impl_->setup.job();
+  const auto* const job = impl_->setup.job();
   if (!job || !impl_->setup.options.healing.rejoin)
     return;
   impl_->regroups = true;
-  if (at_once) {
+  if (at_once)
     impl_->actors.interrupt("the processes of the job meet again", true);
-    job->leave();  // so that nothing waits for another process between steps
-  } else if (job->place().leads()) {
+  else if (job->place().leads())
     impl_->actors.announce_change();
-  }
 }
 
 bool trainer::recovered() const {

@@ -256,6 +256,16 @@ launch_outcome numbered_in_job(launch_outcome outcome, std::int32_t first) {
   return outcome;
 }
 
+std::string overdue_text(const std::vector<std::int32_t>& processes,
+                         double grace) {
+  const bool is_one = processes.size() == 1;
+  return fmt::format(
+    "process{} {} did not end within {} s and {} killed; --grace gives more "
+    "time",
+    is_one ? "" : "es", fmt::join(processes, ", "), grace,
+    is_one ? "was" : "were");
+}
+
 std::string failure_text(const launch_outcome& outcome) {
   if (outcome.others_failed.empty())
     return fmt::format("process {} was the first to fail: {}",
@@ -315,11 +325,7 @@ void launch(const CLI::App& app, const launch_settings& settings) {
   const bool is_ended = signals.since_end().has_value();
   const auto code = is_ended ? signals.exit_code() : outcome.exit_code;
   if (!outcome.overdue.empty())
-    throw process_end(
-      fmt::format("process {} did not end within {} s and was killed; --grace "
-                  "gives more time",
-                  fmt::join(outcome.overdue, ", "), settings.grace),
-      code);
+    throw process_end(overdue_text(outcome.overdue, settings.grace), code);
   if (!settings.authority.empty() && outcome.exit_code == 0)
     return;  // others go on with the ranks of this machine's processes
   if (signals.exit_code() != 0)  // the processes have reported what they saved

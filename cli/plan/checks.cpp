@@ -33,7 +33,7 @@ CLI::Validator whole_number(std::int64_t least, std::int64_t most) {
   return validator<std::int64_t>(
     open ? fmt::format("whole number of at least {}", least)
          : fmt::format("whole number in {}..{}", least, most),
-    open ? fmt::format("{}..", least) : fmt::format("{}..{}", least, most),
+    open ? fmt::format("{}..inf", least) : fmt::format("{}..{}", least, most),
     [=](std::int64_t value) { return value >= least && value <= most; });
 }
 
@@ -42,7 +42,7 @@ CLI::Validator number(double least, double most) {
   return validator<double>(
     open ? fmt::format("number of at least {}", least)
          : fmt::format("number in {}..{}", least, most),
-    open ? fmt::format("{}..", least) : fmt::format("{}..{}", least, most),
+    open ? fmt::format("{}..inf", least) : fmt::format("{}..{}", least, most),
     [=](double value) {
       return std::isfinite(value) && value >= least && value <= most;
     });
@@ -50,11 +50,13 @@ CLI::Validator number(double least, double most) {
 
 CLI::Validator number_above(double limit, double most) {
   const auto end = std::isinf(most) ? "" : fmt::format(", up to {}", most);
-  return validator<double>(fmt::format("number above {}{}", limit, end),
-                           fmt::format("{}..", limit), [=](double value) {
-                             return std::isfinite(value) && value > limit
-                                    && value <= most;
-                           });
+  return validator<double>(
+    fmt::format("number above {}{}", limit, end),
+    std::isinf(most) ? fmt::format("{}..inf", limit)
+                     : fmt::format("{}..{}", limit, most),
+    [=](double value) {
+      return std::isfinite(value) && value > limit && value <= most;
+    });
 }
 
 CLI::Validator one_of(const std::vector<std::string>& words) {

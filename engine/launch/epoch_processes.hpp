@@ -58,6 +58,10 @@ inline membership::trouble lost_link(std::int64_t epoch) {
   return {.epoch = epoch, .what = "a process was lost"};
 }
 
+[[noreturn]] inline void fail_stopped() {
+  fail(error_code::interrupted, "stopped while the processes of the job met");
+}
+
 /// Throws if a process has no part in its job any more. `stopped`: why the job
 /// was stopped, if it was; `refused`: why the authority refuses the process.
 inline void require_part(const std::optional<std::string>& stopped,

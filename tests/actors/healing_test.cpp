@@ -3,11 +3,9 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <chrono>
-#include <future>
 #include <memory>
 #include <numeric>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "../expect.hpp"
@@ -115,37 +113,6 @@ TEST_CASE("a failure that is no loss does not heal") {
   });
   for (const auto& each : errors)
     CHECK_THAT(each, ContainsSubstring("the disk is gone"));
-}
-
-TEST_CASE("a wait between steps for a process that has stopped is given up") {
-  const small_case what{.ranks = 2};
-  joined_meshes meshes(2);
-  std::promise<void> thrown;
-  const auto errors = in_all(meshes, [&](const auto& job) {
-    auto options = options_for(what);
-    options.job = job;
-    options.healing.rejoin = [](const auto&, const auto&) -> job_meeting {
-      throw std::logic_error("is not called");
-    };
-    trainer run(model_for(what), options);
-    run.step(small_text());
-    if (job->place().leads()) {  // stops here
-      if (thrown.get_future().wait_for(std::chrono::seconds(20))
-          == std::future_status::ready)
-        return;
-    } else {
-      std::jthread elsewhere([&run] { run.regroup(true); });
-      try {
-        run.step(small_text());  // waits for all copies
-      } catch (const troupe::error& reason) {
-        thrown.set_value();
-        expect(run.can_heal(reason), "it heals");
-        return;
-      }
-    }
-    throw std::logic_error("the wait was not given up");
-  });
-  CHECK(errors == std::vector<std::string>(2));
 }
 
 TEST_CASE("copies of states are kept of two steps, and found again") {

@@ -2,6 +2,7 @@
 #include <unistd.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers.hpp>
+#include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <atomic>
@@ -14,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "../../says.hpp"
 #include "../../temporary_folder.hpp"
 #include "healing_processes.hpp"
 #include "troupe/base/error.hpp"
@@ -111,6 +113,21 @@ TEST_CASE("a process that does not stop in time is to give up its step") {
   second = meet(other, {{2, 4}, {3, 4}});
   CHECK(first.get().hosting == std::vector<std::int32_t>{1, 0, 0, 0});
   second.get();
+}
+
+TEST_CASE("a wait for another process ends with the epoch") {
+  const healing_job job;
+  auto [one, other, a, b] = meet_both(job);
+  a.job->start({});
+  b.job->start({});
+  auto wait = std::async(std::launch::async, [&a] { a.job->barrier(); });
+  other->request_hosting({1, 0, 0, 0});
+  CHECK_THROWS_MATCHES(wait.get(), troupe::error,
+                       says("this process has left the job"));
+  leave(b);
+  auto first = meet(one), second = meet(other);
+  CHECK(first.get().epoch == 2);
+  CHECK(second.get().epoch == 2);
 }
 
 TEST_CASE("a process that wants to leave does once others have its ranks") {

@@ -1,0 +1,350 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <boost/asio/steady_timer.hpp>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "troupe/base/fail.hpp"
+#include "troupe/engine/launch/authority_link.hpp"
+#include "troupe/engine/launch/epoch_processes.hpp"
+#include "troupe/engine/launch/job_membership.hpp"
+#include "troupe/engine/launch/membership_clock.hpp"
+#include "troupe/engine/launch/membership_messages.hpp"
+#include "troupe/engine/launch/own_request.hpp"
+#include "troupe/engine/launch/waiting_news.hpp"
+#include "troupe/engine/membership/member.hpp"
+#include "troupe/engine/transport/mesh.hpp"
+
+namespace troupe {
+
+/// The connection to the authority, and the state machine behind it.
+struct job_membership::impl {
+  static constexpr std::chrono::milliseconds look_every{50};
+
+  explicit impl(membership_options wanted)
+    : options(std::move(wanted)),
+      is_local(options.authority.starts_with("unix:")),
+      timer(loop.context()),
+      link(loop, options.authority, options.joining.shown,
+           {.request = [this] { return request(); },
+            .arrived = [this](const auto& message) { take(message); },
+            .lost = [this] { changed.notify_all(); }}) {
+    loop.run([this] { look(); });
+  }
+  ~impl() {
+    loop.run([this] { timer.cancel(); });
+  }
+
+  void finish() {
+    loop.run([this] { timer.cancel(); });
+    if (is_local && link.lost_since())
+      link.stop_connecting();  // a launcher that has ended does not come back
+    link.finish();
+  }
+
+  void join() {
+    std::unique_lock lock(mutex);
+    const auto has_answer = [this] { return self || refusal || is_stopped(); };
+    const auto until =
+      std::chrono::steady_clock::now() + options.joining.patience;
+    waiting_news waiting(options.joining);
+    while (!has_answer() && std::chrono::steady_clock::now() < until) {
+      waiting.tell([this] { return "waiting: " + trouble(); });
+      changed.wait_for(lock, look_every);
+    }
+    if (refusal)
+      fail(error_code::mismatch, "the job's authority refuses this process: {}",
+           *refusal);
+    if (!has_answer())
+      fail(error_code::transport, "for {:.3g} s {}",
+           1e-3 * static_cast<double>(options.joining.patience.count()),
+           trouble());
+    if (!self)
+      fail_stopped();
+  }
+  std::string trouble() const {
+    return fmt::format("the job's authority at {} can't be asked: {}",
+                       options.authority,
+                       early_refusal.empty() ? link.trouble() : early_refusal);
+  }
+
+  membership_request request() {
+    const std::scoped_lock lock(mutex);
+    return own_request(options, own);
+  }
+
+  // On the loop's thread, up to `look`.
+
+  void take(const membership_message& message) {
+    const std::scoped_lock lock(mutex);
+    if (const auto* welcome = std::get_if<membership_welcome>(&message))
+      begin(*welcome);
+    else if (const auto* refused = std::get_if<membership_refusal>(&message))
+      note(*refused);
+    else if (const auto* place = std::get_if<epoch_meeting>(&message))
+      meeting = *place;
+    else if (const auto* order =
+               std::get_if<membership::authority_order>(&message);
+             order != nullptr && self) {
+      is_done |=
+        order->kind == membership::order_kind::leave && !order->reason.empty();
+      act(self->receive(membership_time(), *order));
+    } else
+      fail(error_code::transport, "that message is not an authority's");
+    changed.notify_all();
+  }
+
+  void look() {
+    std::function<void()> call;
+    {
+      const std::scoped_lock lock(mutex);
+      if (self)
+        act(self->tick(membership_time()));
+      if (self && !is_at_rest)
+        call = next_call();
+    }
+    if (call)
+      call();
+    timer.expires_after(look_every);
+    timer.async_wait([this](const auto& problem) {
+      if (!problem)
+        look();
+    });
+  }
+
+  /// First the executor is asked to come to rest, and then, once, told to.
+  std::function<void()> next_call() {
+    const auto stage = self->stage();
+    if (stage == membership::member_stage::running && leaves_since
+        && events.stays
+        && membership_time() - *leaves_since >= options.leave_within) {
+      leaves_since.reset();
+      return events.stays;
+    }
+    if (stage != membership::member_stage::freezing
+        && stage != membership::member_stage::left)
+      return {};
+    const bool at_once = membership_time() - asked_at >= options.rest_within;
+    const auto wanted = at_once ? 2 : 1;
+    if (calls >= wanted || (!events.change && !at_once))
+      return {};
+    calls = wanted;
+    // Between steps, as when a trainer is made, only the end of its links ends
+    // a wait for another process.
+    return [change = events.change, at_once,
+            links = at_once ? links_of_epoch.lock() : nullptr] {
+      if (change)
+        change(at_once);
+      if (links)
+        links->leave();
+    };
+  }
+
+  // With the lock.
+
+  /// A process whose number has changed was given up meanwhile: it has no part
+  /// in any epoch, and its steps are to end.
+  void begin(const membership_welcome& welcome) {
+    job = welcome.job;
+    if (own == welcome.member)
+      return link.send(own_meeting);
+    own = welcome.member;
+    heals_ops = welcome.heals_ops;
+    self.emplace(
+      membership::member_options{.self = own, .replaces = welcome.replaces},
+      membership_time());
+    if (leaves_since)
+      act(self->drain(membership_time()));
+  }
+  void note(const membership_refusal& refused) {
+    early_refusal = refused.reason;
+    if (refused.is_early && !is_local)
+      return;
+    refusal = refused.reason;
+    link.stop_connecting();
+  }
+
+  void act(const membership::member_output& out) {
+    if (out.stops_steps && is_at_rest)
+      return stop();
+    if (out.stops_steps) {
+      calls = 0;
+      asked_at = membership_time();
+    }
+    if (out.report)
+      link.send(*out.report);
+    if (out.leaves || out.stops_job) {
+      calls = 0;
+      asked_at = membership_time() - options.rest_within;
+    }
+    if (out.stops_job)
+      job_stopped = *out.stops_job;
+    changed.notify_all();
+  }
+  /// With what is held.
+  void stop() {
+    self->checkpoint_saved(0);
+    act(self->stopped(membership_time(), held));
+  }
+  bool is_stopped() const {
+    return options.joining.stopped && options.joining.stopped();
+  }
+  void require_membership() const {
+    require_part(job_stopped, refusal);
+    link.require_within(options.authority_away);
+    if (is_stopped())
+      fail_stopped();
+  }
+  bool is_frozen() const {
+    return self->stage() == membership::member_stage::freezing
+           || self->stage() == membership::member_stage::frozen;
+  }
+  /// The epoch that was met is over, for a reason of this process's own.
+  void fail_epoch() {
+    if (self->stage() == membership::member_stage::left || is_frozen()
+        || met == 0 || self->current().number != met)
+      return;
+    act(self->fail(membership_time(), lost_link(met)));
+  }
+
+  /// None if this process is to leave.
+  std::optional<membership::epoch> await_epoch(
+    std::unique_lock<std::mutex>& lock) {
+    waiting_news waiting(options.joining);
+    while (self->stage() != membership::member_stage::preparing
+           || self->current().number == met) {
+      require_membership();
+      if (met == 0)
+        waiting.tell([] { return waiting_for_a_part; });
+      if (self->stage() == membership::member_stage::left)
+        return std::nullopt;
+      changed.wait_for(lock, look_every);
+    }
+    auto next = self->current();
+    // On one machine, the launcher kills a process that is left out.
+    const bool is_left_out = !is_local && met > 0 && next.number > met + 1;
+    met = next.number;
+    if (is_left_out && events.left_out) {
+      const auto call = events.left_out;
+      lock.unlock();
+      call();
+      lock.lock();
+    }
+    return next;
+  }
+
+  job_meeting meet(std::vector<membership::held_copy> copies,
+                   const std::optional<failed_op>& why) {
+    std::unique_lock lock(mutex);
+    held = std::move(copies);
+    if (why && why->is_here)  // else another process tells of it
+      act(self->fail(membership_time(),
+                     trouble_of(*why, self->current().number)));
+    is_at_rest = true;
+    if (self->stage() == membership::member_stage::freezing)
+      stop();
+    for (bool is_told = why.has_value();; is_told = false) {
+      if (!is_told)
+        fail_epoch();
+      const auto of = await_epoch(lock);
+      if (!of)
+        return {};
+      lock.unlock();
+      auto job = join(*of);
+      lock.lock();
+      act(self->loaded(membership_time(), of->number));
+      if (job && self->stage() == membership::member_stage::ready) {
+        is_at_rest = false;
+        links_of_epoch = job;
+        return {std::move(job), hosting_of(*of), of->number};
+      }
+      lock.unlock();
+      if (const auto left = std::move(job))
+        left->leave();
+      lock.lock();
+    }
+  }
+
+  /// Meets the members of an epoch, unless there is another one meanwhile.
+  std::shared_ptr<mesh> join(const membership::epoch& of) {
+    auto joining = options.joining;
+    joining.place = place_in(joining.place, of, own, job, is_local);
+    joining.stopped = [this, epoch = of.number] {
+      const std::scoped_lock lock(mutex);
+      return gives_up(epoch);
+    };
+    if (!is_local)
+      joining.exchange = exchange_of(of.number);
+    try {
+      return join_job(joining);
+    } catch (const error& reason) {
+      if (reason.code() != error_code::transport
+          && reason.code() != error_code::interrupted)
+        throw;
+      return nullptr;
+    }
+  }
+
+  /// With the lock: another epoch is to begin, or has begun, or none.
+  bool gives_up(std::int64_t epoch) const {
+    return refusal || job_stopped || is_frozen() || is_stopped()
+           || self->current().number != epoch;
+  }
+
+  /// The authority passes on where the epoch's processes meet.
+  address_exchange exchange_of(std::int64_t epoch) {
+    return {to_text(link.where()),
+            [this, epoch](const std::string& where) {
+              const std::scoped_lock lock(mutex);
+              own_meeting = {epoch, where};
+              link.send(own_meeting);
+            },
+            [this, epoch] { return await_meeting(epoch); }};
+  }
+  std::string await_meeting(std::int64_t epoch) {
+    const auto until =
+      std::chrono::steady_clock::now() + options.joining.patience;
+    std::unique_lock lock(mutex);
+    while (meeting.epoch != epoch) {
+      if (gives_up(epoch))
+        fail_stopped();
+      if (std::chrono::steady_clock::now() >= until)
+        fail(error_code::transport,
+             "process 0 of epoch {} did not tell where the processes meet",
+             epoch);
+      changed.wait_for(lock, look_every);
+    }
+    return meeting.where;
+  }
+
+  const membership_options options;
+  const bool is_local;  // all processes are on this machine
+  io_loop loop;
+  boost::asio::steady_timer timer;
+  std::mutex mutex;  // of what follows
+  std::condition_variable changed;
+  epoch_meeting meeting, own_meeting;  // the last ones
+  std::optional<membership::member> self;
+  membership::member_id own = membership::no_member;
+  std::string job;  // its name
+  bool heals_ops = false;
+  bool is_done = false;  // the job, without this process
+  std::optional<std::string> refusal, job_stopped;
+  std::string early_refusal;  // the last one
+  membership_events events;
+  std::optional<membership::moment> leaves_since;
+  bool is_at_rest = true;
+  std::weak_ptr<mesh> links_of_epoch;
+  std::vector<membership::held_copy> held;
+  std::int64_t met = 0;  // the last epoch whose members have met here
+  int calls = 0;         // of the handler, since a freeze
+  membership::moment asked_at{};
+  authority_link link;  // it calls this, so it comes last
+};
+
+}  // namespace troupe
