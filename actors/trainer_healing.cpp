@@ -312,7 +312,7 @@ void trainer::impl::rejoin(std::optional<failed_op> why) {
     if (const bool is_asked = regroups.exchange(false); why && why->is_here)
       log()->warn("{}; the processes of the job meet again", why->what);
     else if (!why && !is_asked)
-      log()->warn("a process was lost: the processes of the job meet again");
+      log()->warn("a process is gone: the processes of the job meet again");
     job.leave();
     auto met = options.healing.rejoin(held_states(), std::exchange(why, {}));
     met_epoch = met.epoch;

@@ -2,6 +2,7 @@
 #include "troupe/cli/config_file.hpp"
 #include "troupe/cli/ends_elsewhere.hpp"
 #include "troupe/cli/failure_flag.hpp"
+#include "troupe/cli/healing_launch.hpp"
 
 #include <CLI/CLI.hpp>
 
@@ -10,7 +11,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -18,23 +18,17 @@
 #include <condition_variable>
 #include <deque>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <thread>
 
 #include "troupe/base/deadline.hpp"
 #include "troupe/base/fail.hpp"
-#include "troupe/base/names.hpp"
 #include "troupe/base/patient_write.hpp"
 #include "troupe/cli/plan/checks.hpp"
 #include "troupe/cli/plan/program.hpp"
 #include "troupe/cli/signals.hpp"
-#include "troupe/engine/launch/authority/authority_server.hpp"
 #include "troupe/engine/launch/local_launcher.hpp"
-#include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/address/own_folder.hpp"
-#include "troupe/engine/transport/own_sockets.hpp"
 
 namespace troupe::cli {
 
@@ -160,93 +154,6 @@ std::shared_ptr<signal_queue> forward_signals(signal_watch& signals) {
   return queue;
 }
 
-/// Its files and ports are free afterwards.
-void kill_and_wait(std::int64_t pid) {
-  constexpr std::chrono::milliseconds look{2};
-  ::kill(static_cast<pid_t>(pid), SIGKILL);
-  siginfo_t found{};
-  for (int i = 0; i < 500 && found.si_pid == 0; ++i) {
-    // Fails for a process that this one has not started.
-    if (::waitid(P_PID, static_cast<id_t>(pid), &found,
-                 WEXITED | WNOHANG | WNOWAIT)
-        != 0)
-      return;
-    std::this_thread::sleep_for(look);
-  }
-}
-
-/// What the end of a process means for a job that heals. `tries`: how often it
-/// was started again since it was last in a job that had begun.
-ending ending_of(const ended_process& which, authority_server& authority,
-                 int& tries) {
-  constexpr int most_tries = 3;
-  const bool was_member = authority.process_ended(which.pid);
-  const bool was_in_job = was_member && authority.has_had_epoch();
-  if (was_in_job)
-    tries = 0;
-  if (!authority.has_begun())
-    return ending::counts;
-  if (authority.has_left(which.pid) || (which.killed && authority.is_done()))
-    return ending::leaves;
-  const bool is_told = which.status == (which.killed ? SIGTERM : 128 + SIGTERM);
-  if (!authority.has_part(which.pid) && is_told)  // before it had any rank
-    return authority.has_had_epoch() ? ending::leaves : ending::counts;
-  if (which.killed && !is_told && (was_in_job || tries++ < most_tries)) {
-    spdlog::warn(
-      "process {} (pid {}) was killed by signal {}, and is started "
-      "again",
-      which.process, which.pid, which.status);
-    return ending::restarts;
-  }
-  return was_member && !which.killed && which.status == 0 ? ending::completes
-                                                          : ending::counts;
-}
-
-/// Who decides for processes that heal (train --heal); the others don't ask.
-std::unique_ptr<authority_server> make_authority(
-  const launch_settings& settings, local_launch& what) {
-  std::string where;
-  try {
-    where = own_socket(fmt::format("authority-{}", random_digits(2)));
-  } catch (const error& reason) {
-    if (settings.spares > 0)
-      throw;
-    spdlog::debug("no job can heal: {}", reason.what());
-    return nullptr;
-  }
-  auto server = std::make_unique<authority_server>(
-    parse_endpoint(where),
-    authority_server_options{
-      .processes = settings.processes,
-      .spares = settings.spares,
-      .job = where,
-      .policy = settings.policy,
-      .news = [](const std::string& text) { spdlog::warn("{}", text); },
-      .given_up = kill_and_wait});
-  what.processes += settings.spares;
-  what.environment.push_back(fmt::format("{}={}", authority_variable, where));
-  what.environment.push_back(
-    fmt::format("{}={}", spares_variable, settings.spares));
-  what.is_stuck = [at = server.get()](const started_process& which) {
-    if (at->has_had_epoch() || !at->is_overdue(which.pid, which.age))
-      return false;
-    spdlog::warn(
-      "process {} (pid {}) has not come, or is silent, after {:.3g} s, and is "
-      "killed; "
-      "train --patience gives more time",
-      which.process, which.pid, 1e-3 * static_cast<double>(which.age.count()));
-    return true;
-  };
-  what.has_part = [at = server.get()](std::int64_t pid) {
-    return at->has_part(pid);
-  };
-  what.judge = [at = server.get(), tries = std::map<std::int32_t, int>()](
-                 const ended_process& which) mutable {
-    return ending_of(which, *at, tries[which.process]);
-  };
-  return server;
-}
-
 /// Processes get the numbers that they have in the job.
 launch_outcome numbered_in_job(launch_outcome outcome, std::int32_t first) {
   outcome.first_to_fail += first;
@@ -290,6 +197,14 @@ void join_machines(const launch_settings& settings, local_launch& what) {
   };
 }
 
+/// A file of flags may have --heal.
+bool may_heal(const std::vector<std::string>& command) {
+  return command.front() != "train"
+         || std::ranges::any_of(command, [](const std::string& word) {
+              return word.starts_with("--heal") || word.starts_with("--config");
+            });
+}
+
 void require_machines(const launch_settings& settings) {
   const bool is_elsewhere = !settings.authority.empty();
   if (settings.machines > 1 && !is_elsewhere)
@@ -307,21 +222,9 @@ void require_machines(const launch_settings& settings) {
          "with --authority");
 }
 
-void launch(const CLI::App& app, const launch_settings& settings) {
-  drop_closed_output();
-  require_machines(settings);
-  auto what = launch_of(app, settings);
-  // Checked before the processes start, so that all of them find the same
-  // folder.
-  if (const auto own = find_own_folder(); !own.trouble.empty())
-    spdlog::warn("sockets are in {}, as {}", own.path, own.trouble);
-  const auto authority = settings.authority.empty()
-                           ? make_authority(settings, what)
-                           : (join_machines(settings, what), nullptr);
-  signal_watch signals(watched_signals::with_suspend);
-  const auto queue = forward_signals(signals);
-  what.next_signal = [queue] { return queue->take(); };
-  const auto outcome = numbered_in_job(launch_locally(what), what.first_rank);
+/// Returns if the job has ended well, as far as it was this launcher's.
+void report(const launch_settings& settings, const signal_watch& signals,
+            const launch_outcome& outcome, const healing_launch* healing) {
   const bool is_ended = signals.since_end().has_value();
   const auto code = is_ended ? signals.exit_code() : outcome.exit_code;
   if (!outcome.overdue.empty())
@@ -330,8 +233,38 @@ void launch(const CLI::App& app, const launch_settings& settings) {
     return;  // others go on with the ranks of this machine's processes
   if (signals.exit_code() != 0)  // the processes have reported what they saved
     throw process_end({}, code);
-  if (outcome.exit_code != 0)
-    throw process_end(failure_text(outcome), outcome.exit_code);
+  if (outcome.exit_code == 0)
+    return;
+  const auto why = healing != nullptr && healing->authority
+                     ? healing->authority->stop_reason()
+                     : std::string{};
+  throw process_end(
+    why.empty() ? failure_text(outcome) : "the job was stopped: " + why,
+    outcome.exit_code);
+}
+
+void launch(const CLI::App& app, const launch_settings& settings) {
+  drop_closed_output();
+  require_machines(settings);
+  auto what = launch_of(app, settings);
+  // Checked before the processes start, so that all of them find the same
+  // folder.
+  if (const auto own = find_own_folder(); !own.trouble.empty())
+    spdlog::warn("sockets are in {}, as {}", own.path, own.trouble);
+  std::shared_ptr<healing_launch> healing;
+  if (settings.authority.empty())
+    healing = healing_launch_of({.processes = settings.processes,
+                                 .spares = settings.spares,
+                                 .policy = settings.policy},
+                                what);
+  else
+    join_machines(settings, what);
+  signal_watch signals(watched_signals::with_suspend);
+  const auto queue = forward_signals(signals);
+  what.next_signal = [queue] { return queue->take(); };
+  const auto outcome = with_last_loss(launch_locally(what), healing.get());
+  report(settings, signals, numbered_in_job(outcome, what.first_rank),
+         healing.get());
 }
 
 }  // namespace
@@ -366,8 +299,12 @@ void add_launch_command(CLI::App* command) {
             "the command of each process, after --: train ...")
     ->required();
   command->footer(example);
-  command->callback(
-    [command, settings] { launch(*command->get_parent(), *settings); });
+  command->callback([command, settings] {
+    if (command->count("--on-failure") > 0 && !may_heal(settings->command))
+      fail(error_code::invalid_argument,
+           "--on-failure is for jobs that heal; give train --heal, too");
+    launch(*command->get_parent(), *settings);
+  });
 }
 
 }  // namespace troupe::cli

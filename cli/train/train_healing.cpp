@@ -149,6 +149,16 @@ std::string end_of_job(const std::shared_ptr<job_membership>& membership) {
   return why.empty() ? why : "the job was stopped: " + why;
 }
 
+void go_on_without_copies(const std::shared_ptr<job_membership>& membership,
+                          bool leads) {
+  constexpr auto text = "no process that is left holds a copy of some state";
+  if (!end_of_job(membership).empty())
+    throw states_lost(text);
+  if (leads)
+    spdlog::warn("{}: the run goes on from its last checkpoint, or begins anew",
+                 text);
+}
+
 std::string newest_checkpoint(const std::string& folder) {
   if (folder.empty())
     return "nothing is saved, as --checkpoints is not given";
@@ -220,12 +230,14 @@ std::shared_ptr<job_membership> join_healing_job(job_options joining,
                       const std::vector<held_rank>& held,
                       const std::optional<failed_op>& why) {
     auto met = meet_or_report(*membership, held, why, folder);
-    if (!met.job)
+    if (!met.job) {
+      const bool goes_on = membership->job_goes_on();
+      membership->finish();  // its last report is on its way
       throw process_end(
-        membership->job_goes_on()
-          ? "this process has left the job, which goes on without it"
-          : "the job is done without this process",
+        goes_on ? "this process has left the job, which goes on without it"
+                : "the job is done without this process",
         0);
+    }
     log_as_process(met.job->place().process, level);
     return met;
   };

@@ -37,6 +37,11 @@ std::shared_ptr<job_membership> join_healing_job(job_options joining,
 /// may be null.
 std::string end_of_job(const std::shared_ptr<job_membership>& membership);
 
+/// Of a job in a later epoch whose states are lost. Warns in the process that
+/// leads. Throws `states_lost` in a job that is to end: it has nothing to save.
+void go_on_without_copies(const std::shared_ptr<job_membership>& membership,
+                          bool leads);
+
 /// What there is to resume from, in words; the folder may be empty.
 std::string newest_checkpoint(const std::string& folder);
 

@@ -311,6 +311,8 @@ void print_end(trainer& run, const train_options& options,
 /// The calls that all processes make once they have met.
 void begin_epoch(run_epoch& epoch) {
   auto& run = epoch.run;
+  if (epoch.setup.epoch > 1 && !run.recovered())
+    go_on_without_copies(epoch.membership, leads_job(epoch.setup.trainer.job));
   begin(run, epoch.options, epoch.setup, epoch.signals);
   const bool shows = leads_job(epoch.setup.trainer.job);
   if (shows && !epoch.shown && run.members().epoch > 1)
@@ -381,9 +383,6 @@ void train_pipeline(const train_options& options, train_setup& setup,
         fail(error_code::op_failed,
              "{}; no process that is left holds a copy of some state, and {}",
              why, newest_checkpoint(options.checkpoints.folder));
-      spdlog::warn(
-        "no process that is left holds a copy of some state: the "
-        "run goes on from its last checkpoint, or begins anew");
       auto met = setup.trainer.healing.rejoin({}, {});
       setup.trainer.job = std::move(met.job);
       setup.trainer.hosting = std::move(met.hosting);

@@ -40,7 +40,7 @@ void job_membership::finish() {
 
 bool job_membership::has_left() const {
   const std::scoped_lock lock(impl_->mutex);
-  return impl_->self->stage() == member_stage::left;
+  return impl_->is_out();
 }
 
 std::string job_membership::ends() const {
@@ -50,8 +50,7 @@ std::string job_membership::ends() const {
 
 bool job_membership::job_goes_on() const {
   const std::scoped_lock lock(impl_->mutex);
-  return impl_->self->stage() == member_stage::left && !impl_->job_stopped
-         && !impl_->is_done;
+  return impl_->is_out() && !impl_->job_stopped && !impl_->is_done;
 }
 
 const std::string& job_membership::name() const {

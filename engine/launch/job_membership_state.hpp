@@ -130,19 +130,28 @@ struct job_membership::impl {
         && stage != membership::member_stage::left)
       return {};
     const bool at_once = membership_time() - asked_at >= options.rest_within;
-    const auto wanted = at_once ? 2 : 1;
-    if (calls >= wanted || (!events.change && !at_once))
+    const auto stalled = at_once ? stalled_links() : nullptr;
+    const auto wanted = stalled ? 3 : at_once ? 2 : 1;
+    if (calls >= wanted || (!events.change && !stalled))
       return {};
     calls = wanted;
-    // Between steps, as when a trainer is made, only the end of its links ends
-    // a wait for another process.
-    return [change = events.change, at_once,
-            links = at_once ? links_of_epoch.lock() : nullptr] {
+    return [change = events.change, at_once, stalled] {
       if (change)
         change(at_once);
-      if (links)
-        links->leave();
+      if (stalled)
+        stalled->leave();
     };
+  }
+
+  /// The links of an epoch that is to end, if a process is silent that this one
+  /// may wait for between steps, or while a trainer is made: the end of the
+  /// links ends that wait. A process that has been told to leave still gives
+  /// its states to others.
+  std::shared_ptr<mesh> stalled_links() const {
+    const auto links = links_of_epoch.lock();
+    const bool ends =
+      self->stage() == membership::member_stage::freezing || job_stopped;
+    return ends && links && links->has_silent() ? links : nullptr;
   }
 
   // With the lock.
@@ -191,6 +200,9 @@ struct job_membership::impl {
     self->checkpoint_saved(0);
     act(self->stopped(membership_time(), held));
   }
+  bool is_out() const {
+    return has_gone || self->stage() == membership::member_stage::left;
+  }
   bool is_stopped() const {
     return options.joining.stopped && options.joining.stopped();
   }
@@ -212,16 +224,26 @@ struct job_membership::impl {
     act(self->fail(membership_time(), lost_link(met)));
   }
 
+  /// A process that is told to end and has had no part in the job, which runs.
+  bool leaves_without_part() {
+    if (!is_stopped() || met != 0 || !self->has_seen_epoch())
+      return false;
+    act(self->drain(membership_time()));
+    return has_gone = true;
+  }
+
   /// None if this process is to leave.
   std::optional<membership::epoch> await_epoch(
     std::unique_lock<std::mutex>& lock) {
     waiting_news waiting(options.joining);
     while (self->stage() != membership::member_stage::preparing
            || self->current().number == met) {
+      if (leaves_without_part())
+        return std::nullopt;
       require_membership();
       if (met == 0)
         waiting.tell([] { return waiting_for_a_part; });
-      if (self->stage() == membership::member_stage::left)
+      if (is_out())
         return std::nullopt;
       changed.wait_for(lock, look_every);
     }
@@ -338,11 +360,12 @@ struct job_membership::impl {
   std::string early_refusal;  // the last one
   membership_events events;
   std::optional<membership::moment> leaves_since;
+  bool has_gone = false;  // before it had a part
   bool is_at_rest = true;
   std::weak_ptr<mesh> links_of_epoch;
   std::vector<membership::held_copy> held;
   std::int64_t met = 0;  // the last epoch whose members have met here
-  int calls = 0;         // of the handler, since a freeze
+  int calls = 0;         // of what a freeze demands: 1 to 3
   membership::moment asked_at{};
   authority_link link;  // it calls this, so it comes last
 };

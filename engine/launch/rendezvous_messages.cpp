@@ -71,7 +71,8 @@ rendezvous_message read_rendezvous(const frame& what) {
 }
 
 std::string difference(const job_description& leader,
-                       const job_description& other) {
+                       const job_description& other, const char* where,
+                       const char* in) {
   const std::map<std::string, std::string> here(leader.begin(), leader.end());
   const std::map<std::string, std::string> there(other.begin(), other.end());
   const auto value = [](const auto& subject, const std::string& name) {
@@ -82,9 +83,9 @@ std::string difference(const job_description& leader,
     for (const auto& [name, ignored] : *either)
       if (value(there, name) != agrees_with_any
           && value(here, name) != value(there, name))
-        return fmt::format("{} is {} there, but {} in process 0",
-                           printable(name), log_text(value(there, name)),
-                           value(here, name));
+        return fmt::format("{} is {} {}, but {} in {}", printable(name),
+                           log_text(value(there, name)), where,
+                           value(here, name), in);
   return {};
 }
 

@@ -13,8 +13,11 @@
 namespace troupe {
 
 /// The first setting that differs, with both values; empty if none does.
+/// `where`, `in`: how the other process and the leader are called.
 std::string difference(const job_description& leader,
-                       const job_description& other);
+                       const job_description& other,
+                       const char* where = "there",
+                       const char* in = "process 0");
 
 // Messages between processes until all are ready, in control frames.
 

@@ -220,6 +220,19 @@ bool authority::is_released(member_id member) const {
   return std::ranges::count(record_.epoch.released, member) > 0;
 }
 
+bool authority::allows_loss_of(moment now, member_id member) const {
+  const auto* of = seats_.find(member);
+  const bool is_counted =
+    of == nullptr || of->is_counted_lost || !is_member(member);
+  return ends_.empty() && phase_ != authority_phase::stopped
+         && (is_counted || history_.allows_loss(now));
+}
+
+bool authority::is_leaving(member_id member) const {
+  const auto* of = seats_.find(member);
+  return of != nullptr && is_draining(*of);
+}
+
 bool authority::is_draining(const seat& of) const {
   return of.last.wants_to_leave
          || std::ranges::count(record_.drained, of.member) > 0;

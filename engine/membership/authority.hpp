@@ -79,6 +79,10 @@ class authority {
   authority_output balance(moment now);
 
   authority_phase phase() const { return phase_; }
+  /// Whether the job goes on if that member is lost, or after it was.
+  bool allows_loss_of(moment now, member_id) const;
+  /// Whether that member has asked to leave, or is to.
+  bool is_leaving(member_id) const;
   const job_record& record() const { return record_; }
   const seat_table& seats() const { return seats_; }
 
@@ -96,6 +100,7 @@ class authority {
   std::optional<std::string> cause_of_new_epoch(moment now) const;
   std::optional<std::string> cause_in_wishes(moment now) const;
   bool has_drains() const;
+  std::string leaving_text() const;
   void freeze(moment now, std::string cause, authority_output&);
   bool is_awaited(moment now, const seat&) const;
   bool is_old_epoch_over(moment now) const;

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -58,6 +59,16 @@ bool authority::has_drains() const {
   });
 }
 
+std::string authority::leaving_text() const {
+  std::vector<std::string> leaving;
+  for (const auto& each : seats_)
+    if (is_draining(each) && is_member(each.member)
+        && !is_released(each.member))
+      leaving.push_back(fmt::format("member {}", each.member));
+  return fmt::format("{} leave{}", fmt::join(leaving, ", "),
+                     leaving.size() == 1 ? "s" : "");
+}
+
 std::optional<std::string> authority::cause_in_wishes(moment now) const {
   const auto drains = has_drains();
   if (wishes_.is_empty() && !drains)
@@ -72,7 +83,7 @@ std::optional<std::string> authority::cause_in_wishes(moment now) const {
   if (!drains
       && choose_hosting(options_.shape, stay, before, wishes_) == before)
     return std::nullopt;
-  return drains ? "members leave" : "ranks move";
+  return drains ? leaving_text() : "ranks move";
 }
 
 void authority::freeze(moment now, std::string cause, authority_output& out) {

@@ -27,7 +27,16 @@ std::vector<past_failure> failure_history::failures(moment now) const {
 
 remedy failure_history::add_loss(moment now, member_id member) {
   entries_.push_back({false, member, 0, now});
-  return judge(now, policy_.lost_member, false, "a process was lost");
+  return judge(now, policy_.lost_member, false,
+               "a process was lost (--on-failure process=stop)");
+}
+
+bool failure_history::allows_loss(moment now) const {
+  const auto& rule = policy_.lost_member;
+  const auto recent = std::ranges::count_if(entries_, [&](const entry& each) {
+    return !each.is_op && each.when > now - rule.within;
+  });
+  return rule.action != remedy::stop && recent < rule.most;
 }
 
 remedy failure_history::add_failed_op(moment now, member_id member,
@@ -60,7 +69,7 @@ remedy failure_history::judge(moment now, const failure_rule& rule, bool is_op,
   stop_reason_ =
     rule.action == remedy::stop
       ? what
-      : fmt::format("{} {} within {}, and the most are {}{}", recent,
+      : fmt::format("{} {} within {} (--on-failure allows {}){}", recent,
                     is_op ? "ops failed" : "processes were lost",
                     time_text(rule.within), rule.most,
                     is_op ? ": " + what : std::string{});

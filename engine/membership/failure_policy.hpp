@@ -54,6 +54,8 @@ class failure_history {
   std::vector<past_failure> failures(moment now) const;
 
   remedy add_loss(moment now, member_id member);
+  /// Whether the next loss is healed.
+  bool allows_loss(moment now) const;
   /// `what` is the failure in words, for `stop_reason`; `members`: how many the
   /// job has. A step that fails again where it is retried is rehosted; one that
   /// has failed in all of several members, or in enough of them, is at fault.

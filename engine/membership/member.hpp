@@ -79,6 +79,8 @@ class member {
   /// The member that receives the votes of this one while it runs.
   member_id leader() const { return commit_.leader(); }
   member_stage stage() const { return stage_; }
+  /// Whether an epoch of the job is known, in which it need not have a part.
+  bool has_seen_epoch() const { return promise_ > 0 || epoch_.number > 0; }
   const epoch& current() const { return epoch_; }
   /// Orders, votes and decisions that were of no use: of other epochs, doubled.
   std::int64_t refused() const { return refused_; }

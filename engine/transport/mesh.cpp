@@ -9,17 +9,16 @@
 #include <deque>
 #include <map>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "troupe/base/fail.hpp"
 #include "troupe/engine/device/memory.hpp"
+#include "troupe/engine/transport/close_wait.hpp"
 #include "troupe/engine/transport/line_silence.hpp"
 
 namespace troupe {
 
 namespace {
-constexpr std::chrono::seconds longest_goodbye{2};
 using clock = std::chrono::steady_clock;
 }  // namespace
 
@@ -183,33 +182,6 @@ struct mesh::impl : std::enable_shared_from_this<mesh::impl> {
       events.silent(process, is_silent ? seconds : 0, only);
   }
 
-  /// The last message may still be in flight; leaving now could lose it. There
-  /// is no hurry while bytes move, but another process may never stop sending.
-  void wait_until_closed(const std::vector<connection_pointer>& open) const {
-    const auto sum = [&](auto bytes) {
-      std::int64_t total = 0;
-      for (const auto& each : open)
-        total += (each.get()->*bytes)();
-      return total;
-    };
-    auto sent = sum(&connection::bytes_sent);
-    auto received = sum(&connection::bytes_received);
-    auto last_sent = clock::now(), last_moved = last_sent;
-    const auto is_closed = [](const auto& each) { return each->is_closed(); };
-    for (auto now = last_sent; !std::ranges::all_of(open, is_closed)
-                               && now - last_moved < longest_goodbye
-                               && now - last_sent < patience.leave;
-         now = clock::now()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      const auto new_sent = sum(&connection::bytes_sent);
-      const auto new_received = sum(&connection::bytes_received);
-      if (std::exchange(sent, new_sent) != new_sent)
-        last_sent = last_moved = now;
-      if (std::exchange(received, new_received) != new_received)
-        last_moved = now;
-    }
-  }
-
   io_loop& loop;
   job_place place;
   const mesh_patience patience;
@@ -232,7 +204,7 @@ mesh::~mesh() {
   const auto open = impl_->connections();
   for (const auto& each : open)
     each->close();
-  impl_->wait_until_closed(open);
+  wait_until_closed(open, impl_->patience.leave);
   // A connection that could not close keeps its events, which hold this.
   impl_->loop.run([this] {
     for (auto& peer : impl_->peers)
@@ -373,6 +345,16 @@ std::optional<std::string> mesh::lost(std::int32_t process) const {
   const auto state = now();
   const std::scoped_lock lock(state->mutex);
   return state->at(process).lost;
+}
+
+bool mesh::has_silent() const {
+  const auto state = now();
+  bool found = false;
+  state->loop.run([&] {
+    for (const auto& each : state->peers)
+      found |= each.is_silent;
+  });
+  return found;
 }
 
 bool mesh::await_loss(std::chrono::milliseconds longest) const {

@@ -130,6 +130,9 @@ class mesh {
   /// Waits, at most so long, until a process is lost; returns whether one is.
   bool await_loss(std::chrono::milliseconds longest) const;
 
+  /// Whether a process is silent, as `mesh_patience` has it.
+  bool has_silent() const;
+
   /// The bytes received from a process, on all lines together.
   std::int64_t bytes_received(std::int32_t process) const;
 

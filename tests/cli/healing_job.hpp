@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <iterator>
@@ -106,8 +107,11 @@ class healing_job {
       at_.folder / "plain", at_.folder / "plain.log"));
     REQUIRE(plain.exit_code == 0);
     CHECK(content(at_.folder / "healed") == content(at_.folder / "plain"));
-    CHECK(logged_outcomes(at_.folder / "log")
-          == logged_outcomes(at_.folder / "plain.log"));
+    const auto logged = logged_outcomes(at_.folder / "log");
+    const auto expected = logged_outcomes(at_.folder / "plain.log");
+    const auto [there, wanted] = std::ranges::mismatch(logged, expected);
+    CHECK((there == logged.end() ? "the end" : *there)
+          == (wanted == expected.end() ? "the end" : *wanted));
   }
   const tiny_training& at() const { return at_; }
 

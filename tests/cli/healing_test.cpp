@@ -11,6 +11,7 @@
 #include "healing_job.hpp"
 
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::EndsWith;
 using namespace troupe::testing;
 
 TEST_CASE("any process of a job can be killed without changing its bits") {
@@ -145,15 +146,36 @@ TEST_CASE("SIGTERM to the launcher ends a job that heals") {
 }
 
 TEST_CASE("a job that loses too many processes stops") {
-  healing_job job("--processes 2 --on-failure process=stop",
+  healing_job job("--processes 2 --on-failure process=rehost:1/10min",
                   "--ranks 2 --steps 1000000");
-  REQUIRE(job.reaches(20));
-  ::kill(job.process(1), SIGKILL);
+  job.kill_after(20, 1);
+  REQUIRE(job.says("process 1 (pid "));
+  REQUIRE(job.says("is started again"));
+  REQUIRE(job.says("2 processes go on"));
+  ::kill(job.process(0), SIGKILL);
   const auto code = job.end();
-  INFO(job.output());
-  CHECK(code != 0);
-  CHECK_THAT(job.output(), ContainsSubstring("the job was stopped")
-                             && ContainsSubstring("no checkpoint is saved"));
+  const auto output = job.output();
+  INFO(output);
+  CHECK(code == 1);
+  CHECK_THAT(output,
+             ContainsSubstring("no checkpoint is saved")
+               && EndsWith("troupe: the job was stopped: 2 processes were lost "
+                           "within 10min (--on-failure allows 1)\n"));
+  CHECK(output.find("is started again") == output.rfind("is started again"));
+}
+
+TEST_CASE("the loss of the only process can be one too many") {
+  healing_job job("--processes 1 --on-failure process=stop",
+                  "--ranks 2 --steps 1000000");
+  job.kill_after(20, 0);
+  CHECK(job.end() == 128 + SIGKILL);
+}
+
+TEST_CASE("what a job does after failures is refused where it does not heal") {
+  const auto refused = run_program(
+    program + " launch --on-failure process=stop -- train --ranks 2");
+  CHECK(refused.exit_code == 2);
+  CHECK_THAT(refused.output, ContainsSubstring("give train --heal, too"));
 }
 
 TEST_CASE("a job that stops saves the states that are left") {

@@ -328,7 +328,7 @@ void simulation::check_stop(const job_record& record) {
   const auto is_limit = why.find("lost") != why.npos
                         && of_.authority.policy.lost_member.most < 1000;
   const auto is_policy =
-    why == "a process was lost"
+    why == "a process was lost (--on-failure process=stop)"
     && of_.authority.policy.lost_member.action == remedy::stop;
   if (!is_lost && !is_limit && !is_policy && !of_.failed_ops
       && of_.poisoned_step == 0)

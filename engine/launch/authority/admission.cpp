@@ -17,10 +17,10 @@ std::string objection_to_process(const membership_request& about,
                        processes);
   if (first == nullptr)
     return {};
-  const auto differs = difference(first->description, about.description);
+  const auto differs =
+    difference(first->description, about.description, "here", "the job");
   if (!differs.empty())
-    return "it was started differently from the job's first process: "
-           + differs;
+    return differs + "; start it with the flags of the job";
   return about.shape == first->shape
            ? ""
            : "it has other ranks than the job's first process";

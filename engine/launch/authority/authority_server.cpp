@@ -26,17 +26,24 @@ std::int32_t authority_server::processes() const {
   return static_cast<std::int32_t>(impl_->connected.size());
 }
 
-bool authority_server::process_ended(std::int64_t pid) {
-  bool goes_on = false;
+process_loss authority_server::process_ended(std::int64_t pid) {
+  auto result = process_loss::of_nobody;
   impl_->loop.run([&] {
     if (const auto member = impl_->member_of(pid)) {
+      const bool allows = impl_->allows_end_of(*member);
       if (const auto link = impl_->disconnect(*member))
         link->abort();
       impl_->lose(*member);
-      goes_on = !impl_->stopped;
+      result = allows && !impl_->stopped ? process_loss::healed
+                                         : process_loss::stops_job;
     }
   });
-  return goes_on;
+  return result;
+}
+
+std::string authority_server::stop_reason() const {
+  const std::scoped_lock lock(impl_->mutex);
+  return impl_->stopped.value_or("");
 }
 
 bool authority_server::has_begun() const {

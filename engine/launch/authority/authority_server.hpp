@@ -43,6 +43,13 @@ struct authority_server_options {
   std::function<void(std::int64_t pid)> given_up{};
 };
 
+/// What the end of a process is for the job.
+enum class process_loss : std::uint8_t {
+  of_nobody,  ///< it has not come
+  healed,     ///< the job goes on without it; it may be started again
+  stops_job,  ///< the policy does not allow the loss, or the job stops anyhow
+};
+
 enum class authority_state : std::uint8_t {
   waiting,  ///< no process has come yet
   deciding,
@@ -68,9 +75,10 @@ class authority_server {
   /// The processes that are connected.
   std::int32_t processes() const;
 
-  /// A process of this machine has ended. Returns whether it was a member, and
-  /// the job goes on without it, so that it may be started again.
-  bool process_ended(std::int64_t pid);
+  /// A process of this machine has ended.
+  process_loss process_ended(std::int64_t pid);
+  /// Why the job was stopped; empty: it was not.
+  std::string stop_reason() const;
   /// Whether a process of a job that heals has come.
   bool has_begun() const;
   /// Whether the job can't begin because that process of this machine has not

@@ -218,7 +218,17 @@ struct authority_server::impl {
     return node ? std::move(node.mapped()) : nullptr;
   }
 
+  /// Whether the job goes on if that member has ended.
+  bool allows_end_of(member_id member) const {
+    return is_done || table->has_left(member)
+           || decides->allows_loss_of(membership_time(), member);
+  }
+
   void lose(member_id member) {
+    if (!is_member(member) && decides->is_leaving(member)) {
+      const std::scoped_lock lock(mutex);
+      table->leave(member);
+    }
     gone.end(member, !is_done && !table->has_left(member));
     table->end(member);
     if (!is_done)

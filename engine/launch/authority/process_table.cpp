@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <regex>
+#include <string>
 
 namespace troupe {
 
@@ -128,7 +130,22 @@ std::string process_table::cause_of(const std::vector<member_id>& before,
     return has_left(member) ? " has left" : " was lost";
   });
   note(next.members, before, [](member_id) { return " has joined"; });
-  return parts.empty() ? next.cause : fmt::format("{}", fmt::join(parts, ", "));
+  return parts.empty() ? with_names(next.cause)
+                       : fmt::format("{}", fmt::join(parts, ", "));
+}
+
+/// "member 2" becomes its process.
+std::string process_table::with_names(const std::string& cause) const {
+  static const std::regex word("member ([0-9]{1,9})");
+  std::string text;
+  auto rest = cause.begin();
+  for (std::sregex_iterator found(rest, cause.end(), word), end; found != end;
+       ++found) {
+    text.append(rest, found->prefix().second);
+    text += name_of(std::stoi(found->str(1)));
+    rest = found->suffix().first;
+  }
+  return text.append(rest, cause.end());
 }
 
 }  // namespace troupe

@@ -67,6 +67,7 @@ class process_table {
  private:
   std::string cause_of(const std::vector<membership::member_id>& before,
                        const membership::epoch& next) const;
+  std::string with_names(const std::string& cause) const;
   std::int32_t process_of(membership::member_id member) const;
 
   std::int32_t first_processes_;

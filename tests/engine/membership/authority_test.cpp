@@ -287,14 +287,15 @@ TEST_CASE("a job that ends in its epoch ends under another authority, too") {
   job.members.erase(2);
   job.follow(job.machine->member_ended(job.now, 2));
   job.run(2);
-  REQUIRE(job.current().ends == "a process was lost");
+  REQUIRE(job.current().ends
+          == "a process was lost (--on-failure process=stop)");
   job.machine.emplace(options, job.store);
   job.add(3);
   job.run(3);
   job.follow(job.machine->move(job.now, {1, 3}));
   job.run(2);
   CHECK(job.current().hosting == hosting_map{1, 3});
-  CHECK(job.current().ends == "a process was lost");
+  CHECK(job.current().ends == "a process was lost (--on-failure process=stop)");
 }
 
 TEST_CASE("a step that fails again goes elsewhere, and then is at fault") {

@@ -13,7 +13,7 @@ TEST_CASE("a rule holds so many times within a time") {
   CHECK(history.add_failed_op(13s, 1, 4, "out of memory", 4) == remedy::retry);
   CHECK(history.add_failed_op(14s, 1, 5, "out of memory", 4) == remedy::stop);
   CHECK(history.stop_reason()
-        == "3 ops failed within 10s, and the most are 2: out of memory");
+        == "3 ops failed within 10s (--on-failure allows 2): out of memory");
 }
 
 TEST_CASE("a step that fails in three members is itself at fault") {
@@ -47,17 +47,21 @@ TEST_CASE("a job may stop at the first failure") {
   CHECK(history.add_failed_op(1s, 1, 7, "x", 2) == remedy::stop);
   CHECK(history.stop_reason() == "x");
   CHECK(history.add_loss(1s, 1) == remedy::stop);
-  CHECK(history.stop_reason() == "a process was lost");
+  CHECK(history.stop_reason()
+        == "a process was lost (--on-failure process=stop)");
 }
 
 TEST_CASE("failures are remembered by their age") {
   failure_history before({.lost_member = {remedy::restart, 1, 10s}});
+  CHECK(before.allows_loss(100s));
   CHECK(before.add_loss(100s, 1) == remedy::restart);
+  CHECK_FALSE(before.allows_loss(109s));
+  CHECK(before.allows_loss(110s));
   failure_history after({.lost_member = {remedy::restart, 1, 10s}});
   after.restore(5s, before.failures(104s));
   CHECK(after.add_loss(10s, 2) == remedy::stop);
   CHECK(after.stop_reason()
-        == "2 processes were lost within 10s, and the most are 1");
+        == "2 processes were lost within 10s (--on-failure allows 1)");
   after.restore(5s, before.failures(104s));
   CHECK(after.add_loss(12s, 2) == remedy::restart);
 }
