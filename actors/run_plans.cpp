@@ -27,7 +27,7 @@ plan_pointer compile_for(const schedule& order, const trainer_options& options,
   compiling.tied = tied;
   compiling.graph = graph;
   compiling.data_parallel = options.data_parallel;
-  compiling.global_norm = options.numerics.needs_norm();
+  compiling.global_norm = options.needs_norm();
   return std::make_shared<const plan>(compile(order, compiling));
 }
 

@@ -103,6 +103,11 @@ struct trainer_options {
   troupe::numerics numerics{};
   execution_options execution{};
   healing_options healing{};
+
+  /// Whether updates wait for the norm of all gradients.
+  bool needs_norm() const {
+    return numerics.needs_norm() || execution.holds_updates;
+  }
 };
 
 class step_range;

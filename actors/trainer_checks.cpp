@@ -120,7 +120,7 @@ void require_matching(const plan& own, const trainer_options& options) {
                   options.data_parallel));
   if (options.data_parallel == 1 && copies == 1 && reduces > 0)
     refuse("it reduces gradients (REDUCE_GRAD), and data_parallel is 1");
-  const bool needs_norm = options.numerics.needs_norm();
+  const bool needs_norm = options.needs_norm();
   if (needs_norm != own.global_norm)
     refuse(needs_norm
              ? "clipping and a dynamic loss scale need the norm of "

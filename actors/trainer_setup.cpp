@@ -7,10 +7,22 @@
 
 namespace troupe {
 
+namespace {
+
+/// Whether updates can be held, where that is wanted.
+bool holds_updates(const trainer_options& options) {
+  return options.execution.holds_updates && !options.cuda_graphs
+         && options.schedule.update.every == 0
+         && (!options.plan || options.plan->global_norm);
+}
+
+}  // namespace
+
 trainer_setup::trainer_setup(const model& layers, trainer_options wanted)
   : options(std::move(wanted)), groups(options.numerics.parameters) {
   if (options.plan)
     options.schedule = schedule_of(*options.plan);
+  options.execution.holds_updates = holds_updates(options);
   require_legal(options);
   require_legal(layers);
   layout = layout_with(options.hosting);

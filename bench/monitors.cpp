@@ -110,6 +110,8 @@ std::vector<std::pair<std::string, std::optional<monitor>>> modes_for(
     {"gap", gap_monitor({}, nowhere)},
     {"gap_sample", gap_monitor({.sample = 0.01}, nowhere)},
     {"overflow", overflow_monitor({}, nowhere)},
+    {"overflow_full",
+     overflow_monitor({.reading = overflow_reading::full}, nowhere)},
     {"timeline", timeline_monitor({})}};
   std::erase_if(modes, [&](const auto& mode) {
     return mode.second && !use.only.empty()
@@ -162,6 +164,7 @@ void measure_modes(const sizes& use) {
   options.schedule =
     make_schedule("1f1b", {.ranks = 1, .microbatches = use.microbatches});
   options.devices = one_gpu(use.cuda);
+  options.execution.holds_updates = true;  // overflow watches
   if (use.bf16)
     options.numerics.autocast = at::kBFloat16;
   trainer run(gpt(use.gpt), options);
@@ -223,8 +226,10 @@ int main(int argc, char** argv) {
   app.add_option("--block", use.block, "timed steps a block");
   app
     .add_option("--only", use.only,
-                "these monitors alone: gap, gap_sample, overflow, timeline")
-    ->check(CLI::IsMember({"gap", "gap_sample", "overflow", "timeline"}));
+                "these monitors alone: gap, gap_sample, overflow, "
+                "overflow_full, timeline")
+    ->check(CLI::IsMember(
+      {"gap", "gap_sample", "overflow", "overflow_full", "timeline"}));
   app.add_flag("--cuda", use.cuda, "on the first GPU");
   app.add_flag("--bf16", use.bf16, "compute in bf16 where that gains");
   CLI11_PARSE(app, argc, argv);

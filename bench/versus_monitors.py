@@ -14,7 +14,8 @@ import statistics
 from runs import HERE, heading, parser, peer, report, row
 
 # ours: the peer's mode
-MODES = {"gap": "gap", "gap_sample": None, "overflow": "range", "timeline": None}
+MODES = {"gap": "gap", "gap_sample": None, "overflow": "range", "overflow_full": "range",
+         "timeline": None}
 
 
 def main():

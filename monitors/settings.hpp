@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -107,6 +108,8 @@ class settings {
                            T().value();
                          }) {
       return value_of<typename T::value_type>(key, text);
+    } else if constexpr (std::is_enum_v<T>) {
+      return one_of<T>(key, text);
     } else if constexpr (std::same_as<T, std::string>) {
       // A flag without a value arrives as `true`, which is no name worth
       // having.
@@ -121,6 +124,18 @@ class settings {
       return number<T>(key, text,
                        std::integral<T> ? "a whole number" : "a number");
     }
+  }
+
+  /// The value whose name, by `to_text`, is the text.
+  template <class Enum>
+  Enum one_of(const char* key, const std::string& text) const {
+    std::vector<std::string> names;
+    for (int i = 0; i <= static_cast<int>(largest_value<Enum>); ++i) {
+      names.emplace_back(to_text(static_cast<Enum>(i)));
+      if (names.back() == text)
+        return static_cast<Enum>(i);
+    }
+    refuse(key, text, fmt::format("{}", fmt::join(names, " or ")).c_str());
   }
 
   template <class Number>

@@ -68,13 +68,19 @@ void attach_to_steps(trainer& run, monitor watch) {
 }  // namespace
 
 void require_legal(const monitoring_options& options) {
+  static_cast<void>(watches(options));
+  for (const auto& spec : options.sinks)
+    require_sink(spec);
+}
+
+bool watches(const monitoring_options& options) {
   monitor_context nothing;
   nothing.sink = callback_sink({});
   nothing.observe_every = [](std::int64_t) {};
+  bool any = false;
   for (const auto& spec : options.monitors)
-    make_monitor(spec, nothing);
-  for (const auto& spec : options.sinks)
-    require_sink(spec);
+    any |= make_monitor(spec, nothing).wants.watches;
+  return any;
 }
 
 void attach_monitors(trainer& run, const monitoring_options& options,

@@ -31,6 +31,11 @@ struct monitoring_options {
 /// made; opens none.
 void require_legal(const monitoring_options& options);
 
+/// Whether one of the monitors watches the run (subscription::watches), which
+/// is then to be made with execution_options::holds_updates. Throws as
+/// `require_legal`.
+bool watches(const monitoring_options& options);
+
 /// Attaches what the options name to the run:
 ///
 ///     attach_monitors(run, {.monitors = {"overflow"},

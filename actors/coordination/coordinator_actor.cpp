@@ -20,6 +20,15 @@
 
 namespace troupe {
 
+namespace {
+
+bool is_observed(const step_settings& settings) {
+  return settings.observed
+         || (settings.interest && !settings.interest->for_exempt());
+}
+
+}  // namespace
+
 coordinator_core::coordinator_core(coordinator_setup setup)
   : setup_(std::move(setup)) {}
 
@@ -31,24 +40,49 @@ void coordinator_core::begin(step_pointer step) {
                  std::nullopt);
   norm_ = 0;
   finite_ = true;
+  told_ = 0;
+  hit_ = runs_again_ = false;
   not_finite_.clear();
   reports_.assign(static_cast<std::size_t>(setup_.data_ranks * setup_.ranks),
                   std::nullopt);
   reported_ = 0;
 }
 
-std::optional<norm_verdict> coordinator_core::on(stage_powers message) {
-  if (message.stage < 0 || message.stage >= setup_.stages || message.shard < 0
+bool coordinator_core::is_watched() const {
+  return step_->settings.reading == step_reading::watched;
+}
+
+void coordinator_core::note(stage_powers message) {
+  const bool only_tells_hit = message.shard == none && is_watched();
+  if (message.stage < 0 || message.stage >= setup_.stages
+      || (message.shard < 0 && !only_tells_hit)
       || message.shard >= setup_.shards)
     fail(error_code::mismatch,
          "powers of shard {} of stage {} arrived, which the plan does not have",
          message.shard, message.stage);
+  ++told_;
+  hit_ = hit_ || message.hit;
+  if (only_tells_hit)
+    return;
   if (!message.not_finite.empty())
     not_finite_[{message.stage, last_not_finite(message.powers)}] =
       std::move(message.not_finite);
   powers_.at(static_cast<std::size_t>(
     message.stage * setup_.shards + message.shard)) = std::move(message.powers);
-  if (!std::ranges::all_of(powers_, [](const auto& s) { return !!s; }))
+}
+
+/// A watched step also waits for what replicas and copies tell.
+bool coordinator_core::has_all_powers() const {
+  return std::ranges::all_of(powers_, [](const auto& s) { return !!s; })
+         && (!is_watched()
+             || told_
+                  == setup_.data_ranks * setup_.stages
+                       * step_->plan->placement.copies());
+}
+
+std::optional<norm_verdict> coordinator_core::on(stage_powers message) {
+  note(std::move(message));
+  if (!has_all_powers())
     return std::nullopt;
   std::vector<double> all;
   for (const auto& part : powers_)
@@ -56,9 +90,10 @@ std::optional<norm_verdict> coordinator_core::on(stage_powers message) {
   const auto scale = step_->settings.loss_scale;
   norm_ = norm_of(all, setup_.arithmetic.gradient_norm) / scale;
   finite_ = std::isfinite(norm_);
-  return norm_verdict{step_->serial, now_ns(),
-                      clip_factor(norm_, setup_.arithmetic.clip) / scale,
-                      finite_ || !setup_.arithmetic.loss_scale.dynamic};
+  runs_again_ = is_watched() && (hit_ || !finite_ || !not_finite_.empty());
+  return norm_verdict{
+    step_->serial, now_ns(), clip_factor(norm_, setup_.arithmetic.clip) / scale,
+    !runs_again_ && (finite_ || !setup_.arithmetic.loss_scale.dynamic)};
 }
 
 std::size_t coordinator_core::place_of(const rank_done& report) const {
@@ -103,7 +138,7 @@ step_event coordinator_core::summary() const {
   event.begin = begin_;
   event.end = now_ns();
   event.resident_bytes = resident_bytes();
-  event.observed = settings.interest && !settings.interest->for_exempt();
+  event.observed = is_observed(settings);
   return event;
 }
 
@@ -152,6 +187,7 @@ step_outcome coordinator_core::conclude() {
     outcome.event.updated = false;
   for (auto& report : reports_)
     outcome.ranks.push_back(std::move(*report));
+  outcome.runs_again = runs_again_;
   step_.reset();
   return outcome;
 }
@@ -197,12 +233,15 @@ struct coordinator_state : step_supervisor {
     if (!is_current(report.serial))
       return;
     core.require_first(report);
-    publish_rank(report);
+    if (!core.runs_again())
+      publish_rank(report);
     const bool part_follows =
       core.step()->settings.part == step_part::gradients;
     auto outcome = core.on(std::move(report));
     if (!outcome)
       return;
+    if (outcome->runs_again)
+      return answer(std::move(*outcome));
     // Parts of an evaluation are told as one, by whoever asked for it; a step
     // in parts at its end.
     if (outcome->event.source.phase == phase::training && !part_follows) {
@@ -233,14 +272,17 @@ struct coordinator_state : step_supervisor {
   /// Answers whoever runs the step, and tells the other processes.
   void answer(step_outcome outcome) {
     outcome.origin = origin;
-    outcome.changes = watch.new_change->exchange(false);
-    outcome.saves = std::exchange(saves, false);
+    if (!outcome.runs_again) {
+      outcome.changes = watch.new_change->exchange(false);
+      outcome.saves = std::exchange(saves, false);
+    }
     if (outcome.saves)
       saved = last_serial;
     if (book->links)
-      book->links->tell(to_frame(remote_outcome{
-        last_serial, outcome.event, outcome.failure, outcome.end,
-        outcome.changes, outcome.saves, outcome.interrupted, origin}));
+      book->links->tell(to_frame(
+        remote_outcome{last_serial, outcome.event, outcome.failure, outcome.end,
+                       outcome.changes, outcome.saves, outcome.interrupted,
+                       origin, outcome.runs_again}));
     asked.deliver(std::move(outcome));
   }
 

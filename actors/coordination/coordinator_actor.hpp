@@ -39,18 +39,25 @@ class coordinator_core {
   /// The source of events and failures of the running step.
   event_source source() const;
 
-  /// The verdict, once the powers of all stages are here. Throws `mismatch` for
-  /// powers of no stage or shard.
+  /// The verdict, once the powers of all stages are here, in a watched step
+  /// those of all instances of stages. Throws `mismatch` for powers of no stage
+  /// or shard.
   std::optional<norm_verdict> on(stage_powers message);
   /// Throws `mismatch` for a rank that was done before.
   void require_first(const rank_done& report) const;
   /// The outcome, once all ranks are done; throws as `require_first` does.
   std::optional<step_outcome> on(rank_done report);
+  /// Whether the verdict was that the step is run again, to be read: its events
+  /// are those of the second run.
+  bool runs_again() const { return runs_again_; }
   /// The outcome of a step that can't be finished.
   step_outcome abandon(std::string reason, bool interrupted);
 
  private:
   std::size_t place_of(const rank_done& report) const;
+  void note(stage_powers message);
+  bool has_all_powers() const;
+  bool is_watched() const;
   step_outcome conclude();
   step_event summary() const;
 
@@ -61,6 +68,9 @@ class coordinator_core {
     powers_;  // by stage, then shard
   double norm_ = 0;
   bool finite_ = true;
+  std::int32_t told_ = 0;  // messages of powers
+  bool hit_ = false;
+  bool runs_again_ = false;
   /// Parameters whose gradient is not finite, by stage and place in it.
   std::map<std::pair<std::int32_t, std::ptrdiff_t>, std::string> not_finite_;
   std::vector<std::optional<rank_done>> reports_;

@@ -130,6 +130,7 @@ struct follower_state : step_supervisor {
         ends.reset();  // told
       outcome.changes = message.changes;
       outcome.saves = message.saves;
+      outcome.runs_again = message.runs_again;
       answer(std::move(outcome));
     } else if (message.serial > last_serial || wanted) {
       outcomes.push_back(std::move(message));

@@ -18,8 +18,10 @@ class event_board {
   std::int64_t set(std::vector<subscription> all);
 
   bool wants_ops() const { return ops_.load(std::memory_order_relaxed); }
-  /// The wishes for a step; called once for each, when it begins.
-  step_wishes wishes_for(std::int64_t step, phase of);
+  /// The wishes for a step; called once for each, when it begins. It is watched
+  /// for those that want that if it `can_run_again`.
+  step_wishes wishes_for(std::int64_t step, phase of,
+                         bool can_run_again = false);
 
   /// Observes only every n-th of the steps whose tensors are subscribed (set by
   /// the budget monitor). All subscribers see an observed step; exempt ones see
@@ -50,9 +52,11 @@ class event_board {
     std::shared_ptr<const tensor_interest> interest;
   };
   step_interest latest_;
+  step_interest latest_on_hit_;
 
-  std::shared_ptr<const tensor_interest> interest_in(std::int64_t step,
-                                                     phase of);
+  std::vector<bool> wanted_in(std::int64_t step, phase of);
+  interest_pointer interest_of(const std::vector<bool>& wanted,
+                               step_interest& latest) const;
 };
 
 }  // namespace troupe

@@ -33,11 +33,9 @@ class event_filter {
     const auto* tensors = std::get_if<tensors_event>(what.get());
     if (!tensors)
       return what;
-    tensors_event part{tensors->source,
-                       tensors->backward,
-                       tensors->samples,
-                       {},
-                       tensors->for_exempt};
+    tensors_event part{tensors->source,     tensors->backward,
+                       tensors->samples,    {},
+                       tensors->for_exempt, tensors->reading};
     bool stripped = false;
     for (const auto& record : tensors->tensors) {
       if (!wanted(record))

@@ -175,7 +175,8 @@ struct actor_spawner {
     setup.board = watch.progress;
     setup.needs_data = options.needs_data;
     setup.prefetch = std::max(1, options.execution.loading.prefetch);
-    setup.waits_for_norm = options.arithmetic.needs_norm();
+    setup.waits_for_norm =
+      options.arithmetic.needs_norm() || options.execution.holds_updates;
     setup.reduces = data_ranks() > 1 || options.places.copies() > 1;
     setup.order = options.execution.order;
     setup.device = options.devices.of(data_rank, rank);

@@ -172,15 +172,30 @@ void pipeline::await_step() {
                       [&, now = begun_] { return !in_step_ || begun_ != now; });
 }
 
-step_settings pipeline::with_wishes(step_settings settings) const {
+step_settings pipeline::with_wishes(step_settings settings,
+                                    bool can_run_again) const {
   static_cast<step_wishes&>(settings) =
-    watch_.events->wishes_for(settings.step, settings.phase);
+    watch_.events->wishes_for(settings.step, settings.phase, can_run_again);
   return settings;
+}
+
+/// A step whose update waits for all gradients can be run again before it, if
+/// its forwards change nothing, as the step before has shown.
+bool pipeline::can_run_again(const plan& what) const {
+  return what.training && what.global_norm && changes_buffers_ == false;
+}
+
+void pipeline::note_buffers(const step_outcome& outcome) {
+  for (const auto& rank : outcome.ranks)
+    for (const auto& stage : rank.stages)
+      changes_buffers_ =
+        changes_buffers_.value_or(false) || stage.result.changed_buffers;
 }
 
 step_report pipeline::run(const step_settings& settings, plan_pointer plan,
                           source_pointer source) {
-  return run_part(with_wishes(settings), std::move(plan), std::move(source));
+  const auto wishes = with_wishes(settings, can_run_again(*plan));
+  return run_part(wishes, std::move(plan), std::move(source));
 }
 
 step_report pipeline::run_part(const step_settings& settings, plan_pointer plan,
@@ -202,22 +217,43 @@ step_report pipeline::run_part(const step_settings& settings, plan_pointer plan,
   step->settings.loss_gradient =
     settings.loss_scale
     / (static_cast<double>(traits.microbatches_of_update) * traits.slices);
-  const auto ran = step->plan;
-  begin_step(ran);
-  actors_->note(step);
+  begin_step(step->plan);
   step_outcome outcome;
   try {
-    outcome =
-      actors_->ask<step_outcome>(book().coordinator, run_step{std::move(step)});
+    outcome = run_once(step);
+    if (outcome.runs_again)
+      outcome = run_once(second_run(*step, outcome));
   } catch (...) {
     leave_step();
     throw;
   }
   end_step(outcome);
+  if (settings.training())
+    note_buffers(outcome);
   leave_step();
   if (failed_)
     throw_failure(outcome, book().cause->of(outcome.failure));
-  return to_report(std::move(outcome), ran);
+  return to_report(std::move(outcome), step->plan);
+}
+
+step_outcome pipeline::run_once(const step_pointer& step) {
+  actors_->note(step);
+  return actors_->ask<step_outcome>(book().coordinator, run_step{step});
+}
+
+/// The same step once more, for those alone that watch, in a time that counts
+/// from the first run's begin.
+step_pointer pipeline::second_run(const step_context& first,
+                                  const step_outcome& outcome) {
+  auto again = std::make_shared<step_context>(first);
+  again->serial = ++serial_;
+  again->gate = gate_ = std::make_shared<step_gate>();
+  auto& settings = again->settings;
+  settings.observed = outcome.event.observed;
+  settings.began = outcome.event.begin;
+  settings.interest = std::exchange(settings.on_hit, nullptr);
+  settings.reading = step_reading::again;
+  return again;
 }
 
 void pipeline::announce_change() {

@@ -74,7 +74,9 @@ class pipeline {
   /// The cause of the run's failure; empty if it has not failed.
   std::optional<failure_origin> failed_of() const;
   /// The settings of a step, with what monitors want of it now.
-  step_settings with_wishes(step_settings settings) const;
+  /// `can_run_again`: so that they may watch it.
+  step_settings with_wishes(step_settings settings,
+                            bool can_run_again = false) const;
 
   /// Returns an id for `detach`. It sees whole steps, from the next one on.
   std::int64_t attach(monitor watcher);
@@ -125,6 +127,11 @@ class pipeline {
   handed_over ask_actors() const;
   void replace_actors(pipeline_options options, const handed_over& so_far);
   void report_waits();
+  bool can_run_again(const plan& what) const;
+  void note_buffers(const step_outcome& outcome);
+  step_outcome run_once(const step_pointer& step);
+  step_pointer second_run(const step_context& first,
+                          const step_outcome& outcome);
   void begin_step(plan_pointer plan);
   void end_step(const step_outcome& outcome);
   void leave_step();
@@ -145,6 +152,9 @@ class pipeline {
   std::shared_ptr<run_control> control_ = std::make_shared<run_control>();
   std::unique_ptr<local_actors> actors_;
   std::int64_t serial_ = 0;
+  /// Whether the forwards of training steps have changed buffers; none: there
+  /// was none yet.
+  std::optional<bool> changes_buffers_;
   std::shared_ptr<step_gate> gate_;  // of a step that runs, or has failed
   std::atomic<bool> failed_ = false;
   failure_origin origin_;  // of the failure

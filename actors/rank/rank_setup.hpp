@@ -21,7 +21,7 @@ struct rank_setup {
   /// By stage: whether it reads inputs, targets or arguments.
   std::vector<bool> needs_data;
   std::int32_t prefetch = 2;    // microbatches asked for ahead
-  bool waits_for_norm = false;  // clipping, or a dynamic loss scale
+  bool waits_for_norm = false;  // updates do: clipping, for example
   bool reduces = false;  // there are several replicas, or copies of stages
   lane_order order = lane_order::strict;
   /// The rank's device; null: the CPU.

@@ -308,21 +308,28 @@ void stage_runner::tell_norm(run_op& request) {
   // The last one counts, if a step has several updates.
   const bool counts = running_->microbatch == none
                       || running_->microbatch + 1 == step_->plan->microbatches;
-  if (setup_.instance.copy != 0 || !counts)
+  if (!counts)
     return;
-  parameters.show();
+  const bool first_copy = setup_.instance.copy == 0;
+  if (first_copy)
+    parameters.show();
   // Replicas and copies hold the same gradients by now: one is enough, or one
   // of each shard.
   const auto& shards = setup_.work.shards;
-  if (rank_.data_rank >= (shards ? shards->place().shards : 1))
+  const bool tells =
+    first_copy && rank_.data_rank < (shards ? shards->place().shards : 1);
+  const bool watched = step_->settings.reading == step_reading::watched;
+  if (!tells && !watched)
     return;
-  auto powers = parameters.norm_powers();
-  const auto last = last_not_finite(powers);
-  auto not_finite =
-    last < 0 ? std::string{}
-             : parameters.name_of_power(static_cast<std::size_t>(last));
-  ports_.powers({step_->serial, setup_.instance.stage, std::move(powers),
-                 rank_.data_rank, std::move(not_finite)});
+  stage_powers message{step_->serial, setup_.instance.stage};
+  message.shard = tells ? rank_.data_rank : none;
+  if (tells)
+    message.powers = parameters.norm_powers();
+  if (const auto last = last_not_finite(message.powers); last >= 0)
+    message.not_finite =
+      parameters.name_of_power(static_cast<std::size_t>(last));
+  message.hit = watched && setup_.work.compute->has_hit();
+  ports_.powers(std::move(message));
 }
 
 void stage_runner::update(const std::optional<norm_verdict>& norm) {

@@ -40,6 +40,11 @@ struct execution_options {
   std::vector<double> slow{};
   std::int64_t slow_from = 1;
   std::int32_t intra_op_threads = 1;  // of LibTorch, a worker
+  /// Updates wait until the gradients of all stages are known, also where
+  /// nothing is clipped, so that monitors can watch (subscription::watches). It
+  /// does nothing with a plan whose updates don't, with updates within a step,
+  /// and with cuda_graphs.
+  bool holds_updates = false;
   loading_options loading{};
   time_limits limits{};
   /// Runs at the start of every handler of every actor (tests: delays).

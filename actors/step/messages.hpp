@@ -44,7 +44,8 @@ struct step_context {
 using step_pointer = std::shared_ptr<const step_context>;
 
 TROUPE_FIELDS(microbatch_key, microbatch, slice)
-TROUPE_FIELDS(stage_result, losses, metrics, observe_ns, equal_counts)
+TROUPE_FIELDS(stage_result, losses, metrics, observe_ns, equal_counts,
+              changed_buffers)
 
 /// Names a tensor message and announces what it holds; always checked.
 struct envelope {
@@ -119,7 +120,7 @@ struct norm_verdict {
   std::int64_t serial = 0;
   std::int64_t sent = 0;
   double factor = 1;   // for the gradients, before the update
-  bool update = true;  // false: overflow
+  bool update = true;  // false: overflow, or the step is run again
 };
 TROUPE_FIELDS(norm_verdict, serial, sent, factor, update)
 
@@ -213,12 +214,15 @@ TROUPE_FIELDS(collective_part, serial, stage, member, piece, call, kind,
 struct stage_powers {
   std::int64_t serial = 0;
   std::int32_t stage = 0;
-  std::vector<double> powers;  // of each parameter's gradient, for the norm
-  std::int32_t shard = 0;      // of the gradients, whose powers these are
+  std::vector<double> powers{};  // of each parameter's gradient, for the norm
+  /// Of the gradients, whose powers these are; none: another instance of the
+  /// stage has told them, and this one only tells of a watched step.
+  std::int32_t shard = 0;
   /// The last parameter whose gradient is not finite; empty: all are.
   std::string not_finite = {};
+  bool hit = false;  // as stage_compute::has_hit
 };
-TROUPE_FIELDS(stage_powers, serial, stage, powers, shard, not_finite)
+TROUPE_FIELDS(stage_powers, serial, stage, powers, shard, not_finite, hit)
 
 // ---- rank -> coordinator
 struct stage_done {
@@ -338,9 +342,10 @@ struct remote_outcome {
   bool saves = false;
   bool interrupted = false;
   failure_origin origin = {};  // as in run_record
+  bool runs_again = false;     // as in step_outcome
 };
 TROUPE_FIELDS(remote_outcome, serial, event, failure, end, changes, saves,
-              interrupted, origin)
+              interrupted, origin, runs_again)
 
 // ---- pipeline -> coordinator, which answers with the outcome
 struct run_step {
@@ -356,6 +361,8 @@ struct step_outcome {
   /// The step is done, and the run ends with it.
   std::optional<run_end> end = {};
   bool changes = false, saves = false;  // as in step_report
+  /// A watched step had a hit, and has not updated: it is run again.
+  bool runs_again = false;
 };
 struct watchdog_tick {};
 

@@ -295,6 +295,8 @@ train_setup make_setup(train_options& o) {
   run.cuda_graphs = o.devices.cuda_graphs;
   if (!run.overlap.data)  // loading ahead counts as overlap, too
     run.execution.loading.prefetch = 0;
+  // A log's order may be one in which updates don't wait.
+  run.execution.holds_updates = !run.execution.replay && watches(o.monitoring);
   return setup;
 }
 

@@ -114,6 +114,7 @@ struct tensors_event {
   /// Only for monitors that are exempt from a budget: others don't see this
   /// step's tensors.
   bool for_exempt = false;
+  step_reading reading = step_reading::once;
   /// Each member of a sharding group publishes its part of sharded parameters
   /// and gradients, flattened, even if it holds none; the hub joins the parts
   /// (shard_joiner.hpp), so that monitors see complete tensors.
@@ -121,7 +122,7 @@ struct tensors_event {
 
   bool wanted_by(const subscription& wants) const {
     return wants.wants_tensors(source.step, source.phase)
-           && (wants.exempt || !for_exempt);
+           && (wants.exempt || !for_exempt) && wants.reads(reading);
   }
   std::string text() const;
   /// Bytes of the records and of tensors that their handles keep alive.
@@ -132,6 +133,7 @@ template <class Archive>
 void fields(Archive& archive, tensors_event& v) {
   TROUPE_EACH_FIELD(v, source, backward, samples, tensors)
   archive.within_job("for_exempt", v.for_exempt);
+  archive.within_job("reading", v.reading);
   archive.within_job("shard", v.shard);
   archive.within_job("shards", v.shards);
   if constexpr (Archive::reads)

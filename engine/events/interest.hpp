@@ -55,6 +55,9 @@ struct step_wishes {
   bool tells_memory = false;       // memory_events
   bool tells_ops = false;          // ops_events
   std::int64_t epoch = -1;         // see event_source
+  step_reading reading = step_reading::once;
+  /// What a second run of a watched step is to show; of the leading process.
+  interest_pointer on_hit = {};
 };
 
 template <class Archive>
@@ -65,7 +68,8 @@ void fields(Archive& archive, step_wishes& wishes) {
   archive("tensors", tensors);
   if (Archive::reads && !tensors.empty())
     wishes.interest = std::make_shared<tensor_interest>(std::move(tensors));
-  TROUPE_EACH_FIELD(wishes, tells_messages, tells_memory, tells_ops, epoch)
+  TROUPE_EACH_FIELD(wishes, tells_messages, tells_memory, tells_ops, epoch,
+                    reading)
 }
 
 /// Keeps one object for equal subscriptions, so that stages need not match the

@@ -76,9 +76,11 @@ void observer::observe_shard(const std::vector<parameter_part>& parts,
 }
 
 void observer::begin_step(std::shared_ptr<const tensor_interest> interest,
-                          double unscale) {
+                          double unscale, step_reading reading) {
   interest_ = std::move(interest);
   unscale_ = unscale;
+  reading_ = reading;
+  hit_ = false;
   watches_ = false;
   step_memory_->clear();
   forget_leaves();
@@ -116,6 +118,7 @@ void observer::begin_op(const event_source& source, pass pass,
   event_.backward = pass == pass::backward || pass == pass::forward_again;
   event_.samples = samples;
   event_.for_exempt = interest_->for_exempt();
+  event_.reading = reading_;
   calls_ = 0;
 }
 
@@ -132,10 +135,11 @@ void observer::end_op() {
 }
 
 void observer::flush() {
-  if (held_.empty())
+  if (held_.empty() && watched_rows_.empty())
     return;
   const stopwatch cost(cost_);
   const auto rows = on_device_->take(device_->compute());
+  resolve_watched(rows);
   const auto samples = on_device_->take_samples(device_->compute());
   for (auto& [event, expected] : std::exchange(held_, {})) {
     for (const auto& [record, row, is_sample, factor] : expected) {
@@ -275,6 +279,7 @@ void observer::gradient_arrived(const watched& module,
 }
 
 void observer::loss(const std::string& name, const at::Tensor& value) {
+  left(value);
   if (!interest_ || loss_needs_ == tensor_needs::none)
     return;
   auto& owner = losses_[name];

@@ -57,7 +57,8 @@ class observer {
   /// Sets the interest for the ops of a step; null: nobody wants tensors.
   /// Gradients of activations are multiplied by `unscale`.
   void begin_step(std::shared_ptr<const tensor_interest> interest,
-                  double unscale = 1);
+                  double unscale = 1,
+                  step_reading reading = step_reading::once);
 
   enum class pass : std::uint8_t { forward, forward_again, backward, update };
   /// Until `end_op`, modules publish for this op. `forward_again` (recompute)
@@ -66,6 +67,11 @@ class observer {
   void end_op();
   /// Publishes events that await a device; waits for it.
   void flush();
+
+  /// In a watched step, notes whether a tensor that leaves an op is finite.
+  void left(const at::Tensor& tensor);
+  /// Whether one of this step's was not; waits for the device.
+  bool has_hit();
 
   /// Whether modules publish anything now.
   bool watches() const { return watches_; }
@@ -94,6 +100,7 @@ class observer {
   void record_values(const watched& module, tensor_kind kind,
                      tensor_needs needs, const observed_values& values);
   void record_weights(const watched& module);
+  void resolve_watched(const std::vector<tensor_statistics>& rows);
   void record(tensor_record entry, const at::Tensor& tensor, tensor_needs needs,
               measured_memory& measured);
   bool is_on_device(const at::Tensor& tensor) const;
@@ -125,6 +132,9 @@ class observer {
   /// The last interest, from which the needs below and of modules derive.
   std::shared_ptr<const tensor_interest> applied_interest_;
   double unscale_ = 1;  // for activations' gradients
+  step_reading reading_ = step_reading::once;
+  bool hit_ = false;
+  std::vector<std::size_t> watched_rows_;  // on the device
   tensor_needs loss_needs_ = tensor_needs::none;
   bool module_kinds_ = false;  // anybody wants what modules publish
   bool watches_ = false;

@@ -18,6 +18,10 @@ tensor_statistics measured_to(depth wanted, const at::Tensor& tensor) {
            : measure(tensor, wanted == depth::histogram);
 }
 
+bool is_hit(const tensor_statistics& found) {
+  return found.finite() < found.count;
+}
+
 /// Kinds whose tensors have instances along dimension 0.
 bool has_instances(tensor_kind kind) {
   return has(tensor_kind::activation | tensor_kind::input
@@ -133,6 +137,29 @@ philox_key observer::key_of(const tensor_record& record) const {
   const auto value = hash.value();
   return {static_cast<std::uint32_t>(value),
           static_cast<std::uint32_t>(value >> 32)};
+}
+
+void observer::left(const at::Tensor& tensor) {
+  if (reading_ != step_reading::watched || hit_ || !tensor.defined()
+      || !is_measurable(tensor))
+    return;
+  const stopwatch cost(cost_);
+  if (tensor.is_cpu()) {
+    hit_ = is_hit(measure_extremes(tensor));
+  } else if (is_on_device(tensor)) {
+    watched_rows_.push_back(on_device_->add(tensor));
+    on_device_->launch();
+  }
+}
+
+bool observer::has_hit() {
+  flush();
+  return hit_;
+}
+
+void observer::resolve_watched(const std::vector<tensor_statistics>& rows) {
+  for (const auto row : std::exchange(watched_rows_, {}))
+    hit_ = hit_ || is_hit(rows[row]);
 }
 
 void observer::unscale_last(double factor) {

@@ -41,6 +41,15 @@ void fields(Archive& archive, event_source& v) {
   archive.within_job("epoch", v.epoch);
 }
 
+/// How the tensors of a step are read; see subscription::watches.
+enum class step_reading : std::uint8_t {
+  once,     // for all that want them
+  watched,  // for those that don't watch; the step is run again on a hit
+  again,    // the second run of such a step: for those that watch
+};
+template <>
+inline constexpr auto largest_value<step_reading> = step_reading::again;
+
 /// "step 3 rank 1 stage 2 microbatch 0".
 std::string source_text(const event_source& source);
 
@@ -75,10 +84,20 @@ struct subscription {
   /// Sees tensors of all those steps, even where a budget shows others fewer:
   /// for monitors that would miss what they look for.
   bool exempt = false;
+  /// Wants tensors only of steps in which a NaN or an infinity leaves an op
+  /// (the outputs of a stage, the gradients of its inputs, a loss), or is in a
+  /// parameter's gradient. Such a step is run again before its update, and its
+  /// second run shows the tensors; its other events come once. Where steps
+  /// can't be run again, it sees the tensors of all.
+  bool watches = false;
 
   bool covers_step(std::int64_t step) const;
   /// Whether any tensors of that step are wanted.
   bool wants_tensors(std::int64_t step, phase phase) const;
+  /// Whether it sees the tensors of a step that is read so.
+  bool reads(step_reading how) const {
+    return how == step_reading::once || watches == (how == step_reading::again);
+  }
   bool wants(tensor_kind kind, const std::string& name) const;
   /// Whether an event is for this monitor; possibly only part of a
   /// tensors_event.
@@ -107,6 +126,7 @@ void fields(Archive& archive, subscription& v) {
   archive.for_clients("histogram", histogram);
   archive.within_job("needs", v.needs);
   archive.within_job("exempt", v.exempt);
+  archive.within_job("watches", v.watches);
   if constexpr (Archive::reads) {
     archive.require(v.sample.share >= 0 && v.sample.share <= 1, "sample");
     v.tensors = tensors.set;

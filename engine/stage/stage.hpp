@@ -24,6 +24,8 @@ struct stage_result {
   /// For each loss that weighs microbatches equally, the number of items of one
   /// microbatch, or slice.
   std::vector<std::pair<std::string, double>> equal_counts;
+  /// Forwards wrote to buffers: the step can't be run again as it was.
+  bool changed_buffers = false;
 };
 
 /// A value that an op leaves for a later one of the same stage, opaque to all
@@ -90,6 +92,10 @@ class stage_compute {
   virtual op_outputs backward(op_kind kind, microbatch_key key,
                               tensor_lists output_gradients,
                               stage_states states) = 0;
+
+  /// In a watched step (step_reading), whether something that has left an op of
+  /// this step, or a loss, is not finite; waits for the device.
+  virtual bool has_hit() { return false; }
 
   /// Returns the stage's report. After the gradients part it keeps the losses
   /// for the report after the update part, and throws `invalid_argument` for

@@ -58,6 +58,9 @@ struct step_settings : step_decision, step_wishes, plan_traits {
   /// The tokens behind an update's gradients, and the time when its step began,
   /// in host nanoseconds.
   std::int64_t tokens = 0, began = 0;
+  /// The first run of a step that is run again showed tensors to all monitors
+  /// that want them.
+  bool observed = false;
 };
 
 }  // namespace troupe

@@ -26,7 +26,7 @@ TROUPE_FIELDS(gap_options, every, match, histogram, sample, seed)
 TROUPE_FIELDS(gradient_dump_options, folder, start, end, every, save_first_n,
               match)
 TROUPE_FIELDS(overflow_options, frames, trace, abort_after, underflow_share,
-              stop, every, match)
+              stop, every, match, reading)
 TROUPE_FIELDS(stability_options, window, rolling, sigmas)
 TROUPE_FIELDS(timeline_files, svg, trace, steps, anomalies)
 TROUPE_FIELDS(throughput_options, every, peak_flops, straggler)
@@ -129,7 +129,7 @@ constexpr std::array entries{
         {{{"folder", "/gradients/"}}}},
   entry{"overflow", make_overflow,
         "match=* every=1 frames=21 trace= abort_after= underflow_share=0 "
-        "stop=true",
+        "stop=true reading=watch",
         "the first NaN or infinity, and the module calls before it; stops the "
         "run, unless a dynamic loss scale handles the overflow"},
   entry{"stability", make_stability, "window=128 rolling=10000 sigmas=6",

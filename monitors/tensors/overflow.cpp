@@ -47,7 +47,10 @@ class overflow_state {
   overflow_state(overflow_options options, sink_pointer sink)
     : options_(std::move(options)), sink_(std::move(sink)) {}
 
-  void see(const tensors_event& op) { ops_.push_back(op); }
+  void see(const tensors_event& op) {
+    had_hit_ = had_hit_ || op.reading == step_reading::again;
+    ops_.push_back(op);
+  }
   void see(const step_event& step) {
     conclude(step.source,
              is_of_loss_scale(step) ? ending::overflowed : ending::whole);
@@ -55,8 +58,8 @@ class overflow_state {
   void see(const failure_event& failure) {
     conclude(failure.source, ending::failed);
   }
-  void see(const dropped_event&) { ops_.clear(); }
-  void see(const epoch_event&) { ops_.clear(); }
+  void see(const dropped_event&) { forget_step(); }
+  void see(const epoch_event&) { forget_step(); }
   std::int64_t kept_bytes() const {
     std::int64_t bytes = 0;
     for (const auto& op : before_)
@@ -72,6 +75,11 @@ class overflow_state {
     std::size_t bad_tensors;
     bool in_forward;  // one of them at least
   };
+
+  void forget_step() {
+    ops_.clear();
+    had_hit_ = false;
+  }
 
   void conclude(const event_source& source, ending how) {
     if (source.phase != phase::training)
@@ -95,7 +103,7 @@ class overflow_state {
       for (const auto& frame : frames_of(op))
         text += frame.text;
     print(text + end_of_batch(batch));
-    ops_.clear();
+    forget_step();
   }
 
   void detect(const event_source& source, ending how) {
@@ -115,13 +123,30 @@ class overflow_state {
       tell(*first, "; the update is skipped, and the loss scale halved");
     else if (first)
       report(source, *first, how == ending::failed);
+    else if (had_hit_ && options_.match == "*")
+      tell_of_difference(source);
     keep_last_frames();
   }
 
-  /// Keeps the frames that may precede the next step's first ones.
+  /// The second run of a step has other tensors than the first one.
+  void tell_of_difference(const event_source& source) const {
+    sink_->write(alert{
+      source, "overflow",
+      fmt::format(
+        "step {}: something was not finite, and the step was run again to name "
+        "it; then all tensors were finite. Does a layer keep a state, or draw "
+        "random numbers other than by dropout and op_generator? If so, read "
+        "all steps, with reading=full",
+        source.step)});
+  }
+
+  /// Keeps the frames that may precede the next step's first ones, if this step
+  /// was read.
   void keep_last_frames() {
+    if (ops_.empty())
+      before_.clear();
     std::ranges::move(ops_, std::back_inserter(before_));
-    ops_.clear();
+    forget_step();
     std::size_t frames = 0;
     auto source = before_.end();
     while (source != before_.begin() && frames < options_.frames)
@@ -226,7 +251,13 @@ class overflow_state {
   required_sink sink_;
   std::vector<tensors_event> ops_;     // of the step that runs
   std::vector<tensors_event> before_;  // the last of the steps before
+  bool had_hit_ = false;  // the step that runs is the second run of a watched
 };
+
+/// Whether the tensors of steps are wanted in which all are finite.
+bool reads_healthy(const overflow_options& options) {
+  return !options.trace.empty() || options.underflow_share > 0;
+}
 
 void require_legal(const overflow_options& options) {
   // All of them are looked through after each step.
@@ -243,6 +274,11 @@ void require_legal(const overflow_options& options) {
     fail(error_code::invalid_argument,
          "overflow: underflow_share is {}; use a share from 0 to 1",
          options.underflow_share);
+  if (options.reading == overflow_reading::watch && reads_healthy(options))
+    fail(error_code::invalid_argument,
+         "overflow: {} needs the tensors of healthy steps, which reading=watch "
+         "does not read; use reading=full, or leave reading out",
+         options.trace.empty() ? "underflow_share" : "trace");
 }
 
 }  // namespace
@@ -258,6 +294,8 @@ monitor overflow_monitor(const overflow_options& options, sink_pointer sink) {
   result.wants.names = options.match;
   result.wants.every = options.every;
   result.wants.exempt = true;
+  result.wants.watches =
+    options.reading != overflow_reading::full && !reads_healthy(options);
   return result;
 }
 

@@ -150,6 +150,44 @@ TEST_CASE("an infinite norm skips the update under a dynamic scale") {
   CHECK_FALSE(core.on(rank_done{1, 0, 0, {}})->event.updated);
 }
 
+namespace {
+
+/// Two replicas of a step of one stage that is watched.
+coordinator_core watching_core() {
+  coordinator_core core({.data_ranks = 2, .arithmetic = {}});
+  auto step = std::make_shared<step_context>(*a_step(1, 1));
+  step->settings.reading = step_reading::watched;
+  core.begin(step);
+  return core;
+}
+
+}  // namespace
+
+TEST_CASE("a watched step waits for all replicas, and a hit runs it again") {
+  stage_powers from_other{.serial = 1, .shard = none};
+  for (const bool hit : {false, true}) {
+    auto core = watching_core();
+    CHECK_FALSE(core.on(stage_powers{1, 0, {4}}));
+    from_other.hit = hit;
+    const auto verdict = core.on(from_other);
+    REQUIRE(verdict);
+    CHECK(verdict->update == !hit);
+    CHECK(core.runs_again() == hit);
+    CHECK_FALSE(core.on(rank_done{1, 0, 0, {}}));
+    CHECK(core.on(rank_done{1, 1, 0, {}})->runs_again == hit);
+  }
+}
+
+TEST_CASE("a watched step with a gradient that is not finite runs again") {
+  auto core = watching_core();
+  CHECK_FALSE(core.on({.serial = 1, .shard = none}));
+  CHECK_FALSE(core.on(stage_powers{1, 0, {INFINITY}})->update);
+  CHECK(core.runs_again());
+  core.begin(a_step(1, 1));  // the second run
+  CHECK_FALSE(core.runs_again());
+  CHECK(core.on(stage_powers{1, 0, {INFINITY}})->update);
+}
+
 TEST_CASE("powers of no stage, or no shard of one, are refused") {
   coordinator_core core(
     {.ranks = 2, .stages = 2, .shards = 2, .arithmetic = {.clip = 1}});

@@ -69,3 +69,36 @@ TEST_CASE("the same wishes are the same object, until somebody comes or goes") {
   board.set({activations(0, 1)});
   CHECK(board.wishes_for(3, phase::training).interest != first);
 }
+
+TEST_CASE("a step that can run again is watched for those that want that") {
+  event_board board;
+  auto watches = activations(0, 2);
+  watches.watches = true;
+  board.set({activations(0, 1), watches});
+  const auto of = [&](std::int64_t step, bool can_run_again) {
+    return board.wishes_for(step, phase::training, can_run_again);
+  };
+  const auto watched = of(2, true), odd = of(3, true), read = of(4, false);
+  CHECK((watched.reading == step_reading::watched));
+  CHECK((watched.interest->subscriptions() == std::vector{activations(0, 1)}));
+  CHECK((watched.on_hit->subscriptions() == std::vector{watches}));
+  CHECK((odd.reading == step_reading::once));
+  CHECK(odd.interest == watched.interest);
+  CHECK_FALSE(odd.on_hit);
+  CHECK((read.reading == step_reading::once));
+  CHECK(read.interest->subscriptions().size() == 2);
+  CHECK_FALSE(read.on_hit);
+  CHECK((of(6, true).on_hit->subscriptions() == std::vector{watches}));
+}
+
+TEST_CASE("those that watch see the second run, and others the first") {
+  auto watches = activations(0, 1);
+  watches.watches = true;
+  tensors_event some;
+  using enum step_reading;
+  for (const auto reading : {once, watched, again}) {
+    some.reading = reading;
+    CHECK(watches.covers(some) == (reading != watched));
+    CHECK(activations(0, 1).covers(some) == (reading != again));
+  }
+}

@@ -1,9 +1,11 @@
 #include "small_model.hpp"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "troupe/engine/data/row_order.hpp"
@@ -90,6 +92,17 @@ std::string describe(const small_case& what) {
 
 namespace {
 
+/// The usual loss, and one of no weight that is infinite.
+loss_function with_hit(const loss_function& usual) {
+  return {[usual](const tensor_list& outputs, const microbatch_data& data) {
+            auto terms = usual(outputs, data);
+            terms.push_back(
+              {.name = "hit", .value = at::full({}, INFINITY), .weight = 0});
+            return terms;
+          },
+          usual.counts()};
+}
+
 numerics numerics_for(const small_case& what) {
   numerics result;
   result.optimizer = adamw{.learning_rate = 1e-2};
@@ -109,6 +122,8 @@ numerics numerics_for(const small_case& what) {
   result.accumulate_in_fp32 = what.accumulate_in_fp32;
   result.offload_optimizer = what.offload_optimizer;
   result.backward_split = what.weight_split;
+  if (what.hits)
+    result.loss = with_hit(result.loss);
   return result;
 }
 
@@ -123,6 +138,7 @@ trainer_options options_for(const small_case& what) {
   options.hosting = what.hosting;
   options.numerics = numerics_for(what);
   options.execution.order = what.order;
+  options.execution.holds_updates = what.hits;
   options.overlap.reduce = what.overlaps;
   return options;
 }

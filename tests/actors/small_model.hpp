@@ -57,6 +57,9 @@ struct small_case {
   double dropout = 0;
   offload_options offload = {};
   std::vector<std::int32_t> hosting = {};  // as in trainer_options
+  /// Updates wait, so that steps can be watched, and each step has a hit: a
+  /// loss that is only reported, and infinite.
+  bool hits = false;
 };
 
 schedule_shape shape_of(const small_case& what);

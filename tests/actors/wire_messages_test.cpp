@@ -63,7 +63,8 @@ TEST_CASE("control messages arrive as they were sent") {
      .skip_update = true},
     {.interest = std::make_shared<tensor_interest>(tensors),
      .tells_memory = true,
-     .epoch = 1},
+     .epoch = 1,
+     .reading = step_reading::watched},
     77,
     {"1f1b", 4, 8, 1, 16, 2, true}};
   const auto begun = there_and_back(begin);
@@ -71,8 +72,10 @@ TEST_CASE("control messages arrive as they were sent") {
   CHECK((begun.wishes.interest->subscriptions() == tensors));
   CHECK(begun.wishes.tells_memory);
   CHECK(begun.wishes.epoch == 1);
+  CHECK(begun.wishes.reading == step_reading::watched);
   CHECK(there_and_back(stage_powers{1, 2, {3, 4}}).powers
         == std::vector<double>{3, 4});
+  CHECK(there_and_back(stage_powers{.serial = 1, .hit = true}).hit);
   const auto done = there_and_back(report());
   CHECK(done.rank == 2);
   CHECK(done.stages.at(0).result.losses.at(0).name == "loss");
@@ -81,7 +84,9 @@ TEST_CASE("control messages arrive as they were sent") {
   CHECK(there_and_back(op_failure{{.rank = 3}, "1F2", "why"}).op == "1F2");
   remote_outcome outcome{4, {}, "it failed"};
   outcome.event.gradient_norm = 0.5;
+  outcome.runs_again = true;
   CHECK(there_and_back(outcome).event.gradient_norm == 0.5);
+  CHECK(there_and_back(outcome).runs_again);
 }
 
 TEST_CASE("events arrive with their tensors") {

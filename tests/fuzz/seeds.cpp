@@ -311,6 +311,7 @@ void add_texts(seed_list& to) {
         "gradient_dump:start=1,end=2,every=3,save_first_n=4",
         "overflow:frames=21,trace=0,3,abort_after=9,underflow_share=0,stop="
         "true",
+        "overflow:reading=watch,every=2,match=blocks*", "overflow:reading=full",
         "stability:window=128,rolling=10000,sigmas=6",
         "throughput:every=1,peak_flops=1e12,straggler=2",
         "timeline:svg=a,trace=b,steps=32,anomalies=true",

@@ -117,7 +117,9 @@ std::string expected(const trial& what) {
                      first.backward ? "backward" : "forward");
 }
 
-std::string reported(const trial& what, bool recompute) {
+/// What is said of the second step, before which all was finite.
+overflow_run reported(const trial& what, bool recompute,
+                      overflow_reading reading) {
   model layers;
   const auto stages = what.sizes.ranks * what.sizes.stages_per_rank;
   for (std::int32_t s = 0; s < stages; ++s)
@@ -129,22 +131,30 @@ std::string reported(const trial& what, bool recompute) {
   options.numerics.loss = options_g(1, 1).numerics.loss;
   options.numerics.recompute = recompute;
   options.data_parallel = what.data_parallel;
+  options.execution.holds_updates = true;
   overflow_run output;
   trainer run(layers, options);
-  run.attach(output.watch());
-  const auto source = make_source([bad = what.bad_data](std::int64_t k) {
-    auto rows = at::full({2, 4}, 1.0F);
-    rows.select(1, 3).fill_(k);
-    if (k == bad)
-      rows[1][2] = NAN;
-    return microbatch_data{{rows}, {}, {}, 2};
-  });
+  run.attach(output.watch({.reading = reading}));
+  const auto from = [bad = what.bad_data](std::int64_t first) {
+    return make_source([=](std::int64_t k) {
+      auto rows = at::full({2, 4}, 1.0F);
+      rows.select(1, 3).fill_(k - first);
+      if (bad >= 0 && k - first == bad)
+        rows[1][2] = NAN;
+      return microbatch_data{{rows}, {}, {}, 2};
+    });
+  };
   const auto all = what.sizes.microbatches * what.data_parallel;
-  run.evaluate(source, all);  // has bad values too, but is not examined
+  run.evaluate(from(0), all);  // has bad values, but is not examined
+  const auto source = from(all);
+  run.step(source, /*skip_update=*/true);
   run.step(source);
   output.finish(run);
   CHECK(output.alerts.size() == 1);
-  return output.error_text;
+  CHECK(output.readings.at(2)
+        == (reading == overflow_reading::watch ? step_reading::again
+                                               : step_reading::once));
+  return output;
 }
 
 }  // namespace
@@ -157,7 +167,12 @@ TEST_CASE("the first bad tensor is named for 200 random injections") {
     const auto what = random_trial(random, data_parallel);
     CAPTURE(i, what.schedule, what.sizes.ranks, what.sizes.microbatches,
             what.injections.size(), what.bad_data, data_parallel, recompute);
-    CHECK_THAT(reported(what, recompute),
+    const auto read = reported(what, recompute, overflow_reading::full);
+    const auto watched = reported(what, recompute, overflow_reading::watch);
+    CHECK_THAT(watched.error_text,
                ContainsSubstring("not finite is " + expected(what) + ":"));
+    CHECK(watched.error_text == read.error_text);
+    CHECK(frames_of_batch(watched.printed, 1)
+          == frames_of_batch(read.printed, 1));
   }
 }

@@ -46,6 +46,11 @@ TEST_CASE("a monitor is made of its name and settings") {
   CHECK(dump.wants.covers_step(7));
   CHECK_FALSE(dump.wants.covers_step(6));
   CHECK_FALSE(dump.wants.covers_step(11));
+  CHECK(monitor_of("overflow").wants.watches);
+  CHECK(monitor_of("overflow:reading=watch").wants.watches);
+  for (const auto* name : {"overflow:reading=full", "overflow:trace=0,3",
+                           "overflow:underflow_share=0.5"})
+    CHECK_FALSE(monitor_of(name).wants.watches);
   for (const auto* name : {"overflow:trace=0,3", "stability", "throughput",
                            "timeline:svg=a.svg", "retro", "budget:share=0.1"})
     CHECK_FALSE(monitor_of(name).name.empty());
@@ -66,6 +71,10 @@ TEST_CASE("a spec that can't be meant says what is wrong and what there is") {
   refused("timeline", "svg=FILE");
   refused("timeline:trace=x,steps=0", "steps is 0; use 1 or more");
   refused("overflow:frames=1001", "frames is 1001; use 1 to 1000");
+  refused("overflow:reading=all", "reading=all is not watch or full");
+  refused("overflow:reading=watch,trace=1",
+          "trace needs the tensors of healthy steps");
+  refused("overflow:reading=watch,underflow_share=0.5", "use reading=full");
   refused("gap:match=true", "is its value missing?");
   refused("budget:share=nan", "share");
   refused("retro:max_abs=-1", "max_abs is -1 and loss_factor 0; use 0 (off)");

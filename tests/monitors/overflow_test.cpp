@@ -17,15 +17,6 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-source_pointer rows_with(std::int64_t batch, float value) {
-  return make_source([=](std::int64_t k) {
-    auto rows = rows_g();
-    if (k == batch)
-      rows[2][1] = value;
-    return microbatch_data{{rows}, {}, {}, 4};
-  });
-}
-
 const std::string seventeen(17, ' ');
 
 }  // namespace

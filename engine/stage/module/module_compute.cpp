@@ -102,8 +102,10 @@ void module_compute::begin_step(const step_settings& settings) {
   result_ = {};
   losses_.begin(settings);
   observer_.begin_step(settings.interest,
-                       1 / (settings.loss_scale * settings.data_ranks));
+                       1 / (settings.loss_scale * settings.data_ranks),
+                       settings.reading);
   module_->train(settings.training());
+  buffer_versions_ = versions_of(buffers_);
   drop_ended_batches();
 }
 
@@ -275,7 +277,16 @@ op_outputs module_compute::forward_slice(microbatch_key key,
     for (auto& each : message)
       each = each.defined() ? each.detach() : each;
   outputs.tensors = std::move(result.sent);
+  if (counted)
+    watch(outputs);
   return outputs;
+}
+
+/// Notes in a watched step whether what leaves the op is finite.
+void module_compute::watch(const op_outputs& outputs) {
+  for (const auto& message : outputs.tensors)
+    for (const auto& each : message)
+      observer_.left(each);
 }
 
 std::shared_ptr<saved_tensors> module_compute::saved_for_offload() const {
@@ -306,6 +317,7 @@ op_outputs module_compute::backward(op_kind kind, microbatch_key key,
   if (options_.numerics.accumulate_in_fp32)
     widen_gradients(parameters_);
   observer_.end_op();
+  watch(outputs);
   return outputs;
 }
 
@@ -342,6 +354,7 @@ stage_result module_compute::end_step() {
          "the model reports '{}', which is computed on the host",
          result_.metrics.front().name);
   result_.observe_ns = observer_.take_cost();
+  result_.changed_buffers = buffer_versions_ != versions_of(buffers_);
   return std::move(result_);
 }
 

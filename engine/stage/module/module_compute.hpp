@@ -48,6 +48,7 @@ class module_compute final : public stage_compute {
   op_outputs backward(op_kind kind, microbatch_key key,
                       tensor_lists output_gradients,
                       stage_states states) override;
+  bool has_hit() override { return observer_.has_hit(); }
   stage_result end_step() override;
   void drop_kept() override { losses_.drop(); }
   void forget_sequences() override { sequences_.clear(); }
@@ -72,6 +73,7 @@ class module_compute final : public stage_compute {
                            const microbatch_data& data,
                            slice_carry_pointer earlier, bool offloads);
   std::shared_ptr<saved_tensors> saved_for_offload() const;
+  void watch(const op_outputs& outputs);
   void require_same_buffers(const std::vector<std::int64_t>& versions) const;
   forward_result run_observed(microbatch_key key, const tensor_lists& inputs,
                               const microbatch_data& data,
@@ -120,6 +122,7 @@ class module_compute final : public stage_compute {
   std::vector<output_use> output_uses_;
   tensor_list parameters_;  // the trained ones
   tensor_list buffers_;
+  std::vector<std::int64_t> buffer_versions_;  // as the step began
   observer observer_;
   step_settings settings_;
   stage_result result_;

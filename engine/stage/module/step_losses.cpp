@@ -13,12 +13,14 @@
 namespace troupe {
 
 step_losses::step_losses(const numerics& options, rank_device* device)
-  : halts_(options.halt_on_nan),
+  : halt_on_nan_(options.halt_on_nan),
     weighting_(options.weighting),
     device_(device) {}
 
 void step_losses::begin(const step_settings& settings) {
   training_ = settings.training();
+  // A watched step is run again before it halts.
+  halts_ = halt_on_nan_ && settings.reading != step_reading::watched;
   losses_.clear();
   expected_counts_.clear();
   equal_counts_.clear();

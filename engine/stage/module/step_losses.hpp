@@ -39,7 +39,8 @@ class step_losses {
   void count(const std::string& name, double value, double count);
   void require_expected_counts() const;
 
-  bool halts_;
+  bool halt_on_nan_;
+  bool halts_ = false;  // in this step
   loss_weighting weighting_;
   rank_device* device_;
   bool training_ = false;
