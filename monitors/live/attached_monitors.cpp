@@ -225,9 +225,11 @@ std::int64_t attached_monitors::add(
   const auto id = ++next_;
   const bool may_stop = includes(request.right, access_right::control);
   auto reporting = client_monitor(to, make(id), added.ended, may_stop);
-  if (!may_stop)
+  if (!may_stop) {
     reporting.limits.held_bytes =
       std::min(reporting.limits.held_bytes, held_by_watchers);
+    reporting.wants.watches = false;  // which has steps run again
+  }
   // It writes by the folder's descriptor, also once the endpoint is gone.
   reporting.finish = [folder = folder_, finish = std::move(reporting.finish)] {
     finish();

@@ -131,7 +131,9 @@ constexpr std::array entries{
         "match=* every=1 frames=21 trace= abort_after= underflow_share=0 "
         "stop=true reading=watch",
         "the first NaN or infinity, and the module calls before it; stops the "
-        "run, unless a dynamic loss scale handles the overflow"},
+        "run, unless a dynamic loss scale handles the overflow; watches what "
+        "leaves the ops, and on a hit runs the step again to read all tensors; "
+        "reading=full reads them in each step"},
   entry{"stability", make_stability, "window=128 rolling=10000 sigmas=6",
         "spikes of the loss and the gradient norm"},
   entry{"throughput", make_throughput, "every=1 peak_flops=0 straggler=1.25",

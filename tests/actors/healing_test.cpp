@@ -1,5 +1,6 @@
 // Jobs that go on when a process was lost and started again.
 #include <catch2/catch_test_macros.hpp>
+#include <catch2/generators/catch_generators.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <chrono>
@@ -26,6 +27,8 @@ TEST_CASE("a job that loses processes trains the bits of one that does not") {
   small_case sharded{.data_parallel = 2, .clip = 0.5};
   sharded.sharding.mode = shard_mode::all;
   check_healed(sharded, 2, 3, 5);
+  check_healed({.ranks = 3, .microbatches = 6, .dropout = 0.3, .hits = true}, 3,
+               4, 8);
 }
 
 TEST_CASE("a job heals whatever its order and its hosting have become") {
@@ -42,7 +45,8 @@ TEST_CASE("a job on devices heals, with and without links between them") {
 
 TEST_CASE("a monitor sees each step once whatever is repeated") {
   constexpr std::int64_t steps = 60, copy_every = 7;
-  const small_case what{.ranks = 2};
+  small_case what{.ranks = 2};
+  what.hits = GENERATE(false, true);
   meeting_place where(2);
   mortal_process leads(where, 0, what, steps, {.copy_every = copy_every});
   mortal_process other(where, 1, what, steps, {.copy_every = copy_every});
@@ -55,6 +59,7 @@ TEST_CASE("a monitor sees each step once whatever is repeated") {
   std::vector<std::int64_t> all(steps);
   std::iota(all.begin(), all.end(), 1);
   CHECK(leads.seen.steps == all);
+  CHECK((leads.seen.second_runs > 0) == what.hits);
   CHECK(leads.seen.epochs == where.meetings() - 1);
   REQUIRE_FALSE(leads.seen_late.empty());
   for (const auto& each : leads.seen_late)
@@ -69,7 +74,7 @@ TEST_CASE("steps and evaluations are seen in the process that leads alone") {
     options.job = job;
     trainer run(model_for(what), options);
     seen_events seen;
-    run.attach(seen.watch());
+    run.attach(seen.watch(false));
     run.step(small_text());
     run.evaluate(small_text(), 1);
     run.finish_monitors();

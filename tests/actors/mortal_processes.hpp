@@ -96,14 +96,20 @@ struct healing_case {
 struct seen_events {
   std::vector<std::int64_t> steps;
   int epochs = 0;
+  int second_runs = 0;  // events of such
 
-  monitor watch() {
+  /// `watches`: also the tensors of a second run.
+  monitor watch(bool watches) {
     monitor watcher;
     watcher.name = "seen";
+    if (watches)
+      watcher.wants = {.tensors = tensor_kind::activation, .watches = true};
     watcher.see = [this](const event& what) {
       if (const auto* step = std::get_if<step_event>(&what))
         steps.push_back(step->source.step);
       epochs += std::holds_alternative<epoch_event>(what) ? 1 : 0;
+      if (const auto* op = std::get_if<tensors_event>(&what))
+        second_runs += op->reading == step_reading::again;
     };
     return watcher;
   }
@@ -174,7 +180,7 @@ class mortal_process {
     trainer run(model_for(what_), options);
     has_stepped_ = false;
     seen = {};
-    run.attach(seen.watch());
+    run.attach(seen.watch(what_.hits));
     set(&run, options.job);
     const auto killed = [&] {
       set(nullptr, nullptr);
@@ -206,7 +212,7 @@ class mortal_process {
       has_stepped_ = false;
       if (!run.heal(reason))
         throw;
-      run.attach(seen_late.emplace_back().watch());
+      run.attach(seen_late.emplace_back().watch(what_.hits));
       return false;
     }
   }

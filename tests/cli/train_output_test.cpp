@@ -75,3 +75,20 @@ TEST_CASE("metrics without a sink are shown, and alerts once") {
   CHECK(alerts("") == 1);
   CHECK(alerts("--sink terminal") == 1);
 }
+
+TEST_CASE("overflow names one tensor whether it watches or reads all") {
+  const tiny_training at;
+  const auto said = [&](const std::string& spec) {
+    const auto run = at.train("--lr 1e30 --ranks 2 --monitor " + spec);
+    CHECK(run.exit_code == 1);
+    const auto begin = run.output.find("step 2: the first tensor");
+    INFO(run.output);
+    REQUIRE(begin != run.output.npos);
+    return run.output.substr(begin, run.output.find('\n', begin) - begin);
+  };
+  CHECK(said("overflow") == said("overflow:reading=full"));
+  const auto refused = at.train("--monitor overflow:reading=some");
+  CHECK(refused.exit_code == 2);
+  CHECK_THAT(refused.output,
+             ContainsSubstring("reading=some is not watch or full"));
+}

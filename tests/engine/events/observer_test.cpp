@@ -237,31 +237,6 @@ TEST_CASE("extremes are taken from full statistics, and not the reverse") {
   CHECK(observed(more, some) == std::pair(1.5, 1.5));
 }
 
-TEST_CASE("a watched step has a hit where a tensor or a loss is not finite") {
-  bench all;
-  const auto leaves = [&](step_reading reading, const at::Tensor& tensor) {
-    all.eyes.begin_step(nullptr, 1, reading);
-    all.eyes.left(at::ones({2}));
-    all.eyes.left(tensor);
-    return all.eyes.has_hit();
-  };
-  using enum step_reading;
-  for (const auto bad : {NAN, INFINITY, -INFINITY}) {
-    const auto one = at::full({3}, bad);
-    CHECK(leaves(watched, one));
-    CHECK_FALSE(leaves(once, one));
-    CHECK_FALSE(leaves(again, one));
-    all.eyes.begin_step(nullptr, 1, watched);
-    all.eyes.loss("loss", one[0]);
-    CHECK(all.eyes.has_hit());
-  }
-  CHECK_FALSE(leaves(watched, at::full({3}, 3e38)));
-  CHECK_FALSE(leaves(watched, at::Tensor{}));
-  CHECK_FALSE(leaves(watched, at::full({3}, INFINITY, at::kComplexFloat)));
-  CHECK_FALSE(leaves(watched, at::empty({0})));
-  CHECK(all.events.empty());
-}
-
 TEST_CASE("parameters come with their gradients, unscaled, as copies") {
   bench b;
   b.begin({.tensors = tensor_kind::parameter | tensor_kind::gradient,

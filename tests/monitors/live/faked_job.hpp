@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <map>
@@ -58,6 +59,12 @@ class faked_job {
   std::size_t attached() const {
     const std::scoped_lock lock(mutex_);
     return attached_.size();
+  }
+  /// Those of them that may have steps run again.
+  std::ptrdiff_t watching() const {
+    const std::scoped_lock lock(mutex_);
+    return std::ranges::count_if(
+      attached_, [](const auto& each) { return each.second.wants.watches; });
   }
 
   /// Monitors of the spec `echo` report each step in all possible ways.

@@ -114,6 +114,17 @@ TEST_CASE("the token to control allows all that clients can ask for") {
         == true);
 }
 
+TEST_CASE("a token to watch has no step run again") {
+  const guarded_job at;
+  auto watcher = at.client(tokens.watch);
+  watcher.attach("overflow");
+  CHECK(at.job.watching() == 0);
+  auto controller = at.client(tokens.control);
+  controller.attach("overflow");
+  CHECK(at.job.watching() == 1);
+  CHECK(at.job.attached() == 2);
+}
+
 TEST_CASE("watchers leave monitors for those who may control the job") {
   const guarded_job at;
   auto watcher = at.client(tokens.watch);
