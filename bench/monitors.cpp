@@ -1,6 +1,7 @@
-// The cost of monitors: one process, one rank, the same model as the peer's;
-// modes alternate in short blocks, so that the machine's noise affects all
-// alike. Prints one JSON object; versus_monitors.py compares it with the peer.
+// The cost of monitors: one process, by default one rank, the model of the
+// peer; modes alternate in short blocks, so that the machine's noise affects
+// all alike. Prints one JSON object; versus_monitors.py compares it with the
+// peer.
 
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
@@ -34,6 +35,7 @@ using seconds = std::chrono::duration<double>;
 struct sizes {
   gpt_options gpt{.width = 256, .layers = 6, .heads = 8, .length = 128};
   std::int64_t microbatch_size = 8;
+  std::int32_t ranks = 1;
   std::int32_t microbatches = 1;
   int rounds = 8;
   int block = 4;
@@ -161,8 +163,8 @@ share overhead_pct(const tally& subject, const tally& without, int block) {
 
 void measure_modes(const sizes& use) {
   trainer_options options;
-  options.schedule =
-    make_schedule("1f1b", {.ranks = 1, .microbatches = use.microbatches});
+  options.schedule = make_schedule(
+    "1f1b", {.ranks = use.ranks, .microbatches = use.microbatches});
   options.devices = one_gpu(use.cuda);
   options.execution.holds_updates = true;  // overflow watches
   if (use.bf16)
@@ -216,6 +218,7 @@ void measure_modes(const sizes& use) {
 int main(int argc, char** argv) {
   CLI::App app("What monitors cost a step.\n\n  monitors --rounds 8");
   sizes use;
+  app.add_option("--ranks", use.ranks);
   app.add_option("--d-model", use.gpt.width);
   app.add_option("--layers", use.gpt.layers);
   app.add_option("--heads", use.gpt.heads);

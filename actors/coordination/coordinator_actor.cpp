@@ -41,7 +41,7 @@ void coordinator_core::begin(step_pointer step) {
   norm_ = 0;
   finite_ = true;
   told_ = 0;
-  hit_ = runs_again_ = false;
+  hit_ = changed_buffers_ = runs_again_ = false;
   not_finite_.clear();
   reports_.assign(static_cast<std::size_t>(setup_.data_ranks * setup_.ranks),
                   std::nullopt);
@@ -62,6 +62,7 @@ void coordinator_core::note(stage_powers message) {
          message.shard, message.stage);
   ++told_;
   hit_ = hit_ || message.hit;
+  changed_buffers_ = changed_buffers_ || message.changed_buffers;
   if (only_tells_hit)
     return;
   if (!message.not_finite.empty())
@@ -90,7 +91,8 @@ std::optional<norm_verdict> coordinator_core::on(stage_powers message) {
   const auto scale = step_->settings.loss_scale;
   norm_ = norm_of(all, setup_.arithmetic.gradient_norm) / scale;
   finite_ = std::isfinite(norm_);
-  runs_again_ = is_watched() && (hit_ || !finite_ || !not_finite_.empty());
+  runs_again_ = is_watched() && !changed_buffers_
+                && (hit_ || !finite_ || !not_finite_.empty());
   return norm_verdict{
     step_->serial, now_ns(), clip_factor(norm_, setup_.arithmetic.clip) / scale,
     !runs_again_ && (finite_ || !setup_.arithmetic.loss_scale.dynamic)};

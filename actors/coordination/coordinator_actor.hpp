@@ -70,6 +70,7 @@ class coordinator_core {
   bool finite_ = true;
   std::int32_t told_ = 0;  // messages of powers
   bool hit_ = false;
+  bool changed_buffers_ = false;
   bool runs_again_ = false;
   /// Parameters whose gradient is not finite, by stage and place in it.
   std::map<std::pair<std::int32_t, std::ptrdiff_t>, std::string> not_finite_;

@@ -328,7 +328,10 @@ void stage_runner::tell_norm(run_op& request) {
   if (const auto last = last_not_finite(message.powers); last >= 0)
     message.not_finite =
       parameters.name_of_power(static_cast<std::size_t>(last));
-  message.hit = watched && setup_.work.compute->has_hit();
+  if (watched) {
+    message.hit = setup_.work.compute->has_hit();
+    message.changed_buffers = setup_.work.compute->changed_buffers();
+  }
   ports_.powers(std::move(message));
 }
 

@@ -220,9 +220,11 @@ struct stage_powers {
   std::int32_t shard = 0;
   /// The last parameter whose gradient is not finite; empty: all are.
   std::string not_finite = {};
-  bool hit = false;  // as stage_compute::has_hit
+  bool hit = false;              // as stage_compute has them,
+  bool changed_buffers = false;  // of a watched step
 };
-TROUPE_FIELDS(stage_powers, serial, stage, powers, shard, not_finite, hit)
+TROUPE_FIELDS(stage_powers, serial, stage, powers, shard, not_finite, hit,
+              changed_buffers)
 
 // ---- rank -> coordinator
 struct stage_done {

@@ -96,6 +96,8 @@ class stage_compute {
   /// In a watched step (step_reading), whether something that has left an op of
   /// this step, or a loss, is not finite; waits for the device.
   virtual bool has_hit() { return false; }
+  /// Whether forwards of this step have written to buffers.
+  virtual bool changed_buffers() const { return false; }
 
   /// Returns the stage's report. After the gradients part it keeps the losses
   /// for the report after the update part, and throws `invalid_argument` for

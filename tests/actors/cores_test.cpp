@@ -178,6 +178,14 @@ TEST_CASE("a watched step waits for all replicas, and a hit runs it again") {
   }
 }
 
+TEST_CASE("a watched step that has written to buffers does not run again") {
+  auto core = watching_core();
+  CHECK_FALSE(core.on(
+    {.serial = 1, .shard = none, .hit = true, .changed_buffers = true}));
+  CHECK(core.on(stage_powers{1, 0, {4}})->update);
+  CHECK_FALSE(core.runs_again());
+}
+
 TEST_CASE("a watched step with a gradient that is not finite runs again") {
   auto core = watching_core();
   CHECK_FALSE(core.on({.serial = 1, .shard = none}));

@@ -339,6 +339,10 @@ void module_compute::show_parameters() {
   observer_.end_op();
 }
 
+bool module_compute::changed_buffers() const {
+  return buffer_versions_ != versions_of(buffers_);
+}
+
 stage_result module_compute::end_step() {
   const bool is_recorded = settings_.part == step_part::gradients;
   if (is_recorded)
@@ -354,7 +358,7 @@ stage_result module_compute::end_step() {
          "the model reports '{}', which is computed on the host",
          result_.metrics.front().name);
   result_.observe_ns = observer_.take_cost();
-  result_.changed_buffers = buffer_versions_ != versions_of(buffers_);
+  result_.changed_buffers = changed_buffers();
   return std::move(result_);
 }
 

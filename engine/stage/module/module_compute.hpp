@@ -49,6 +49,7 @@ class module_compute final : public stage_compute {
                       tensor_lists output_gradients,
                       stage_states states) override;
   bool has_hit() override { return observer_.has_hit(); }
+  bool changed_buffers() const override;
   stage_result end_step() override;
   void drop_kept() override { losses_.drop(); }
   void forget_sequences() override { sequences_.clear(); }
