@@ -11,8 +11,7 @@ namespace {
 
 /// Whether updates can be held, where that is wanted.
 bool holds_updates(const trainer_options& options) {
-  return options.execution.holds_updates && !options.cuda_graphs
-         && options.schedule.update.every == 0
+  return options.execution.holds_updates && options.schedule.update.every == 0
          && (!options.plan || options.plan->global_norm);
 }
 

@@ -173,9 +173,9 @@ void pipeline::await_step() {
 }
 
 step_settings pipeline::with_wishes(step_settings settings,
-                                    bool can_run_again) const {
+                                    const plan& of) const {
   static_cast<step_wishes&>(settings) =
-    watch_.events->wishes_for(settings.step, settings.phase, can_run_again);
+    watch_.events->wishes_for(settings.step, settings.phase, can_run_again(of));
   return settings;
 }
 
@@ -194,35 +194,27 @@ void pipeline::note_buffers(const step_outcome& outcome) {
 
 step_report pipeline::run(const step_settings& settings, plan_pointer plan,
                           source_pointer source) {
-  const auto wishes = with_wishes(settings, can_run_again(*plan));
+  const auto wishes = with_wishes(settings, *plan);
   return run_part(wishes, std::move(plan), std::move(source));
 }
 
 step_report pipeline::run_part(const step_settings& settings, plan_pointer plan,
                                source_pointer source,
-                               std::shared_ptr<recording> recorded) {
-  auto step = std::make_shared<step_context>(
-    step_context{++serial_, settings, std::move(plan), std::move(source)});
-  step->recorded = std::move(recorded);
-  step->gate = gate_ = std::make_shared<step_gate>();
-  const auto data_ranks = static_cast<std::int32_t>(options_.stages.size());
-  if (const auto& replay = options_.execution.replay;
-      replay && settings.training())
-    step->orders = std::make_shared<const step_orders>(
-      replay->orders_of(*step->plan, data_ranks, settings.step));
-  step->prepared = plans_.prepared(step->plan);
-  const auto& traits = step->prepared->traits();
-  static_cast<plan_traits&>(step->settings) = traits;
-  step->settings.data_ranks = data_ranks;
-  step->settings.loss_gradient =
-    settings.loss_scale
-    / (static_cast<double>(traits.microbatches_of_update) * traits.slices);
+                               std::shared_ptr<recording> recorded,
+                               plan_pointer whole) {
+  auto first = std::make_shared<step_context>(
+    step_context{0, settings, std::move(plan), std::move(source)});
+  first->recorded = std::move(recorded);
+  prepare(*first);
+  step_pointer step = first;
   begin_step(step->plan);
   step_outcome outcome;
   try {
     outcome = run_once(step);
-    if (outcome.runs_again)
-      outcome = run_once(second_run(*step, outcome));
+    if (outcome.runs_again) {
+      step = second_run(*step, outcome, std::move(whole));
+      outcome = run_once(step);
+    }
   } catch (...) {
     leave_step();
     throw;
@@ -236,7 +228,30 @@ step_report pipeline::run_part(const step_settings& settings, plan_pointer plan,
   return to_report(std::move(outcome), step->plan);
 }
 
+/// Adds what the run and the plan tell, and a serial number of its own.
+void pipeline::prepare(step_context& step) {
+  auto& settings = step.settings;
+  step.serial = ++serial_;
+  step.gate = gate_ = std::make_shared<step_gate>();
+  const auto data_ranks = static_cast<std::int32_t>(options_.stages.size());
+  if (const auto& replay = options_.execution.replay;
+      replay && settings.training())
+    step.orders = std::make_shared<const step_orders>(
+      replay->orders_of(*step.plan, data_ranks, settings.step));
+  step.prepared = plans_.prepared(step.plan);
+  const auto& traits = step.prepared->traits();
+  static_cast<plan_traits&>(settings) = traits;
+  settings.data_ranks = data_ranks;
+  settings.loss_gradient =
+    settings.loss_scale
+    / (static_cast<double>(traits.microbatches_of_update) * traits.slices);
+}
+
 step_outcome pipeline::run_once(const step_pointer& step) {
+  {
+    const std::scoped_lock lock(mutex_);
+    running_ = step->plan;
+  }
   actors_->note(step);
   return actors_->ask<step_outcome>(book().coordinator, run_step{step});
 }
@@ -244,15 +259,20 @@ step_outcome pipeline::run_once(const step_pointer& step) {
 /// The same step once more, for those alone that watch, in a time that counts
 /// from the first run's begin.
 step_pointer pipeline::second_run(const step_context& first,
-                                  const step_outcome& outcome) {
+                                  const step_outcome& outcome,
+                                  plan_pointer whole) {
   auto again = std::make_shared<step_context>(first);
-  again->serial = ++serial_;
-  again->gate = gate_ = std::make_shared<step_gate>();
   auto& settings = again->settings;
+  if (whole) {
+    again->plan = std::move(whole);
+    settings.part = step_part::whole;
+    settings.tokens = 0;  // they are counted
+  }
   settings.observed = outcome.event.observed;
   settings.began = outcome.event.begin;
   settings.interest = std::exchange(settings.on_hit, nullptr);
   settings.reading = step_reading::again;
+  prepare(*again);
   return again;
 }
 

@@ -57,10 +57,12 @@ class pipeline {
   step_report run(const step_settings& settings, plan_pointer plan,
                   source_pointer source);
   /// A part of a step, whose settings tell what monitors want; gradients are
-  /// recorded while they run.
+  /// recorded while they run. If the step runs again, all of it does: `whole`
+  /// is its plan, if `plan` is not.
   step_report run_part(const step_settings& settings, plan_pointer plan,
                        source_pointer source = {},
-                       std::shared_ptr<recording> recorded = {});
+                       std::shared_ptr<recording> recorded = {},
+                       plan_pointer whole = {});
   /// Tells all processes, with the outcome of a step, that there is a new plan
   /// or hosting (`step_report::changes`); any thread, of the leading process.
   void announce_change();
@@ -73,10 +75,8 @@ class pipeline {
   void restart(pipeline_options options);
   /// The cause of the run's failure; empty if it has not failed.
   std::optional<failure_origin> failed_of() const;
-  /// The settings of a step, with what monitors want of it now.
-  /// `can_run_again`: so that they may watch it.
-  step_settings with_wishes(step_settings settings,
-                            bool can_run_again = false) const;
+  /// The settings of a step of this plan, with what monitors want of it now.
+  step_settings with_wishes(step_settings settings, const plan& of) const;
 
   /// Returns an id for `detach`. It sees whole steps, from the next one on.
   std::int64_t attach(monitor watcher);
@@ -130,8 +130,9 @@ class pipeline {
   bool can_run_again(const plan& what) const;
   void note_buffers(const step_outcome& outcome);
   step_outcome run_once(const step_pointer& step);
+  void prepare(step_context& step);
   step_pointer second_run(const step_context& first,
-                          const step_outcome& outcome);
+                          const step_outcome& outcome, plan_pointer whole);
   void begin_step(plan_pointer plan);
   void end_step(const step_outcome& outcome);
   void leave_step();

@@ -85,7 +85,7 @@ graph_steps::~graph_steps() {
 
 step_report graph_steps::run(const step_settings& of_step,
                              const source_pointer& source) {
-  auto settings = setup_.actors->with_wishes(of_step);
+  auto settings = setup_.actors->with_wishes(of_step, *setup_.whole);
   const bool looked_into =
     settings.interest || settings.tells_messages || settings.tells_ops;
   if (looked_into && warm_ && !off_ && !std::exchange(has_logged_, true))
@@ -106,7 +106,7 @@ step_report graph_steps::run(const step_settings& of_step,
   load_ahead();
   settings.part = step_part::update;
   settings.tokens = tokens_of(step);
-  return setup_.actors->run_part(settings, update_);
+  return setup_.actors->run_part(settings, update_, source, {}, setup_.whole);
 }
 
 std::vector<microbatch_data> graph_steps::load(const step_settings& settings,
@@ -187,6 +187,7 @@ void graph_steps::run_recorded(const step_settings& settings, bool& ended) {
   part.part = step_part::gradients;
   part.first_microbatch = 0;
   part.tells_memory = false;
+  part.reading = step_reading::once;  // nobody reads in a recording
   const auto recorded = std::make_shared<recording>();
   const auto source = make_source(
     [held = inputs_](std::int64_t index) {

@@ -24,11 +24,12 @@ struct graph_steps_setup {
 /// first step runs as usual; then one is recorded while the actors run it, and
 /// launched, as are those after it. The loss scale is part of what is
 /// recorded: with another one it is recorded anew. A step runs as usual that
-/// monitors look into (ops, messages, tensors), whose microbatches have other
-/// shapes or no item that a loss counts, or whose data can't be made; all do,
-/// after one warning, once something could not be recorded. Calls come from one
-/// thread at a time, between two steps of the pipeline. Errors are those of
-/// `pipeline::run`.
+/// monitors look into (ops, messages, tensors; those that watch see its losses
+/// and gradients, and its second run, which is no launch), whose microbatches
+/// have other shapes or no item that a loss counts, or whose data can't be
+/// made; all do, after one warning, once something could not be recorded. Calls
+/// come from one thread at a time, between two steps of the pipeline. Errors
+/// are those of `pipeline::run`.
 class graph_steps {
  public:
   explicit graph_steps(graph_steps_setup setup);

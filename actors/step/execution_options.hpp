@@ -42,8 +42,8 @@ struct execution_options {
   std::int32_t intra_op_threads = 1;  // of LibTorch, a worker
   /// Updates wait until the gradients of all stages are known, also where
   /// nothing is clipped, so that monitors can watch (subscription::watches). It
-  /// does nothing with a plan whose updates don't, with updates within a step,
-  /// and with cuda_graphs.
+  /// does nothing with a plan whose updates don't, nor with updates within a
+  /// step.
   bool holds_updates = false;
   loading_options loading{};
   time_limits limits{};

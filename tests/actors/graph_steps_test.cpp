@@ -132,6 +132,27 @@ TEST_CASE("steps that monitors look into run op by op") {
   }
 }
 
+TEST_CASE("steps that are watched are launched, and run again after a hit") {
+  for (const bool hits : {false, true}) {
+    small_case what{.ranks = 2, .clip = 0.5};
+    what.hits = hits;
+    graph_run watched(what);
+    watched.watcher.name = "watcher";
+    watched.watcher.wants = {
+      .memory = true, .tensors = tensor_kind::loss, .watches = true};
+    const auto events = watched.compare({.recordings = 1, .launches = 4});
+    const auto tensors = what.microbatches;
+    for (std::int64_t step = 1; step <= 5; ++step) {
+      CAPTURE(step, hits);
+      REQUIRE(events.steps.at(step).size() == 1);
+      CHECK(events.steps.at(step)[0].tokens
+            == what.microbatches * 2 * small_gpt().length);
+      CHECK(events.others.at(step)
+            == what.ranks + (hits || step == 1 ? tensors : 0));
+    }
+  }
+}
+
 TEST_CASE("each step is reported once, with everything known about it") {
   graph_run watched({.ranks = 2, .data_parallel = 2, .clip = 0.5});
   watched.watcher.name = "steps";

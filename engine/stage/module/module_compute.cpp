@@ -339,6 +339,14 @@ void module_compute::show_parameters() {
   observer_.end_op();
 }
 
+/// Of a launched step, whose ops nobody sees, losses are looked at here.
+bool module_compute::has_hit() {
+  if (settings_.part == step_part::update)
+    for (const auto& term : losses_.on_device())
+      observer_.left(term.value);
+  return observer_.has_hit();
+}
+
 bool module_compute::changed_buffers() const {
   return buffer_versions_ != versions_of(buffers_);
 }

@@ -48,7 +48,7 @@ class module_compute final : public stage_compute {
   op_outputs backward(op_kind kind, microbatch_key key,
                       tensor_lists output_gradients,
                       stage_states states) override;
-  bool has_hit() override { return observer_.has_hit(); }
+  bool has_hit() override;
   bool changed_buffers() const override;
   stage_result end_step() override;
   void drop_kept() override { losses_.drop(); }

@@ -34,6 +34,8 @@ class step_losses {
   /// steps to come.
   void keep();
   void drop();
+  /// Those of the step on a device, which are not read yet.
+  const std::vector<loss_term>& on_device() const { return on_device_; }
 
  private:
   void count(const std::string& name, double value, double count);
