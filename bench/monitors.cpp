@@ -7,6 +7,8 @@
 #include <ATen/ops/randint.h>
 #include <fmt/format.h>
 
+#include <time.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -45,7 +47,9 @@ struct sizes {
 };
 
 struct tally {
-  std::vector<double> seconds, observing;  // of the steps' own threads
+  std::vector<double> seconds;
+  std::vector<double> processor;  // seconds of all threads of the process
+  std::vector<double> observing;  // of the steps' own threads
   std::int64_t tensors = 0, values = 0, steps = 0;
 };
 
@@ -122,13 +126,23 @@ std::vector<std::pair<std::string, std::optional<monitor>>> modes_for(
   return modes;
 }
 
+/// Less disturbed by other programs than the wall clock.
+double processor_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec)
+         + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
 void run_block(trainer& run, const source_pointer& text, int steps,
                tally& target) {
   run.step(text);  // untimed, after the change
   target.tensors = target.values = 0;
   for (int i = 0; i < steps; ++i) {
     const auto begin = std::chrono::steady_clock::now();
+    const auto before = processor_seconds();
     run.step(text);
+    target.processor.push_back(processor_seconds() - before);
     target.seconds.push_back(
       seconds(std::chrono::steady_clock::now() - begin).count());
   }
@@ -141,13 +155,13 @@ struct share {
 /// The median over rounds of a mode's extra time per block, in percent of a
 /// block without; `low` to `high` contains it with a confidence of 95 % (order
 /// statistics: rounds fall on either side of it like coins).
-share overhead_pct(const tally& subject, const tally& without, int block) {
+share overhead_pct(const std::vector<double>& subject,
+                   const std::vector<double>& without, int block) {
   std::vector<double> rounds;
-  for (auto index = 0; index + block <= std::ssize(subject.seconds);
-       index += block) {
-    const auto middle = [&](const tally& each) {
-      const auto begin = each.seconds.begin() + index;
-      return median({begin, begin + block});
+  for (auto index = 0; index + block <= std::ssize(subject); index += block) {
+    const auto middle = [&](const std::vector<double>& each) {
+      const auto begin = each.begin() + index;
+      return median(std::vector<double>(begin, begin + block));
     };
     rounds.push_back(100 * (middle(subject) / middle(without) - 1));
   }
@@ -193,12 +207,19 @@ void measure_modes(const sizes& use) {
   const auto base = median(tallies["none"].seconds);
   nlohmann::ordered_json out;
   for (const auto& [name, tally] : tallies) {
-    const auto added = overhead_pct(tally, tallies["none"], use.block);
+    const auto& without = tallies["none"];
+    const auto added = overhead_pct(tally.seconds, without.seconds, use.block);
+    const auto worked =
+      overhead_pct(tally.processor, without.processor, use.block);
     out["modes"][name] = {
       {"ms_per_step", median(tally.seconds) * 1e3},
       {"overhead_pct", added.middle},
       {"overhead_pct_low", added.low},
       {"overhead_pct_high", added.high},
+      {"processor_ms_per_step", median(tally.processor) * 1e3},
+      {"processor_pct", worked.middle},
+      {"processor_pct_low", worked.low},
+      {"processor_pct_high", worked.high},
       {"observe_ms_per_step",
        tally.observing.empty() ? 0 : median(tally.observing) * 1e3},
       {"tensors_per_step", tally.tensors / use.block},
