@@ -12,6 +12,7 @@
 #include "faked_accelerator.hpp"
 #include "small_model.hpp"
 #include "troupe/engine/events/monitor.hpp"
+#include "troupe/engine/plan/compile/compile.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -160,6 +161,23 @@ TEST_CASE("all steps are read where updates don't wait for the gradients") {
     const auto run = train_watched(what, true);
     for (std::int64_t step = 1; step <= steps; ++step)
       CHECK(run.watcher.tensors.contains({step, step_reading::once}));
+  }
+}
+
+TEST_CASE("updates are held as a given plan has it") {
+  const small_case what{.ranks = 2};
+  for (const bool waits : {false, true}) {
+    auto options = options_for(what);
+    options.execution.holds_updates = true;
+    options.plan = std::make_shared<const plan>(
+      compile(options.schedule, {.global_norm = waits}));
+    seen_steps watcher;
+    trainer run(model_for(what), options);
+    run.attach(watcher.watch(true, tensor_kind::loss));
+    for (std::int64_t i = 0; i < steps; ++i)
+      run.step(small_text());
+    run.finish_monitors();
+    CHECK(watcher.tensors.size() == (waits ? 1 : steps));
   }
 }
 
