@@ -33,6 +33,7 @@ TABLES = {
     "hidden-reductions": "python bench/hidden_reductions.py --text {text}",
     "overhead": BIN + "overhead --table",
     "split-backward": BIN + "split_backward --tokens 128",
+    "fused": BIN + "fused",
     "monitors": "python bench/versus_monitors.py",
     "plans": BIN + "plan_speed",
     "checkpoints": "python bench/checkpoints.py --text {text} --pairs 3",

@@ -31,15 +31,21 @@ troupe_component(launch DIRECTORY engine/launch SUBFOLDERS authority etcd
 target_link_libraries(troupe_launch PRIVATE OpenSSL::SSL)
 troupe_component(events DIRECTORY engine/events
   DEPENDS troupe::device spdlog::spdlog PCH tensors)
-include(TroupeStatistics)
+include(TroupeVectors)
+# Statistics have the same bits on all machines.
+troupe_vector_code(events engine/events statistics -ffp-contract=off)
 if(TROUPE_CUDA)
   include(TroupeCudaPlugin)
 endif()
 troupe_component(stage DIRECTORY engine/stage
   SUBFOLDERS update parameters module plain
   DEPENDS troupe::schedules troupe::device troupe::events PCH modules)
+troupe_component(fused DIRECTORY engine/fused
+  DEPENDS troupe::base torch::cpu fmt::fmt PCH modules)
+troupe_vector_code(fused engine/fused attention -ffp-contract=fast)
 troupe_component(models DIRECTORY engine/models SUBFOLDERS layers decoders
-  DEPENDS troupe::data troupe::checkpoint nlohmann_json::nlohmann_json PCH modules)
+  DEPENDS troupe::data troupe::checkpoint troupe::fused
+    nlohmann_json::nlohmann_json PCH modules)
 troupe_model_table(troupe_models engine/models)
 troupe_component(data DIRECTORY engine/data DEPENDS troupe::stage PCH tensors)
 troupe_component(generation DIRECTORY engine/generation
@@ -153,6 +159,8 @@ foreach(name stage models)
   troupe_tests(${name} DIRECTORY tests/engine/${name}
     DEPENDS troupe::${name} troupe::models troupe::checkpoint PCH modules)
 endforeach()
+troupe_tests(fused DIRECTORY tests/engine/fused
+  DEPENDS troupe::fused PCH modules)
 if(TROUPE_CUDA)
   set(plugin troupe_cuda)
 endif()

@@ -8,6 +8,7 @@
 #include <ATen/ops/mse_loss.h>
 #include <torch/nn/modules/linear.h>
 
+#include "troupe/fused.hpp"
 #include "troupe/job.hpp"
 #include "troupe/monitor.hpp"
 #include "troupe/plan.hpp"

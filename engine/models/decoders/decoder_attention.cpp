@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "troupe/engine/events/observe.hpp"
+#include "troupe/engine/fused/attention.hpp"
 #include "troupe/engine/models/decoders/decoder_parts.hpp"
 #include "troupe/engine/stage/module/slices.hpp"
 #include "troupe/engine/stage/random.hpp"
@@ -63,6 +64,26 @@ struct attention final : decoder_attention {
 
   at::Tensor forward(const at::Tensor& x, const at::Tensor& starts) override {
     const auto b = x.size(0), t = x.size(1);
+    const auto y = attended(x, starts).reshape({b, t, o_.heads * o_.head_size});
+    return observe(output_, y);
+  }
+
+ private:
+  bool drops_weights() const {
+    return o_.dropout.attention > 0 && current_draws();
+  }
+  /// Whether queries see all keys up to their own.
+  bool sees_all(std::int64_t keys, const at::Tensor& starts) const {
+    return !starts.defined() && (window_ == 0 || keys <= window_);
+  }
+
+  /// [rows, positions, heads, head size].
+  at::Tensor attended(const at::Tensor& x, const at::Tensor& starts) {
+    const auto t = x.size(1);
+    const bool is_simple = fused_ && o_.rotary.dimensions == 0
+                           && !current_pass() && !drops_weights();
+    if (is_simple && sees_all(t, starts))
+      return fused::self_attention(projection(x), {.scale = scale_});
     auto [q, k, v] = projected(x);
     if (o_.rotary.dimensions > 0) {
       const auto by =
@@ -73,25 +94,19 @@ struct attention final : decoder_attention {
     const auto keys = with_earlier_slices(k, 2);
     const auto values = with_earlier_slices(v, 2);
     const auto all = keys.size(2);
-    const bool sees_all = window_ == 0 || all <= window_;
-    const bool causal = sees_all && all == t && t > 1 && !starts.defined();
-    const auto mask = [&] {
-      return mask_of(t, all, window_, starts, x.device());
-    };
-    const auto y = o_.dropout.attention > 0 && current_draws()
-                     ? attention_with_dropout(q, keys, values, mask())
+    if (!drops_weights() && sees_all(all, starts))
+      return fused::attention(q.transpose(1, 2), keys.transpose(1, 2),
+                              values.transpose(1, 2), {.scale = scale_});
+    const auto mask = mask_of(t, all, window_, starts, x.device());
+    const auto y = drops_weights()
+                     ? attention_with_dropout(q, keys, values, mask)
                      : at::scaled_dot_product_attention(
-                       q, keys, values,
-                       causal || (sees_all && t == 1 && !starts.defined())
-                         ? std::optional<at::Tensor>{}
-                         : mask(),
-                       /*dropout_p=*/0.0, causal, scale_,
+                       q, keys, values, mask, /*dropout_p=*/0.0,
+                       /*is_causal=*/false, scale_,
                        /*enable_gqa=*/o_.heads != o_.key_heads);
-    return observe(output_,
-                   y.transpose(1, 2).reshape({b, t, o_.heads * o_.head_size}));
+    return y.transpose(1, 2);
   }
 
- private:
   /// With dropout of the weights, which LibTorch's operator would draw itself.
   at::Tensor attention_with_dropout(const at::Tensor& q, const at::Tensor& keys,
                                     const at::Tensor& values,
@@ -115,14 +130,20 @@ struct attention final : decoder_attention {
       name, std::make_shared<linear_layer>(o_.width, size, options));
   }
 
+  /// What the fused layer computes: [rows, positions, 3, heads, head size].
+  at::Tensor projection(const at::Tensor& x) {
+    const auto b = x.size(0), t = x.size(1), size = o_.head_size;
+    const auto y = observe(fused_, x);
+    return o_.fused == decoder_options::fusion::thirds
+             ? y.view({b, t, 3, o_.heads, size})
+             : y.view({b, t, o_.heads, 3, size}).transpose(2, 3);
+  }
+
   /// [rows, heads, positions, head size].
   heads_of_three projected(const at::Tensor& x) {
     const auto b = x.size(0), t = x.size(1), size = o_.head_size;
     if (fused_) {
-      const auto three = o_.fused == decoder_options::fusion::thirds ? 2 : 3;
-      std::vector<std::int64_t> shape{b, t, o_.heads, size};
-      shape.insert(shape.begin() + three, 3);
-      const auto parts = observe(fused_, x).view(shape).unbind(three);
+      const auto parts = projection(x).unbind(2);
       return {parts[0].transpose(1, 2), parts[1].transpose(1, 2),
               parts[2].transpose(1, 2)};
     }

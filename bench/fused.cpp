@@ -1,0 +1,118 @@
+// Attention of troupe::fused by each instruction set, beside LibTorch's
+// operator on views of the same projection: forwards and backwards alternate in
+// one run on one thread.
+//   fused [--rounds N]
+// Prints a Markdown table: times of the median round, of a forward with its
+// backward, in ms.
+
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "troupe/bench/measuring.hpp"
+#include "troupe/engine/device/libtorch_settings.hpp"
+#include "troupe/engine/fused/attention.hpp"
+#include "troupe/engine/fused/attention_kernels.hpp"
+
+using namespace troupe;
+
+namespace {
+
+struct shape {
+  const char* name;
+  std::int64_t rows, positions, heads, size;
+};
+
+constexpr shape shapes[]{{"small", 1, 32, 4, 16},
+                         {"medium", 4, 128, 8, 32},
+                         {"GPT-2", 1, 1024, 12, 64},
+                         {"long", 1, 4096, 4, 64}};
+
+at::Tensor of_libtorch(const at::Tensor& projection) {
+  const auto parts = projection.unbind(2);
+  return at::scaled_dot_product_attention(
+           parts[0].transpose(1, 2), parts[1].transpose(1, 2),
+           parts[2].transpose(1, 2), {}, 0.0, /*is_causal=*/true)
+    .transpose(1, 2)
+    .contiguous();
+}
+
+at::Tensor of_troupe(const at::Tensor& projection) {
+  return fused::self_attention(projection);
+}
+
+using function = at::Tensor (*)(const at::Tensor&);
+
+double milliseconds_of(function what, const at::Tensor& projection,
+                       const at::Tensor& of_output) {
+  using steady = std::chrono::steady_clock;
+  const auto began = steady::now();
+  const auto output = what(projection);
+  torch::autograd::grad({output}, {projection}, {of_output});
+  return std::chrono::duration<double, std::milli>(steady::now() - began)
+    .count();
+}
+
+void measure(const shape& s, at::ScalarType type, int rounds) {
+  const auto projection = at::randn({s.rows, s.positions, 3, s.heads, s.size})
+                            .to(type)
+                            .requires_grad_();
+  const auto of_output =
+    at::randn({s.rows, s.positions, s.heads, s.size}).to(type);
+  std::map<std::string, std::vector<double>> times;
+  const auto note = [&](const std::string& name, function what) {
+    times[name].push_back(milliseconds_of(what, projection, of_output));
+  };
+  for (int i = 0; i < rounds + 1; ++i) {
+    if (i == 1)
+      times.clear();  // what the first round made
+    note("LibTorch", of_libtorch);
+    for (const auto* kernels : fused::usable_attention()) {
+      fused::use_attention(kernels);
+      note(kernels->name, of_troupe);
+    }
+  }
+  const auto base = median(times["LibTorch"]);
+  std::string cells;
+  for (const auto* kernels : fused::usable_attention()) {
+    const auto own = median(times[kernels->name]);
+    cells += fmt::format(" {:.3f} | {:.2f} x |", own, base / own);
+  }
+  fmt::print("| {} | {} | {} x {} x {} x {} | {:.3f} |{}\n", s.name,
+             type == at::kFloat ? "fp32" : "bf16", s.rows, s.positions, s.heads,
+             s.size, base, cells);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int rounds = 30;
+  CLI::App app("Attention beside LibTorch's.");
+  app.add_option("--rounds", rounds)->check(CLI::PositiveNumber);
+  CLI11_PARSE(app, argc, argv);
+  return run_benchmark([&] {
+    const compute_scope computing(1);
+    std::string names, lines;
+    for (const auto* kernels : fused::usable_attention()) {
+      names += fmt::format(" {}, ms | faster by |", kernels->name);
+      lines += "---|---|";
+    }
+    fmt::print(
+      "| shape | dtype | rows x positions x heads x size | LibTorch, ms "
+      "|{}\n|---|---|---|---|{}\n",
+      names, lines);
+    for (const auto type : {at::kFloat, at::kBFloat16})
+      for (const auto& s : shapes)
+        measure(s, type, rounds);
+  });
+}

@@ -1,0 +1,142 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+namespace troupe::fused {
+
+/// Bits of a bfloat16.
+struct bf16_bits {
+  std::uint16_t bits;
+};
+
+template <class T, int Bytes>
+struct vector_of {
+  typedef T type __attribute__((vector_size(Bytes)));
+};
+
+/// Arithmetic with vectors of that many bytes, for kernels. Only for the
+/// sources that hold kernels: each instantiates its own number of bytes, and
+/// must not call an inline function that another source could share, as the
+/// linker would keep one of them.
+template <int Bytes>
+class vector_code {
+ public:
+  using size = std::int64_t;
+  using values = typename vector_of<float, Bytes>::type;
+  using words = typename vector_of<std::int32_t, Bytes>::type;
+
+  static constexpr size lanes = Bytes / 4;
+  static constexpr size panel = 2 * lanes;
+  static constexpr int tile = Bytes == 64 ? 8 : 4;  // rows of a product
+
+  static size round_up(size n, size to) { return (n + to - 1) / to * to; }
+  static size least(size a, size b) { return a < b ? a : b; }
+  static size most(size a, size b) { return a > b ? a : b; }
+
+  static values load(const float* source) {
+    values result;
+    __builtin_memcpy(&result, source, sizeof result);
+    return result;
+  }
+  static void store(float* target, values x) {
+    __builtin_memcpy(target, &x, sizeof x);
+  }
+  static values select(words mask, values a, values b) {
+    return reinterpret_cast<values>((reinterpret_cast<words>(a) & mask)
+                                    | (reinterpret_cast<words>(b) & ~mask));
+  }
+
+  /// e^x of x <= 0, within 2 units of the last place; 0 below -87 (Cephes).
+  static values exponential(values x) {
+    constexpr float magic = 0x1.8p23f;
+    const values shifted = x * 1.44269504f + magic;
+    const values n = shifted - magic;
+    const values r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    values y = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    y = y * r + 8.3334519073e-3f;
+    y = y * r + 4.1665795894e-2f;
+    y = y * r + 1.6666665459e-1f;
+    y = y * r + 5.0000001201e-1f;
+    y = y * (r * r) + r + 1.0f;
+    const words exponent = reinterpret_cast<words>(shifted) + 127;
+    y = y * reinterpret_cast<values>(exponent << 23);
+    return select(x < -87.0f, values{}, y);
+  }
+
+  static float sum_of(values x) {
+    float total = 0;
+    for (size i = 0; i < lanes; ++i)
+      total += x[i];
+    return total;
+  }
+
+  /// The factor whose elements are broadcast: row i has a[i * row + p * step].
+  struct broadcast {
+    const float* data;
+    size row, step;
+  };
+  /// The factor that is read in vectors: row p begins at data + p * step.
+  struct streamed {
+    const float* data;
+    size step;
+  };
+
+  /// `tile` rows of sums of products over p < count, in vectors of columns;
+  /// to be set, or to be added to what is in `sums`.
+  template <int Vectors, int... Rows>
+  static void multiply(broadcast a, streamed b, size count, float* sums,
+                       size row, bool adds,
+                       std::integer_sequence<int, Rows...>) {
+    values left[tile], right[tile];
+    const auto begin = [&](int i) {
+      left[i] = adds ? load(sums + i * row) : values{};
+      right[i] = adds && Vectors == 2 ? load(sums + i * row + lanes) : values{};
+    };
+    (begin(Rows), ...);
+    for (size p = 0; p < count; ++p) {
+      const auto first = load(b.data + p * b.step);
+      const auto second =
+        Vectors == 2 ? load(b.data + p * b.step + lanes) : values{};
+      const auto add = [&](int i) {
+        const float x = a.data[i * a.row + p * a.step];
+        left[i] += x * first;
+        if constexpr (Vectors == 2)
+          right[i] += x * second;
+      };
+      (add(Rows), ...);
+    }
+    const auto end = [&](int i) {
+      store(sums + i * row, left[i]);
+      if constexpr (Vectors == 2)
+        store(sums + i * row + lanes, right[i]);
+    };
+    (end(Rows), ...);
+  }
+
+  /// The same for columns that are a multiple of a vector.
+  static void multiply(broadcast a, streamed b, size count, float* sums,
+                       size row, size columns, bool adds) {
+    constexpr auto rows = std::make_integer_sequence<int, tile>();
+    size j = 0;
+    for (; j + panel <= columns; j += panel)
+      multiply<2>(a, {b.data + j, b.step}, count, sums + j, row, adds, rows);
+    if (j < columns)
+      multiply<1>(a, {b.data + j, b.step}, count, sums + j, row, adds, rows);
+  }
+
+  static float read(float value) { return value; }
+  static float read(bf16_bits value) {
+    return __builtin_bit_cast(float, static_cast<std::uint32_t>(value.bits)
+                                       << 16);
+  }
+  static void set(float& target, float value) { target = value; }
+  /// Rounds to the nearest, halves to even.
+  static void set(bf16_bits& target, float value) {
+    const auto bits = __builtin_bit_cast(std::uint32_t, value);
+    const auto rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
+    target.bits = static_cast<std::uint16_t>(value == value ? rounded : 0x7FC0);
+  }
+};
+
+}  // namespace troupe::fused
