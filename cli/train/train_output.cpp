@@ -176,6 +176,19 @@ std::optional<copy_footprint> copies_of(const train_options& options,
                    layout_at_start(run), run.sharding.shards());
 }
 
+/// By rank: the most bytes that casts of its parameters take within a step;
+/// empty without autocast.
+std::vector<std::int64_t> cast_bytes(const plan& training,
+                                     const train_setup& setup) {
+  if (!setup.trainer.numerics.autocast)
+    return {};
+  std::vector<std::int64_t> bytes(static_cast<std::size_t>(training.ranks()));
+  for (const auto& stage : placed_stages(training, setup))
+    bytes.at(static_cast<std::size_t>(stage.rank)) +=
+      2 * static_cast<std::int64_t>(stage.parameters);
+  return bytes;
+}
+
 std::string mebibytes(const std::vector<std::int64_t>& bytes) {
   std::vector<std::string> parts;
   for (const auto each : bytes)
@@ -204,6 +217,8 @@ void print_summary_json(const train_options& options, const train_setup& setup,
   if (const auto copies = copies_of(options, setup))
     report["copies"] = {{"state_bytes_by_rank", copies->ranks},
                         {"held_bytes_by_process", copies->processes}};
+  if (const auto casts = cast_bytes(training, setup); !casts.empty())
+    report["cast_bytes_by_rank"] = casts;
   fmt::print("{}\n", report.dump(2));
 }
 
@@ -234,6 +249,9 @@ void print_plan_summary(const train_options& options,
     "on paper (backward = 2 forwards): bubble {:.1f} %, activations "
     "in flight by rank: {}\n",
     100 * paper.bubble, fmt::join(paper.in_flight, ", "));
+  if (const auto casts = cast_bytes(training, setup); !casts.empty())
+    fmt::print("casts of weights, made once a step: at most MiB by rank: {}\n",
+               mebibytes(casts));
   if (const auto copies = copies_of(options, setup))
     fmt::print(
       "copies of states, every {}: MiB of one state by rank: {}; held in "

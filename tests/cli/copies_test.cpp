@@ -1,4 +1,4 @@
-// The memory of copies of states, as --dry-run tells it.
+// The memory of copies of states and of casts, as --dry-run tells it.
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 
@@ -36,4 +36,20 @@ TEST_CASE("a dry run tells the memory of copies") {
   // The spare keeps copies of the process before it.
   CHECK(copies["held_bytes_by_process"]
         == nlohmann::json{2 * first, 2 * (first + second), 2 * second});
+}
+
+TEST_CASE("a dry run tells the memory of casts") {
+  const tiny_training at;
+  const auto run = [&](const std::string& flags) {
+    return at.train("--ranks 2 --dry-run " + flags).output;
+  };
+  CHECK(run("").find("casts of weights") == std::string::npos);
+  CHECK_THAT(run("--autocast bf16"),
+             ContainsSubstring("casts of weights, made once a step: at most "
+                               "MiB by rank: 0."));
+  const auto report =
+    nlohmann::json::parse(run("--autocast bf16 --json 2>/dev/null"));
+  for (int rank = 0; rank < 2; ++rank)
+    CHECK(report["cast_bytes_by_rank"][rank]
+          == 2 * report["stages"][rank]["parameters"].get<std::int64_t>());
 }

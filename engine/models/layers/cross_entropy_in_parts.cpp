@@ -15,6 +15,7 @@
 #include "troupe/engine/stage/module/autocast.hpp"
 #include "troupe/engine/stage/module/saved_tensors.hpp"
 #include "troupe/engine/stage/module/weight_gradients.hpp"
+#include "troupe/engine/stage/parameters/weight_casts.hpp"
 
 namespace troupe {
 
@@ -60,11 +61,12 @@ struct parted_loss : torch::autograd::Function<parted_loss> {
                             at::TensorList inputs, at::TensorList weights,
                             const at::Tensor& targets, std::int64_t positions) {
     note_store(*context, weights.vec());
+    note_casts(*context);
     const auto type = compute_type(inputs[0]);
     std::vector<linear_factors> factors;
     variable_list saved{targets};
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      factors.push_back({inputs[i].to(type), weights[i].to(type)});
+      factors.push_back({inputs[i].to(type), cast_of(weights[i], type)});
       saved.insert(saved.end(), {factors[i].x, weights[i]});
     }
     auto sum = at::zeros({}, inputs[0].options().dtype(at::kFloat));
@@ -87,7 +89,8 @@ struct parted_loss : torch::autograd::Function<parted_loss> {
     for (std::size_t i = 1; i < saved.size(); i += 2) {
       const auto& x = saved[i];
       parameters.push_back(parameter_of(saved[i + 1]));
-      factors.push_back({x, parameters.back().to(x.scalar_type())});
+      factors.push_back(
+        {x, cast_of(*context, parameters.back(), x.scalar_type())});
       before.push_back(at::empty_like(x));
     }
     variable_list of_weights(factors.size());

@@ -21,6 +21,7 @@
 #include "troupe/engine/stage/module/autocast.hpp"
 #include "troupe/engine/stage/module/saved_tensors.hpp"
 #include "troupe/engine/stage/module/weight_gradients.hpp"
+#include "troupe/engine/stage/parameters/weight_casts.hpp"
 #include "troupe/engine/stage/random.hpp"
 
 namespace troupe {
@@ -41,6 +42,8 @@ struct accumulating_linear
                             const std::optional<at::Tensor>& bias) {
     const auto type = compute_type(x);
     const auto input = x.to(type);
+    if (weight.scalar_type() != type)
+      note_casts(*context);
     if (weight.requires_grad()) {
       note_store(*context,
                  bias ? tensor_list{weight, *bias} : tensor_list{weight});
@@ -48,9 +51,9 @@ struct accumulating_linear
     } else {
       context->save_for_backward({{}, weight, {}});
     }
-    const auto factor = weight.to(type);
+    const auto factor = cast_of(weight, type);
     return linear_product(input, transposed ? factor.t() : factor,
-                          bias ? bias->to(type) : bias);
+                          bias ? cast_of(*bias, type) : bias);
   }
 
   static variable_list backward(torch::autograd::AutogradContext* context,
@@ -62,7 +65,7 @@ struct accumulating_linear
     const auto rows = gradients[0].reshape({-1, gradients[0].size(-1)});
     at::Tensor before;
     if (context->needs_input_grad(0)) {
-      const auto factor = weight.to(rows.scalar_type());
+      const auto factor = cast_of(*context, weight, rows.scalar_type());
       auto sizes = gradients[0].sizes().vec();
       sizes.back() = weight.size(transposed ? 0 : 1);
       before =
@@ -169,7 +172,13 @@ void linear_layer::add_adapter(const adapter_options& options,
 at::Tensor linear_layer::base(const at::Tensor& x) const {
   const bool trains_as_one =
     !bias.defined() || bias.requires_grad() == weight.requires_grad();
-  if (!at::GradMode::is_enabled() || !trains_as_one)
+  if (!at::GradMode::is_enabled()) {
+    const auto type = compute_type(x);
+    const auto factor = cast_of(weight, type);
+    return linear_product(x.to(type), transposed ? factor.t() : factor,
+                          bias.defined() ? cast_of(bias, type) : bias);
+  }
+  if (!trains_as_one)
     return linear_product(x, transposed ? weight.t() : weight, bias);
   const auto optional_bias =
     bias.defined() ? std::optional(bias) : std::nullopt;

@@ -87,6 +87,8 @@ module_compute::module_compute(std::shared_ptr<layer_sequence> module,
     observer_(module_->modules_by_name(), module_->parameters_by_name(),
               options_.publish, options_.device.get()),
     losses_(options_.numerics, options_.device.get()) {
+  if (options_.numerics.autocast)
+    casts_ = c10::make_intrusive<weight_casts>();
   std::size_t use = 0;
   const auto& outputs = module_->interface().outputs;
   for (std::size_t c = 0; c < outputs.size(); ++c)
@@ -100,6 +102,8 @@ module_compute::module_compute(std::shared_ptr<layer_sequence> module,
 void module_compute::begin_step(const step_settings& settings) {
   settings_ = settings;
   result_ = {};
+  if (casts_)
+    casts_->clear();
   losses_.begin(settings);
   observer_.begin_step(settings.interest,
                        1 / (settings.loss_scale * settings.data_ranks),
@@ -126,6 +130,7 @@ module_compute::forward_result module_compute::run(
   const autocast_scope casts(
     options_.numerics.autocast,
     options_.device ? options_.device->device().type() : c10::kCPU);
+  const weight_casts_scope shared(casts_);
   // Autocast shares one cast of a leaf among its uses, and would add up their
   // gradients in the lower precision; in an unsplit model these are no leaves.
   auto outputs = module_->run(
@@ -353,6 +358,8 @@ bool module_compute::changed_buffers() const {
 
 stage_result module_compute::end_step() {
   const bool is_recorded = settings_.part == step_part::gradients;
+  if (is_recorded && casts_)
+    casts_->clear();  // launches of the step write to their memory
   if (is_recorded)
     losses_.keep();
   else
@@ -384,7 +391,7 @@ stage make_module_stage(const std::shared_ptr<layer_sequence>& module,
         frozen.push_back(each);
     const auto shards = std::make_shared<sharded_parameters>(
       trainable(all), frozen, tied, options.numerics, *options.shards,
-      options.device, show);
+      options.device, show, compute->casts());
     compute->observe_shard(shards->parts(), *options.shards);
     return {compute, shards, shards};
   }

@@ -10,6 +10,7 @@
 #include "troupe/engine/stage/module/step_losses.hpp"
 #include "troupe/engine/stage/numerics.hpp"
 #include "troupe/engine/stage/parameters/sharded_parameters.hpp"
+#include "troupe/engine/stage/parameters/weight_casts.hpp"
 #include "troupe/engine/stage/random_draws.hpp"
 #include "troupe/engine/stage/ties.hpp"
 
@@ -58,6 +59,8 @@ class module_compute final : public stage_compute {
                      const shard_place& place) {
     observer_.observe_shard(parts, place.shard, place.shards);
   }
+  /// Which the release of sharded parameters clears; null without autocast.
+  const weight_casts::pointer& casts() const { return casts_; }
   /// Publishes parameters and gradients, if monitors want them.
   void show_parameters();
 
@@ -128,6 +131,7 @@ class module_compute final : public stage_compute {
   step_settings settings_;
   stage_result result_;
   step_losses losses_;
+  weight_casts::pointer casts_;                            // null: no autocast
   std::map<std::int64_t, slice_carry_pointer> sequences_;  // by batch
 };
 

@@ -123,16 +123,15 @@ at::Tensor sharded_parameters::own_part(const row& of,
                          of.layout->length(place.shard));
 }
 
-sharded_parameters::sharded_parameters(const parameter_list& trained,
-                                       const parameter_list& frozen,
-                                       const std::vector<tied_gradient>& tied,
-                                       const numerics& options,
-                                       shard_place place,
-                                       std::shared_ptr<rank_device> device,
-                                       std::function<void()> publish)
+sharded_parameters::sharded_parameters(
+  const parameter_list& trained, const parameter_list& frozen,
+  const std::vector<tied_gradient>& tied, const numerics& options,
+  shard_place place, std::shared_ptr<rank_device> device,
+  std::function<void()> publish, weight_casts::pointer casts)
   : module_parameters(options, std::move(device), std::move(publish)),
     place_(place),
-    frozen_(frozen) {
+    frozen_(frozen),
+    casts_(std::move(casts)) {
   const at::NoGradGuard no_grad;
   require_shardable(trained);
   require_shardable(frozen);
@@ -286,6 +285,7 @@ tensor_list sharded_parameters::own_shards() const {
 }
 
 all_gather sharded_parameters::begin_gather() {
+  drop_casts();
   all_gather work{.shards = own_shards()};
   for (const auto& row : rows_) {
     if (!whole_)
@@ -299,9 +299,16 @@ all_gather sharded_parameters::begin_gather() {
 
 void sharded_parameters::release() {
   require_whole("a release");
+  drop_casts();
   for (const auto& row : rows_)
     free_storage(row.whole);
   whole_ = false;
+}
+
+/// They are of values that are freed, or that a gather replaces.
+void sharded_parameters::drop_casts() {
+  if (casts_)
+    casts_->clear();
 }
 
 void sharded_parameters::require_whole(const std::string& op) const {

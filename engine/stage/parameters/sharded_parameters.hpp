@@ -9,6 +9,7 @@
 #include "troupe/engine/events/observer.hpp"
 #include "troupe/engine/stage/collective_work.hpp"
 #include "troupe/engine/stage/parameters/module_parameters.hpp"
+#include "troupe/engine/stage/parameters/weight_casts.hpp"
 
 namespace troupe {
 
@@ -39,12 +40,14 @@ class sharded_parameters final : public module_parameters {
   /// releases. `trained` and `frozen`: in model order; `tied`: among `trained`,
   /// as for module_parameters. Throws `invalid_argument` for a parameter of
   /// another dtype than the first, and for one that is not floating point.
+  /// `casts`: of the parameters, which a gather and a release clear; or null.
   sharded_parameters(const parameter_list& trained,
                      const parameter_list& frozen,
                      const std::vector<tied_gradient>& tied,
                      const numerics& options, shard_place place,
                      std::shared_ptr<rank_device> device,
-                     std::function<void()> publish);
+                     std::function<void()> publish,
+                     weight_casts::pointer casts = {});
 
   /// `gradients`: of the shard's pieces. `present`: by parameter after a
   /// reduction, by piece after a sum of tied gradients.
@@ -97,6 +100,7 @@ class sharded_parameters final : public module_parameters {
     at::Tensor whole;  // padded
     at::Tensor shard;
   };
+  void drop_casts();
   /// `kind`: the row's dtype and device. `optimizer`: null if the row is not
   /// updated. `preferred`: as in shard_layout::of_whole.
   static row make_row(const parameter_list& parameters,
@@ -119,6 +123,7 @@ class sharded_parameters final : public module_parameters {
   std::vector<std::string> names_;  // of the trained parameters
   std::size_t first_tied_ = 0;      // index among the trained parameters
   bool whole_ = true;
+  weight_casts::pointer casts_;
 };
 
 }  // namespace troupe

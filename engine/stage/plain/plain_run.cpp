@@ -60,6 +60,8 @@ plain_run::plain_run(const compute_scope&, const model& layers,
     scale_(options_.numerics.loss_scale) {
   require_counts(options_);
   require_legal(layers);
+  if (options_.numerics.autocast)
+    casts_ = c10::make_intrusive<weight_casts>();
   const auto ties = ties_of(layers);
   aliases_ = aliases_of(ties);
   require_own_names(state_dict());
@@ -128,6 +130,7 @@ std::vector<loss_term> plain_run::losses_of_microbatch(
   const autocast_scope casts(
     options_.numerics.autocast,
     options_.device ? options_.device->device().type() : c10::kCPU);
+  const weight_casts_scope shared(casts_);
   std::vector<loss_term> losses;
   for (const auto& terms :
        module_->run({}, data, &options_.numerics.loss).losses)
@@ -351,6 +354,8 @@ void plain_run::update(result& outcome) {
                       / scale_.value());
     optimizer_->step(outcome.learning_rate);
   }
+  if (casts_)
+    casts_->clear();
   if (!versions_.empty())
     versions_.push_back(copies_of(values_));
 }

@@ -7,6 +7,7 @@
 
 #include "troupe/engine/device/rank_device.hpp"
 #include "troupe/engine/stage/module/loss_items.hpp"
+#include "troupe/engine/stage/parameters/weight_casts.hpp"
 #include "troupe/engine/stage/plain/plain_loop.hpp"
 #include "troupe/engine/stage/ties.hpp"
 #include "troupe/engine/stage/update/loss_scale.hpp"
@@ -97,6 +98,7 @@ class plain_run {
   std::vector<tied_gradient> tied_;
   item_counter counter_;  // null: no loss counts items beforehand
   std::unique_ptr<optimizer> optimizer_;
+  weight_casts::pointer casts_;  // null: no autocast
   loss_scale scale_;
   std::int64_t step_ = 0;
   std::int64_t position_ = 0;
