@@ -1,7 +1,10 @@
 #include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "troupe/base/fail.hpp"
 #include "troupe/engine/cuda/check.hpp"
@@ -36,6 +39,16 @@ accelerator_description described(int device) {
           .total_bytes = static_cast<std::int64_t>(properties.totalGlobalMem)};
 }
 
+/// LibTorch runs backwards on a thread of its own for each device, which has no
+/// current context until its first call of CUDA's runtime, and would warn if
+/// that is one of cuBLAS. This starts it with another call, a kernel's launch.
+void start_backward_thread(int device) {
+  const at::AutoGradMode with_graph{true};
+  const auto x =
+    at::ones({}, at::Device{c10::kCUDA, index_of(device)}).requires_grad_();
+  torch::autograd::grad({x * x}, {x});
+}
+
 class cuda_accelerator final : public accelerator {
  public:
   explicit cuda_accelerator(int device)
@@ -44,6 +57,7 @@ class cuda_accelerator final : public accelerator {
       kernels_{make_kernels(device)} {
     const c10::cuda::CUDAGuard guard{index_of(device)};
     check(cudaFree(nullptr), "starting the device");
+    start_backward_thread(device);
   }
 
   const accelerator_description& description() const override {

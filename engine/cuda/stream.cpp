@@ -10,9 +10,22 @@
 namespace troupe {
 namespace {
 
+/// A thread has a current context from its first call of CUDA's runtime on, but
+/// LibTorch's guards make none if the device is the thread's own, and cuBLAS is
+/// of the driver: LibTorch would warn, and set the context itself.
+void make_context_current(int device) {
+  static thread_local bool has_context = false;
+  if (has_context)
+    return;
+  check(cudaSetDevice(device), "setting a thread's device");
+  has_context = true;
+}
+
 class cuda_scope final : public stream_scope {
  public:
-  explicit cuda_scope(c10::cuda::CUDAStream stream) : guard_{stream} {}
+  explicit cuda_scope(c10::cuda::CUDAStream stream) : guard_{stream} {
+    make_context_current(stream.device_index());
+  }
 
  private:
   const c10::cuda::CUDAStreamGuard guard_;
