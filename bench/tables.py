@@ -26,6 +26,7 @@ TABLES = {
     "torch": "python bench/versus_torch.py --text {text} --pairs 3",
     "torch-two-processes": "python bench/versus_torch.py --text {text} --pairs 3 --processes 2 "
                            "--cases 'small 1f1b,medium 1f1b'",
+    "plain": "python bench/versus_plain.py --text {text} --pairs 5",
     "transformers": "python bench/versus_transformers.py --pairs 3",
     "half-precision": "python bench/half_precision.py --text {text}",
     "data-parallel": "python bench/versus_data_parallel.py --text {text} --pairs 3",

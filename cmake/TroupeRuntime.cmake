@@ -19,8 +19,10 @@ troupe_precompiled_header(actors
   DEPENDS torch::cpu fmt::fmt CAF::core spdlog::spdlog
   HEADERS ${of_actors})
 
+include(TroupeVectors)
 troupe_component(device DIRECTORY engine/device
   DEPENDS troupe::base torch::cpu ${CMAKE_DL_LIBS} PCH tensors)
+troupe_vector_code(device engine/device small_product -ffp-contract=fast)
 troupe_sum_device_headers()
 troupe_component(transport DIRECTORY engine/transport SUBFOLDERS address stream trust
   DEPENDS troupe::device PRIVATE Boost::headers PCH tensors)
@@ -31,7 +33,6 @@ troupe_component(launch DIRECTORY engine/launch SUBFOLDERS authority etcd
 target_link_libraries(troupe_launch PRIVATE OpenSSL::SSL)
 troupe_component(events DIRECTORY engine/events
   DEPENDS troupe::device spdlog::spdlog PCH tensors)
-include(TroupeVectors)
 # Statistics have the same bits on all machines.
 troupe_vector_code(events engine/events statistics -ffp-contract=off)
 if(TROUPE_CUDA)
@@ -41,7 +42,7 @@ troupe_component(stage DIRECTORY engine/stage
   SUBFOLDERS update parameters module plain
   DEPENDS troupe::schedules troupe::device troupe::events PCH modules)
 troupe_component(fused DIRECTORY engine/fused
-  DEPENDS troupe::base torch::cpu fmt::fmt PCH modules)
+  DEPENDS troupe::device PCH modules)
 troupe_vector_code(fused engine/fused attention -ffp-contract=fast)
 troupe_component(models DIRECTORY engine/models SUBFOLDERS layers decoders
   DEPENDS troupe::data troupe::checkpoint troupe::fused

@@ -3,7 +3,8 @@
 #
 # troupe_vector_code(COMPONENT FOLDER NAME flags...)
 # adds x86/*.cpp or portable/*.cpp of the folder to a component, and compiles
-# NAME_plain.cpp, x86/NAME_avx2.cpp and x86/NAME_avx512.cpp with these flags.
+# those of NAME_plain.cpp, x86/NAME_avx2.cpp and x86/NAME_avx512.cpp that are
+# there with these flags.
 function(troupe_vector_code component folder name)
   set(folder ${PROJECT_SOURCE_DIR}/${folder})
   set(kind portable)

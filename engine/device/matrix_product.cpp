@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "troupe/engine/device/small_product.hpp"
+
 namespace troupe {
 
 namespace {
@@ -84,17 +86,23 @@ at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight,
                            && (x.requires_grad() || weight.requires_grad()
                                || (has_bias && bias->requires_grad()));
   if (wants_graph || (has_bias && !is_plain(*bias)) || weight.dim() != 2
-      || x.dim() == 0 || x.size(-1) != weight.size(1) || x.size(-1) == 0
-      || !takes_onednn(x, weight, x.numel() / x.size(-1) * weight.size(0)))
+      || x.dim() == 0 || x.size(-1) != weight.size(1) || x.size(-1) == 0)
     return at::linear(x, weight, bias);
-  return by_onednn(x, weight, has_bias ? bias : std::nullopt);
+  const auto given = has_bias ? bias : std::nullopt;
+  if (auto y = small_linear(x, weight, given); y.defined())
+    return y;
+  return takes_onednn(x, weight, x.numel() / x.size(-1) * weight.size(0))
+           ? by_onednn(x, weight, given)
+           : at::linear(x, weight, bias);
 }
 
 at::Tensor matrix_product(const at::Tensor& a, const at::Tensor& b) {
-  if (b.dim() != 2 || a.size(1) != b.size(0)
-      || !takes_onednn(a, b, a.size(0) * b.size(1)))
+  if (a.dim() != 2 || b.dim() != 2 || a.size(1) != b.size(0))
     return a.mm(b);
-  return by_onednn(a, b.t());
+  if (auto product = small_product(a, b); product.defined())
+    return product;
+  return takes_onednn(a, b, a.size(0) * b.size(1)) ? by_onednn(a, b.t())
+                                                   : a.mm(b);
 }
 
 void add_matrix_product(at::Tensor& sum, const at::Tensor& a,
@@ -103,6 +111,8 @@ void add_matrix_product(at::Tensor& sum, const at::Tensor& a,
     sum = matrix_product(a, b).to(type);
   else if (a.scalar_type() != sum.scalar_type())
     sum.add_(matrix_product(a, b));
+  else if (add_small_product(sum, a, b))
+    return;
   else if (is_plain(sum) && takes_onednn(a, b, sum.numel()))
     add_in_parts(sum, a, b);
   else

@@ -9,10 +9,11 @@ namespace troupe {
 /// Matrix products by the faster of LibTorch's libraries. For fp32 on the host
 /// LibTorch takes MKL, which uses AVX-512 on Intel's processors alone; on
 /// others that have it oneDNN takes half the time (docs/design.md), and is
-/// used for all but small products. Everything else is ATen's, and all within
-/// an `autocast_scope`. The choice depends on the processor and on shapes
-/// alone, so that a product has the same bits each time. Throw what ATen
-/// throws. Any thread.
+/// used for large products, and kernels of our own for small ones
+/// (small_product.hpp). Everything else is ATen's, and all within an
+/// `autocast_scope`. The choice depends on the processor, on shapes and on the
+/// number of intra-op threads alone, so that a product has the same bits each
+/// time. Throw what ATen throws. Any thread.
 
 /// x W^T + b; x: [..., inputs], weight: [outputs, inputs] of any strides, bias:
 /// [outputs]. With a gradient graph if one is wanted, then always by ATen.

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "troupe/engine/device/vector_code.hpp"
 #include "troupe/engine/events/statistics_kernels.hpp"
 
 namespace troupe {
@@ -24,11 +25,6 @@ struct float_layout<double> {
   static constexpr int mantissa = 52, bias = 1023;
   static constexpr double largest = 0x1p400, smallest = 0x1p-400;
   static constexpr double smallest_squares = 0x1p-850;
-};
-
-template <class T, int Bytes>
-struct vector_of {
-  typedef T type __attribute__((vector_size(Bytes)));
 };
 
 /// The code of statistics_kernels for floats or doubles, with vectors of that

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
+#include "troupe/engine/device/vector_code.hpp"
 #include "troupe/engine/fused/attention_kernels.hpp"
-#include "troupe/engine/fused/vector_code.hpp"
 
 namespace troupe::fused {
 

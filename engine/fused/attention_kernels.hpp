@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "troupe/engine/fused/vector_code.hpp"
+#include "troupe/engine/device/vector_code.hpp"
 
 namespace troupe::fused {
 

@@ -10,6 +10,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include "troupe/engine/device/operators.hpp"
 #include "troupe/engine/fused/attention_kernels.hpp"
 
 namespace troupe::fused {
@@ -138,29 +139,24 @@ void backward_operator(const at::Tensor& of_output, const at::Tensor& q,
     backward_of<bf16_bits>(all, sizes, made, of_output, to);
 }
 
-/// Operators of LibTorch's dispatcher, so that whatever sees operators there
-/// (profilers, tests' fake accelerators) sees these.
+void define(torch::Library& library) {
+  library.def(
+    "attention(Tensor query, Tensor key, Tensor value, float scale, bool "
+    "causal) -> (Tensor, Tensor)");
+  library.def(
+    "attention_backward(Tensor of_output, Tensor query, Tensor key, Tensor "
+    "value, Tensor output, Tensor logarithms, Tensor(a!) of_query, Tensor(b!) "
+    "of_key, Tensor(c!) of_value, float scale, bool causal) -> ()");
+  library.impl("attention",
+               torch::dispatch(c10::DispatchKey::CPU, forward_operator));
+  library.impl("attention_backward",
+               torch::dispatch(c10::DispatchKey::CPU, backward_operator));
+}
+
 struct operators {
   operators() {
+    define_operators("troupe::attention", define);
     auto& dispatcher = c10::Dispatcher::singleton();
-    // Another library of the process may hold a copy of this code.
-    if (!dispatcher.findSchema({"troupe::attention", ""})) {
-      // Never freed: threads may compute while static objects are destroyed.
-      auto* library = new torch::Library(  // NOLINT
-        torch::Library::FRAGMENT, "troupe", std::nullopt, __FILE__, __LINE__);
-      library->def(
-        "attention(Tensor query, Tensor key, Tensor value, float scale, "
-        "bool causal) -> (Tensor, Tensor)");
-      library->def(
-        "attention_backward(Tensor of_output, Tensor query, Tensor key, "
-        "Tensor value, Tensor output, Tensor logarithms, Tensor(a!) of_query, "
-        "Tensor(b!) of_key, Tensor(c!) of_value, float scale, bool causal) -> "
-        "()");
-      library->impl("attention",
-                    torch::dispatch(c10::DispatchKey::CPU, forward_operator));
-      library->impl("attention_backward",
-                    torch::dispatch(c10::DispatchKey::CPU, backward_operator));
-    }
     forward = dispatcher.findSchemaOrThrow("troupe::attention", "")
                 .typed<decltype(forward_operator)>();
     backward = dispatcher.findSchemaOrThrow("troupe::attention_backward", "")

@@ -131,6 +131,16 @@ TEST_CASE("random delays in every actor change no bit") {
   }
 }
 
+TEST_CASE("in bf16 versions of parameters are cast as the plain loop's are") {
+  for (const auto* schedule : {"weight_stash", "two_bw"})
+    CHECK(compare_with_plain({.schedule = schedule,
+                              .ranks = 3,
+                              .microbatches = 6,
+                              .autocast = at::kBFloat16},
+                             3)
+          == "");
+}
+
 TEST_CASE("in bf16 the pipeline is the plain loop too, and learns") {
   const small_case what{.schedule = "interleaved_1f1b",
                         .stages_per_rank = 2,

@@ -7,6 +7,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
+#include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/zeros.h>
@@ -172,14 +173,16 @@ void linear_layer::add_adapter(const adapter_options& options,
 at::Tensor linear_layer::base(const at::Tensor& x) const {
   const bool trains_as_one =
     !bias.defined() || bias.requires_grad() == weight.requires_grad();
+  // LibTorch makes the graph here; without one its operator runs, too, since a
+  // forward that is computed again must have the bits of the first.
+  if (!trains_as_one)
+    return at::linear(x, transposed ? weight.t() : weight, bias);
   if (!at::GradMode::is_enabled()) {
     const auto type = compute_type(x);
     const auto factor = cast_of(weight, type);
     return linear_product(x.to(type), transposed ? factor.t() : factor,
                           bias.defined() ? cast_of(bias, type) : bias);
   }
-  if (!trains_as_one)
-    return linear_product(x, transposed ? weight.t() : weight, bias);
   const auto optional_bias =
     bias.defined() ? std::optional(bias) : std::nullopt;
   return transposed

@@ -12,14 +12,25 @@
 #include <catch2/catch_test_macros.hpp>
 
 #include <array>
+#include <cmath>
 
 using namespace troupe;
 
 namespace {
 
-/// Below and above the size from which another library may be used.
-constexpr std::array<std::array<std::int64_t, 3>, 5> shapes{
-  {{1, 1, 1}, {3, 5, 7}, {1, 300, 9000}, {130, 257, 131}, {64, 1100, 70}}};
+/// Below and above the size from which another library may be used, and such
+/// as kernels for small products take in whole or in part.
+constexpr std::array<std::array<std::int64_t, 3>, 11> shapes{{{1, 1, 1},
+                                                              {3, 5, 7},
+                                                              {1, 300, 9000},
+                                                              {130, 257, 131},
+                                                              {64, 1100, 70},
+                                                              {16, 8, 8},
+                                                              {32, 64, 192},
+                                                              {48, 24, 40},
+                                                              {8, 13, 16},
+                                                              {16, 256, 48},
+                                                              {256, 128, 256}}};
 
 bool near(const at::Tensor& a, const at::Tensor& b) {
   return a.sizes() == b.sizes() && at::allclose(a, b, 1e-5, 1e-4);
@@ -55,6 +66,32 @@ TEST_CASE("products are those of ATen, of any strides and types") {
     }
 }
 
+TEST_CASE("a weight's gradient is added to what is there, of small sizes") {
+  for (const auto& [rows, outputs, inputs] : shapes) {
+    const auto gradients = at::randn({rows, outputs});
+    const auto x = at::randn({rows, inputs});
+    const auto product = gradients.t().to(at::kDouble).mm(x.to(at::kDouble));
+    at::Tensor sum;
+    for (int times = 1; times <= 2; ++times) {
+      add_matrix_product(sum, gradients.t(), x, at::kFloat);
+      CHECK(near(sum.to(at::kDouble), product * times));
+    }
+  }
+}
+
+TEST_CASE("values that are not finite show in a product") {
+  for (const std::int64_t size : {7, 32}) {
+    auto x = at::ones({size, size});
+    x[3][5] = HUGE_VAL;
+    const auto y = matrix_product(x, at::ones({size, size}));
+    CHECK(y[3].isinf().all().item<bool>());
+    CHECK(y.isinf().sum().item<std::int64_t>() == size);
+    const auto z = linear_product(x, at::zeros({size, size}));
+    CHECK(z[3].isnan().all().item<bool>());
+    CHECK(z.isnan().sum().item<std::int64_t>() == size);
+  }
+}
+
 TEST_CASE("a sum of products may be of any size") {
   for (const auto columns : {std::int64_t{1}, std::int64_t{5'000'000}}) {
     const auto rows = columns == 1 ? std::int64_t{5'000'000} : std::int64_t{2};
@@ -66,10 +103,12 @@ TEST_CASE("a sum of products may be of any size") {
 }
 
 TEST_CASE("a product has the same bits each time") {
-  const auto x = at::randn({150, 200}), weight = at::randn({300, 200});
-  const auto first = linear_product(x, weight);
-  for (int i = 0; i < 3; ++i)
-    CHECK(at::equal(linear_product(x, weight), first));
+  for (const std::int64_t rows : {150, 32}) {
+    const auto x = at::randn({rows, 200}), weight = at::randn({300, 200});
+    const auto first = linear_product(x, weight);
+    for (int i = 0; i < 3; ++i)
+      CHECK(at::equal(linear_product(x, weight), first));
+  }
 }
 
 TEST_CASE("products without rows, or of other sizes, are ATen's business") {

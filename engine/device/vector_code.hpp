@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <utility>
 
-namespace troupe::fused {
+namespace troupe {
 
 /// Bits of a bfloat16.
 struct bf16_bits {
@@ -139,4 +139,4 @@ class vector_code {
   }
 };
 
-}  // namespace troupe::fused
+}  // namespace troupe
