@@ -5,22 +5,28 @@
 // Prints a Markdown table: times of the median round, of a forward with its
 // backward, in ms.
 
-#include <ATen/ops/empty_like.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
 #include <chrono>
-#include <cmath>
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "troupe/bench/measuring.hpp"
 #include "troupe/engine/device/libtorch_settings.hpp"
+#include "troupe/engine/device/matrix_product.hpp"
 #include "troupe/engine/fused/attention.hpp"
 #include "troupe/engine/fused/attention_kernels.hpp"
 
@@ -93,11 +99,71 @@ void measure(const shape& s, at::ScalarType type, int rounds) {
              s.size, base, cells);
 }
 
+/// The three products of a linear layer: its output, and the gradients of its
+/// input and, added to what is there, of its weight.
+struct linear_products {
+  at::Tensor x, weight, bias, of_output, of_weight;
+
+  void by_libtorch() {
+    at::linear(x, weight, bias);
+    of_output.mm(weight);
+    of_weight.addmm_(of_output.t(), x);
+  }
+  void by_troupe() {
+    linear_product(x, weight, bias);
+    matrix_product(of_output, weight);
+    add_matrix_product(of_weight, of_output.t(), x, at::kFloat);
+  }
+};
+
+void measure_products(std::int64_t rows, std::int64_t inputs,
+                      std::int64_t outputs, int rounds) {
+  using steady = std::chrono::steady_clock;
+  constexpr int repeats = 20;
+  linear_products all{at::randn({rows, inputs}), at::randn({outputs, inputs}),
+                      at::randn({outputs}), at::randn({rows, outputs}),
+                      at::zeros({outputs, inputs})};
+  std::vector<double> theirs, ours;
+  const auto note = [&](std::vector<double>& times, auto what) {
+    const auto began = steady::now();
+    for (int i = 0; i < repeats; ++i)
+      (all.*what)();
+    times.push_back(
+      std::chrono::duration<double, std::micro>(steady::now() - began).count()
+      / repeats);
+  };
+  for (int i = 0; i < rounds; ++i) {
+    note(theirs, &linear_products::by_libtorch);
+    note(ours, &linear_products::by_troupe);
+  }
+  const auto operations = 6e-3 * static_cast<double>(rows * inputs * outputs);
+  fmt::print("| {} | {} | {} | {:.1f} | {:.1f} | {:.2f} x | {:.0f} |\n", rows,
+             inputs, outputs, median(theirs), median(ours),
+             median(theirs) / median(ours), operations / median(ours));
+}
+
+void print_products(int rounds) {
+  const at::NoGradGuard no_grad;
+  fmt::print(
+    "\n| rows | inputs | outputs | LibTorch, us | troupe, us | faster by | "
+    "GFLOP/s |\n|---|---|---|---|---|---|---|\n");
+  for (const auto& [rows, inputs, outputs] :
+       std::initializer_list<std::array<std::int64_t, 3>>{{32, 64, 64},
+                                                          {32, 64, 192},
+                                                          {32, 64, 256},
+                                                          {128, 64, 256},
+                                                          {64, 256, 256},
+                                                          {128, 256, 256},
+                                                          {128, 256, 1024},
+                                                          {512, 256, 1024}})
+    measure_products(rows, inputs, outputs, rounds);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   int rounds = 30;
-  CLI::App app("Attention beside LibTorch's.");
+  CLI::App app("attention and small products beside LibTorch's");
   app.add_option("--rounds", rounds)->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
   return run_benchmark([&] {
@@ -114,5 +180,6 @@ int main(int argc, char** argv) {
     for (const auto type : {at::kFloat, at::kBFloat16})
       for (const auto& s : shapes)
         measure(s, type, rounds);
+    print_products(rounds);
   });
 }
