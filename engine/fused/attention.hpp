@@ -18,11 +18,11 @@ struct attention_options {
 /// They may be views of any strides, such as parts of one projection: none is
 /// copied if the elements of a head are adjacent. Result: as query, contiguous.
 ///
-/// For fp32 and bf16 on CPUs with AVX2 or AVX-512 by a kernel of troupe's,
-/// which computes in fp32, keeps the logarithm of each query's sum for the
-/// backward instead of the weights (FlashAttention, Dao et al., 2022), and has
-/// the same bits for every number of threads. Otherwise by LibTorch's
-/// scaled_dot_product_attention. The choice depends on the processor, the
+/// On CPUs with AVX2 or AVX-512, for fp32 and, unless the processor has AMX for
+/// it, bf16, by a kernel of troupe's. That computes in fp32, keeps the logarithm
+/// of each query's sum for the backward instead of the weights (FlashAttention,
+/// Dao et al., 2022), and has the same bits for every number of threads.
+/// Otherwise by LibTorch's scaled_dot_product_attention. The choice depends on the processor, the
 /// shapes and the dtypes alone. Throws `invalid_argument` on shapes that don't
 /// match. Any thread.
 at::Tensor attention(const at::Tensor& query, const at::Tensor& key,

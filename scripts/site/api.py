@@ -23,7 +23,9 @@ TOPICS = (
      "own_monitor", [("cpp.md", "Watching"), ("monitors.md", "Writing a monitor")]),
     ("job", "API: several processes", "Meeting the other processes of a job.", None,
      [("cpp.md", "Several processes")]),
-    (None, "API: special purposes", "Headers that none of the four includes.",
+    ("fused", "API: functions for layers", "Functions that take less time or memory than "
+     "several of LibTorch's operators.", None, [("cpp.md", "Functions for layers")]),
+    (None, "API: special purposes", "Headers that none of the five includes.",
      "actor_monitor", []),
 )
 # Of the serialisation of events, not for callers.
@@ -143,6 +145,17 @@ def members(compound):
 
 # ------------------------------------------------------------------ reader
 
+def within_troupe(space):
+    return space == "troupe" or space.startswith("troupe::")
+
+
+def in_space(space, lines):
+    """Lines on an entity of a namespace, on pages of the namespace troupe."""
+    inner = space.removeprefix("troupe").removeprefix("::")
+    return [f".. cpp:namespace-push:: {inner}", "", *lines, ".. cpp:namespace-pop::",
+            ""] if inner else lines
+
+
 class Reader:
     def __init__(self, folder):
         self.compounds, self.count = {}, 0
@@ -168,20 +181,26 @@ class Reader:
                          + (f" : {bases}" if bases else ""), lines)
 
     def entities(self, header):
-        """(line, reStructuredText) of what a header declares in troupe."""
+        """(line, reStructuredText) of what a header declares in troupe and the
+        namespaces within it."""
+        spaces = {compound.findtext("compoundname"): compound
+                  for compound in self.compounds.values()
+                  if compound.get("kind") == "namespace"}
         for compound in self.compounds.values():
             place = compound.find("location")
-            name = compound.findtext("compoundname")
+            space, _, name = compound.findtext("compoundname").rpartition("::")
             if compound.get("kind") in ("class", "struct") \
-                    and place.get("file") == header \
-                    and re.fullmatch(r"troupe::\w+", name):
-                yield int(place.get("line")), self.record(
-                    compound, name.removeprefix("troupe::"))
-        for member in members(self.compounds["namespacetroupe"]):
-            place = member.find("location")
-            if place.get("file") == header:
-                self.count += 1
-                yield int(place.get("line")), MEMBERS[member.get("kind")](member)
+                    and place.get("file") == header and within_troupe(space) \
+                    and space in spaces:
+                yield int(place.get("line")), in_space(
+                    space, self.record(compound, name))
+        for space in filter(within_troupe, spaces):
+            for member in members(spaces[space]):
+                place = member.find("location")
+                if place.get("file") == header:
+                    self.count += 1
+                    yield int(place.get("line")), in_space(
+                        space, MEMBERS[member.get("kind")](member))
 
 
 # ------------------------------------------------------------------- pages
@@ -248,5 +267,5 @@ def write_pages(root, xml, folder):
     (folder / "index.rst").write_text(
         "API\n===\n\nWhat programs in C++ include and link: :doc:`/cpp`. These "
         "pages have every class and function of the public headers, a page for "
-        f"each of the four headers.\n\n.. toctree::\n   :maxdepth: 1\n\n{entries}\n")
+        f"each of the five headers.\n\n.. toctree::\n   :maxdepth: 1\n\n{entries}\n")
     return reader.count
