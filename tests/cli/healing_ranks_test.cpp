@@ -170,7 +170,7 @@ TEST_CASE("a rank moves by itself to a process with an idle core", "[serial]") {
   const tiny_training at;
   const auto authority = "unix:" + (at.folder / "authority");
   const std::string model =
-    "--ranks 4 --d-model 64 --seq 64 --microbatches 4 --steps 80 "
+    "--ranks 4 --d-model 64 --seq 64 --microbatches 4 --steps 160 "
     "--validation-fraction 0 --save-parameters ";
   const background_program decides(program + " authority --listen " + authority,
                                    at.folder / "decides");
