@@ -19,12 +19,12 @@ struct attention_options {
 /// copied if the elements of a head are adjacent. Result: as query, contiguous.
 ///
 /// On CPUs with AVX2 or AVX-512, for fp32 and, unless the processor has AMX for
-/// it, bf16, by a kernel of troupe's. That computes in fp32, keeps the logarithm
-/// of each query's sum for the backward instead of the weights (FlashAttention,
-/// Dao et al., 2022), and has the same bits for every number of threads.
-/// Otherwise by LibTorch's scaled_dot_product_attention. The choice depends on the processor, the
-/// shapes and the dtypes alone. Throws `invalid_argument` on shapes that don't
-/// match. Any thread.
+/// it, bf16, by a kernel of troupe's. That computes in fp32, keeps the
+/// logarithm of each query's sum for the backward instead of the weights
+/// (FlashAttention, Dao et al., 2022), and has the same bits for every number
+/// of threads. Otherwise by LibTorch's scaled_dot_product_attention. The choice
+/// depends on the processor, the shapes and the dtypes alone. Throws
+/// `invalid_argument` on shapes that don't match. Any thread.
 at::Tensor attention(const at::Tensor& query, const at::Tensor& key,
                      const at::Tensor& value,
                      const attention_options& options = {});
