@@ -13,6 +13,7 @@
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/module/autocast.hpp"
 #include "troupe/engine/stage/module/loss_items.hpp"
+#include "troupe/engine/stage/module/observed_work.hpp"
 #include "troupe/engine/stage/parameters/module_parameters.hpp"
 #include "troupe/engine/stage/update/gradient_lists.hpp"
 #include "troupe/engine/stage/update/parameter_groups.hpp"
@@ -54,26 +55,6 @@ torch::autograd::Edge edge_of(const at::Tensor& output) {
   return output.defined() && output.requires_grad()
            ? torch::autograd::impl::gradient_edge(output)
            : torch::autograd::Edge{};
-}
-
-/// Publishes what an op has shown so far; a failed device may be unable to.
-void publish_partial_results(observer& target) noexcept {
-  try {
-    target.end_op();
-    target.flush();
-  } catch (...) {
-  }
-}
-
-/// Does an op's work. If it fails, monitors still see what led to that.
-template <class Work>
-auto observed(observer& target, const Work& work) {
-  try {
-    return work();
-  } catch (...) {
-    publish_partial_results(target);
-    throw;
-  }
 }
 
 }  // namespace
