@@ -3,7 +3,9 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
+#include <memory>
 #include <mutex>
+#include <vector>
 
 namespace troupe {
 
@@ -13,9 +15,10 @@ void define_operators(const char* name, void (*define)(torch::Library&)) {
   if (c10::Dispatcher::singleton().findSchema({name, ""}))
     return;
   // Never freed: threads may compute while static objects are destroyed.
-  auto* library = new torch::Library(torch::Library::FRAGMENT, "troupe",
-                                     std::nullopt, __FILE__, __LINE__);
-  define(*library);
+  static auto& kept = *new std::vector<std::unique_ptr<torch::Library>>;
+  kept.push_back(std::make_unique<torch::Library>(
+    torch::Library::FRAGMENT, "troupe", std::nullopt, __FILE__, __LINE__));
+  define(*kept.back());
 }
 
 }  // namespace troupe
