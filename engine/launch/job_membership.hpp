@@ -34,7 +34,9 @@ struct membership_options {
   std::vector<std::int32_t> hosting{};
   /// How long a step may take once another epoch is to begin.
   std::chrono::milliseconds rest_within = std::chrono::seconds(5);
-  /// How long a process that wants to leave waits for others to take its ranks.
+  /// How long a process that wants to leave waits for others to take its ranks;
+  /// four times as long if no authority can be asked, unless that was at a unix
+  /// socket.
   std::chrono::milliseconds leave_within = std::chrono::seconds(5);
 };
 

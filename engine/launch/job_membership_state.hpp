@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/asio/steady_timer.hpp>
 #include <condition_variable>
 #include <mutex>
@@ -117,12 +118,24 @@ struct job_membership::impl {
     });
   }
 
+  /// Whether nobody takes the ranks of this process, which wants to leave. An
+  /// authority elsewhere that can't be asked now gets more time: another one
+  /// may be elected.
+  bool leaves_in_vain() {
+    const auto now = membership_time();
+    if (!is_local && link.lost_since())
+      asked_since = now;
+    if (!leaves_since)
+      return false;
+    return now - std::max(*leaves_since, asked_since) >= options.leave_within
+           || now - *leaves_since >= 4 * options.leave_within;
+  }
+
   /// First the executor is asked to come to rest, and then, once, told to.
   std::function<void()> next_call() {
     const auto stage = self->stage();
-    if (stage == membership::member_stage::running && leaves_since
-        && events.stays
-        && membership_time() - *leaves_since >= options.leave_within) {
+    if (stage == membership::member_stage::running && events.stays
+        && leaves_in_vain()) {
       leaves_since.reset();
       return events.stays;
     }
@@ -360,6 +373,7 @@ struct job_membership::impl {
   std::string early_refusal;  // the last one
   membership_events events;
   std::optional<membership::moment> leaves_since;
+  membership::moment asked_since = membership::moment::min();
   bool has_gone = false;  // before it had a part
   bool is_at_rest = true;
   std::weak_ptr<mesh> links_of_epoch;

@@ -39,6 +39,7 @@ class healing_job {
     authority_.reset();
     start_authority(where);
   }
+  void end_authority() { authority_.reset(); }
   const authority_server& authority() const { return *authority_; }
 
   std::shared_ptr<job_membership> join(

@@ -132,6 +132,25 @@ TEST_CASE("a wait for a silent process ends with the epoch") {
   CHECK(second.get().epoch == 2);
 }
 
+TEST_CASE("a process waits longer to leave where no authority can be asked") {
+  const auto seconds_until_stays = [](way by) {
+    healing_job job(0, by);
+    const auto both = meet_both(job);
+    std::promise<void> stays;
+    both.one->on_events({.stays = [&] { stays.set_value(); }});
+    job.end_authority();
+    const auto began = std::chrono::steady_clock::now();
+    both.one->leave();
+    stays.get_future().get();
+    both.one->on_events({});
+    return std::chrono::duration<double>(std::chrono::steady_clock::now()
+                                         - began)
+      .count();
+  };
+  CHECK(seconds_until_stays(way::unix_socket) >= 0.3);
+  CHECK(seconds_until_stays(way::tcp) >= 1.2);
+}
+
 TEST_CASE("a process that wants to leave does once others have its ranks") {
   const healing_job job;
   const auto stays = job.join(0), leaves = job.join(1);
