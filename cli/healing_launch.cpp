@@ -93,7 +93,7 @@ std::string own_address(const healing_launch_settings& settings) {
 }
 
 bool is_stuck(const started_process& which, const authority_server& authority) {
-  if (authority.has_had_epoch() || !authority.is_overdue(which.pid, which.age))
+  if (!authority.is_overdue(which.pid, which.age))
     return false;
   spdlog::warn(
     "process {} (pid {}) has not come, or is silent, after {:.3g} s, and is "

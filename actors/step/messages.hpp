@@ -215,8 +215,9 @@ struct stage_powers {
   std::int64_t serial = 0;
   std::int32_t stage = 0;
   std::vector<double> powers{};  // of each parameter's gradient, for the norm
-  /// Of the gradients, whose powers these are; none: another instance of the
-  /// stage has told them, and this one only tells of a watched step.
+  /// The shard of the gradients that the powers describe. none: another
+  /// instance of the stage reports the powers, and this message only reports
+  /// the hit and the buffers of a watched step.
   std::int32_t shard = 0;
   /// The last parameter whose gradient is not finite; empty: all are.
   std::string not_finite = {};

@@ -37,8 +37,9 @@ std::shared_ptr<job_membership> join_healing_job(job_options joining,
 /// may be null.
 std::string end_of_job(const std::shared_ptr<job_membership>& membership);
 
-/// Of a job in a later epoch whose states are lost. Warns in the process that
-/// leads. Throws `states_lost` in a job that is to end: it has nothing to save.
+/// To be called in an epoch after the first if no process holds a state. The
+/// leading process warns. Throws `states_lost` if the job is to end, as it has
+/// nothing to save.
 void go_on_without_copies(const std::shared_ptr<job_membership>& membership,
                           bool leads);
 

@@ -88,11 +88,11 @@ at::Tensor linear_product(const at::Tensor& x, const at::Tensor& weight,
   if (wants_graph || (has_bias && !is_plain(*bias)) || weight.dim() != 2
       || x.dim() == 0 || x.size(-1) != weight.size(1) || x.size(-1) == 0)
     return at::linear(x, weight, bias);
-  const auto given = has_bias ? bias : std::nullopt;
-  if (auto y = small_linear(x, weight, given); y.defined())
+  const auto defined_bias = has_bias ? bias : std::nullopt;
+  if (auto y = small_linear(x, weight, defined_bias); y.defined())
     return y;
   return takes_onednn(x, weight, x.numel() / x.size(-1) * weight.size(0))
-           ? by_onednn(x, weight, given)
+           ? by_onednn(x, weight, defined_bias)
            : at::linear(x, weight, bias);
 }
 

@@ -9,8 +9,9 @@ namespace troupe {
 /// Products of small fp32 matrices on the host, by kernels of troupe's own
 /// (small_product_kernels.hpp): of at most 2^23 multiplications (2^20 with
 /// several intra-op threads, as they use one), and of sizes and strides that
-/// the kernels take. Elsewhere, and where MKL's kernels use AVX-512, they
-/// compute nothing, and say so. Of tensors that need no gradient. Any thread.
+/// the kernels take. The functions return without computing anything for other
+/// products, and on processors on which MKL uses AVX-512. The tensors must not
+/// need a gradient. Any thread.
 
 /// As `linear_product`; an undefined tensor if it computes nothing.
 at::Tensor small_linear(const at::Tensor& x, const at::Tensor& weight,

@@ -20,7 +20,7 @@ class small_product_code : vector_code<Bytes> {
   using base::store;
   using base::tile;
 
-  /// Of 8 rows and columns.
+  /// Transposes a block of 8 rows and 8 columns in place.
   static void transpose(eight (&rows)[8]) {
     eight pairs[8], fours[8];
     for (int i = 0; i < 8; i += 2) {

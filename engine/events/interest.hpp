@@ -56,7 +56,8 @@ struct step_wishes {
   bool tells_ops = false;          // ops_events
   std::int64_t epoch = -1;         // see event_source
   step_reading reading = step_reading::once;
-  /// What a second run of a watched step is to show; of the leading process.
+  /// The tensors that the second run of a watched step publishes. Set in the
+  /// leading process only.
   interest_pointer on_hit = {};
 };
 

@@ -11,6 +11,7 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "troupe/base/fail.hpp"
 #include "troupe/engine/fused/attention_operators.hpp"
@@ -79,6 +80,23 @@ heads_of_three parts_of(const at::Tensor& projection) {
           projection.select(2, 2)};
 }
 
+void keep_for_backward(torch::autograd::AutogradContext* context,
+                       variable_list tensors, double scale, bool causal) {
+  context->save_for_backward(std::move(tensors));
+  context->saved_data["scale"] = scale;
+  context->saved_data["causal"] = causal;
+}
+
+/// Writes the gradients of `all` to `gradients`.
+void run_backward(torch::autograd::AutogradContext* context,
+                  const heads_of_three& all, const attended& result,
+                  const at::Tensor& of_output,
+                  const heads_of_three& gradients) {
+  attend_backward(all, result, with_adjacent_elements(of_output), gradients,
+                  context->saved_data["scale"].toDouble(),
+                  context->saved_data["causal"].toBool());
+}
+
 struct attention_function : torch::autograd::Function<attention_function> {
   static at::Tensor forward(torch::autograd::AutogradContext* context,
                             const at::Tensor& query, const at::Tensor& key,
@@ -87,26 +105,22 @@ struct attention_function : torch::autograd::Function<attention_function> {
     const heads_of_three all{with_adjacent_elements(query),
                              with_adjacent_elements(key),
                              with_adjacent_elements(value)};
-    const auto made = attend(all, scale, causal);
-    context->save_for_backward(
-      {all[0], all[1], all[2], made.output, made.logarithms});
-    context->saved_data["scale"] = scale;
-    context->saved_data["causal"] = causal;
-    return made.output;
+    const auto result = attend(all, scale, causal);
+    keep_for_backward(
+      context, {all[0], all[1], all[2], result.output, result.logarithms},
+      scale, causal);
+    return result.output;
   }
 
   static variable_list backward(torch::autograd::AutogradContext* context,
                                 const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const heads_of_three all{saved[0], saved[1], saved[2]};
-    const heads_of_three before{at::empty(all[0].sizes(), all[0].options()),
+    const heads_of_three of_all{at::empty(all[0].sizes(), all[0].options()),
                                 at::empty(all[1].sizes(), all[1].options()),
                                 at::empty(all[2].sizes(), all[2].options())};
-    attend_backward(all, {saved[3], saved[4]},
-                    with_adjacent_elements(gradients[0]), before,
-                    context->saved_data["scale"].toDouble(),
-                    context->saved_data["causal"].toBool());
-    return {before[0], before[1], before[2], {}, {}};
+    run_backward(context, all, {saved[3], saved[4]}, gradients[0], of_all);
+    return {of_all[0], of_all[1], of_all[2], {}, {}};
   }
 };
 
@@ -115,22 +129,19 @@ struct self_attention_function
   static at::Tensor forward(torch::autograd::AutogradContext* context,
                             const at::Tensor& projection, double scale,
                             bool causal) {
-    const auto made = attend(parts_of(projection), scale, causal);
-    context->save_for_backward({projection, made.output, made.logarithms});
-    context->saved_data["scale"] = scale;
-    context->saved_data["causal"] = causal;
-    return made.output;
+    const auto result = attend(parts_of(projection), scale, causal);
+    keep_for_backward(context, {projection, result.output, result.logarithms},
+                      scale, causal);
+    return result.output;
   }
 
   static variable_list backward(torch::autograd::AutogradContext* context,
                                 const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
-    const auto before = at::empty_like(saved[0]);
-    attend_backward(parts_of(saved[0]), {saved[1], saved[2]},
-                    with_adjacent_elements(gradients[0]), parts_of(before),
-                    context->saved_data["scale"].toDouble(),
-                    context->saved_data["causal"].toBool());
-    return {before, {}, {}};
+    const auto of_projection = at::empty_like(saved[0]);
+    run_backward(context, parts_of(saved[0]), {saved[1], saved[2]},
+                 gradients[0], parts_of(of_projection));
+    return {of_projection, {}, {}};
   }
 };
 

@@ -65,10 +65,10 @@ const attention_functions<T>& functions_of() {
 }
 
 /// The logarithms of a row's heads from that one on.
-float* logarithms_of(const attended& made, std::int64_t row,
+float* logarithms_of(const attended& result, std::int64_t row,
                      std::int64_t head) {
-  return made.logarithms.data_ptr<float>()
-         + (row * made.logarithms.size(1) + head) * made.logarithms.size(2);
+  return result.logarithms.data_ptr<float>()
+         + (row * result.logarithms.size(1) + head) * result.logarithms.size(2);
 }
 
 template <class T>
@@ -101,7 +101,7 @@ attended forward_on_cpu(const at::Tensor& q, const at::Tensor& k,
 
 template <class T>
 void backward_of(const heads_of_three& all, const attention_sizes& sizes,
-                 const attended& made, const at::Tensor& of_output,
+                 const attended& result, const at::Tensor& of_output,
                  const heads_of_three& to) {
   const auto& [q, k, v] = all;
   for_each_key_head(all, sizes, [&](auto row, auto key, auto head, auto* free) {
@@ -109,10 +109,10 @@ void backward_of(const heads_of_three& all, const attention_sizes& sizes,
       sizes,
       {heads_at<const T>(q, row, head), heads_at<const T>(k, row, key),
        heads_at<const T>(v, row, key),
-       heads_at<const T>(made.output, row, head),
+       heads_at<const T>(result.output, row, head),
        heads_at<const T>(of_output, row, head), heads_at<T>(to[0], row, head),
        heads_at<T>(to[1], row, key), heads_at<T>(to[2], row, key),
-       logarithms_of(made, row, head)},
+       logarithms_of(result, row, head)},
       free);
   });
 }
@@ -121,8 +121,8 @@ using two_tensors = std::tuple<at::Tensor, at::Tensor>;
 
 two_tensors forward_operator(const at::Tensor& q, const at::Tensor& k,
                              const at::Tensor& v, double scale, bool causal) {
-  const auto made = forward_on_cpu(q, k, v, scale, causal);
-  return {made.output, made.logarithms};
+  const auto result = forward_on_cpu(q, k, v, scale, causal);
+  return {result.output, result.logarithms};
 }
 
 void backward_operator(const at::Tensor& of_output, const at::Tensor& q,
@@ -132,11 +132,11 @@ void backward_operator(const at::Tensor& of_output, const at::Tensor& q,
                        double scale, bool causal) {
   const heads_of_three all{q, k, v}, to{of_q, of_k, of_v};
   const auto sizes = sizes_of(all, scale, causal);
-  const attended made{output, logarithms};
+  const attended result{output, logarithms};
   if (q.scalar_type() == at::kFloat)
-    backward_of<float>(all, sizes, made, of_output, to);
+    backward_of<float>(all, sizes, result, of_output, to);
   else
-    backward_of<bf16_bits>(all, sizes, made, of_output, to);
+    backward_of<bf16_bits>(all, sizes, result, of_output, to);
 }
 
 void define(torch::Library& library) {
@@ -188,12 +188,12 @@ attended attend(const heads_of_three& all, double scale, bool causal) {
   return {std::move(output), std::move(logarithms)};
 }
 
-void attend_backward(const heads_of_three& all, const attended& made,
+void attend_backward(const heads_of_three& all, const attended& result,
                      const at::Tensor& of_output, const heads_of_three& to,
                      double scale, bool causal) {
-  all_operators().backward->call(of_output, all[0], all[1], all[2], made.output,
-                                 made.logarithms, to[0], to[1], to[2], scale,
-                                 causal);
+  all_operators().backward->call(of_output, all[0], all[1], all[2],
+                                 result.output, result.logarithms, to[0], to[1],
+                                 to[2], scale, causal);
 }
 
 }  // namespace troupe::fused

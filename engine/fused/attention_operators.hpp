@@ -22,7 +22,7 @@ bool has_attention();
 /// Attention on the CPU, in fp32 or bf16, without an autograd graph.
 attended attend(const heads_of_three& all, double scale, bool causal);
 /// Writes the gradients to `to`.
-void attend_backward(const heads_of_three& all, const attended& made,
+void attend_backward(const heads_of_three& all, const attended& result,
                      const at::Tensor& of_output, const heads_of_three& to,
                      double scale, bool causal);
 

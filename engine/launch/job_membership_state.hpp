@@ -104,6 +104,8 @@ struct job_membership::impl {
     std::function<void()> call;
     {
       const std::scoped_lock lock(mutex);
+      if (!is_local && link.lost_since())
+        away_until = membership_time();
       if (self)
         act(self->tick(membership_time()));
       if (self && !is_at_rest)
@@ -118,24 +120,21 @@ struct job_membership::impl {
     });
   }
 
-  /// Whether nobody takes the ranks of this process, which wants to leave. An
-  /// authority elsewhere that can't be asked now gets more time: another one
-  /// may be elected.
-  bool leaves_in_vain() {
+  /// Whether this process wants to leave, and no other one takes its ranks in
+  /// time. An authority elsewhere that can't be asked now gets more time:
+  /// another one may be elected.
+  bool leave_is_overdue() const {
     const auto now = membership_time();
-    if (!is_local && link.lost_since())
-      asked_since = now;
-    if (!leaves_since)
-      return false;
-    return now - std::max(*leaves_since, asked_since) >= options.leave_within
-           || now - *leaves_since >= 4 * options.leave_within;
+    return leaves_since
+           && (now - std::max(*leaves_since, away_until) >= options.leave_within
+               || now - *leaves_since >= 4 * options.leave_within);
   }
 
   /// First the executor is asked to come to rest, and then, once, told to.
   std::function<void()> next_call() {
     const auto stage = self->stage();
     if (stage == membership::member_stage::running && events.stays
-        && leaves_in_vain()) {
+        && leave_is_overdue()) {
       leaves_since.reset();
       return events.stays;
     }
@@ -237,7 +236,8 @@ struct job_membership::impl {
     act(self->fail(membership_time(), lost_link(met)));
   }
 
-  /// A process that is told to end and has had no part in the job, which runs.
+  /// Leaves the job if this process is told to end, the job runs, and the
+  /// process has had no part in it.
   bool leaves_without_part() {
     if (!is_stopped() || met != 0 || !self->has_seen_epoch())
       return false;
@@ -373,7 +373,8 @@ struct job_membership::impl {
   std::string early_refusal;  // the last one
   membership_events events;
   std::optional<membership::moment> leaves_since;
-  membership::moment asked_since = membership::moment::min();
+  /// When an authority elsewhere could last not be asked.
+  membership::moment away_until = membership::moment::min();
   bool has_gone = false;  // before it had a part
   bool is_at_rest = true;
   std::weak_ptr<mesh> links_of_epoch;

@@ -14,7 +14,8 @@ namespace troupe {
 
 /// Which tensors of a run are read.
 enum class overflow_reading : std::uint8_t {
-  /// What leaves the ops: the outputs of stages, the gradients of their inputs,
+  /// Reads the tensors that leave the ops: the outputs of stages, the gradients
+  /// of their inputs,
   /// losses and the gradients of parameters. If one is not finite, the step is
   /// run again before its update, and all tensors are read (see
   /// subscription::watches). A value that is not finite is missed if nothing of

@@ -96,9 +96,7 @@ TEST_CASE("a failure that is no loss does not heal") {
   const auto errors = in_all(meshes, [&](const auto& job) {
     auto options = options_for(what);
     options.job = job;
-    options.healing.rejoin = [](const auto&, const auto&) -> job_meeting {
-      throw std::logic_error("is not called");
-    };
+    options.healing.rejoin = no_rejoin;
     trainer run(model_for(what), options);
     run.step(small_text());
     const auto began = std::chrono::steady_clock::now();

@@ -22,9 +22,7 @@ TEST_CASE("processes know each other, and which states a second one holds") {
   const auto errors = in_all(meshes, [&](const auto& job) {
     auto options = options_for(what);
     options.job = job;
-    options.healing.rejoin = [](const auto&, const auto&) -> job_meeting {
-      throw std::logic_error("is not called");
-    };
+    options.healing.rejoin = no_rejoin;
     options.healing.copy_every = 2;
     options.healing.epoch = 7;
     trainer run(model_for(what), options);
@@ -53,9 +51,7 @@ std::vector<std::int64_t> held_in_run(const small_case& what,
   const auto errors = in_all(meshes, [&](const auto& job) {
     auto options = options_for(what);
     options.job = job;
-    options.healing.rejoin = [](const auto&, const auto&) -> job_meeting {
-      throw std::logic_error("is not called");
-    };
+    options.healing.rejoin = no_rejoin;
     trainer run(model_for(what), options);
     for (int i = 0; i < 4; ++i)
       run.step(small_text());

@@ -2,9 +2,16 @@
 
 #include <catch2/catch_test_macros.hpp>
 
+#include <stdexcept>
+
 #include "../engine/transport/joined_meshes.hpp"
 
 namespace troupe::testing {
+
+job_meeting no_rejoin(const std::vector<held_rank>&,
+                      const std::optional<failed_op>&) {
+  throw std::logic_error("is not called");
+}
 
 job_result train_in_job(const small_case& what, std::int32_t processes,
                         int steps) {

@@ -53,11 +53,12 @@ bool authority_server::has_begun() const {
 
 bool authority_server::is_overdue(std::int64_t pid,
                                   std::chrono::milliseconds age) const {
+  if (has_had_epoch())
+    return false;
   bool result = false;
   impl_->loop.run([&] {
     const auto member = impl_->member_of(pid);
-    result = impl_->decides && impl_->members.empty()
-             && age.count() >= impl_->first.patience_ms
+    result = impl_->decides && age.count() >= impl_->first.patience_ms
              && !(member && impl_->decides->seats().find(*member));
   });
   return result;

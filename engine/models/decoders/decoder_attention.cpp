@@ -130,7 +130,7 @@ struct attention final : decoder_attention {
       name, std::make_shared<linear_layer>(o_.width, size, options));
   }
 
-  /// What the fused layer computes: [rows, positions, 3, heads, head size].
+  /// The output of the fused layer, [rows, positions, 3, heads, head size].
   at::Tensor projection(const at::Tensor& x) {
     const auto b = x.size(0), t = x.size(1), size = o_.head_size;
     const auto y = observe(fused_, x);

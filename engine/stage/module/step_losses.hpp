@@ -34,7 +34,7 @@ class step_losses {
   /// steps to come.
   void keep();
   void drop();
-  /// Those of the step on a device, which are not read yet.
+  /// The losses of the step that are still on a device.
   const std::vector<loss_term>& on_device() const { return on_device_; }
 
  private:

@@ -122,7 +122,7 @@ results by(const fused::attention_kernels& kernels,
     q.size(3),
     static_cast<float>(1 / std::sqrt(static_cast<double>(q.size(3)))),
     causal};
-  // What scratch memory holds must not matter.
+  // The result must not depend on the values in scratch memory.
   const auto scratch = at::full({kernels.scratch_of(sizes)},
                                 std::numeric_limits<float>::quiet_NaN());
   results made{
@@ -233,7 +233,7 @@ TEST_CASE("attention of equal, huge and non-finite scores") {
   // The softmax of scores that are far apart has one weight.
   const auto far = values({1, 6, 1, 16}, 3) * 1e8;
   CHECK(fused::attention(far, far, v).equal(v));
-  // What query 4 alone reads besides the last shows in both.
+  // A NaN in a key or value that queries 4 and 5 alone read reaches both.
   auto broken = v.clone();
   broken.select(1, 4).fill_(std::numeric_limits<float>::quiet_NaN());
   const auto found = fused::attention(v, broken, v).isnan().any(-1).view({-1});

@@ -60,7 +60,7 @@ class faked_job {
     const std::scoped_lock lock(mutex_);
     return attached_.size();
   }
-  /// Those of them that may have steps run again.
+  /// The attached monitors that may have a step run again.
   std::ptrdiff_t watching() const {
     const std::scoped_lock lock(mutex_);
     return std::ranges::count_if(
