@@ -169,7 +169,7 @@ troupe_tests(cuda DIRECTORY tests/engine/cuda
   DEPENDS troupe::events PCH tensors NEEDS ${plugin})
 if(TROUPE_CUDA)
   troupe_tests(gpu DIRECTORY tests/engine/cuda/gpu
-    DEPENDS troupe::events PCH tensors NEEDS ${plugin}
+    DEPENDS troupe::events troupe::fused PCH tensors NEEDS ${plugin}
     SOURCES tests/engine/cuda/host_statistics.cpp
       tests/engine/cuda/same_statistics.cpp)
 endif()

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "troupe/engine/cuda/row_tasks.hpp"
 #include "troupe/engine/cuda/statistics_pieces.hpp"
 #include "troupe/engine/device/norm_type.hpp"
 #include "troupe/engine/device/philox.hpp"
@@ -52,6 +53,12 @@ cudaError_t launch_norm_powers(const flat_table& table, std::int64_t pieces,
 cudaError_t launch_fill_mask(std::uint8_t* mask, std::int64_t count,
                              const philox_stream& numbers,
                              std::uint32_t threshold, cudaStream_t stream);
+
+cudaError_t launch_norm(const norm_task& task, cudaStream_t stream);
+cudaError_t launch_norm_backward(const norm_backward_task& task,
+                                 cudaStream_t stream);
+cudaError_t launch_column_sums(const column_sums_task& task,
+                               cudaStream_t stream);
 cudaError_t launch_delay(double seconds, cudaStream_t stream);
 
 }  // namespace troupe

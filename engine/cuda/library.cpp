@@ -11,6 +11,7 @@
 #include "troupe/engine/cuda/graph.hpp"
 #include "troupe/engine/cuda/kernels.hpp"
 #include "troupe/engine/cuda/nccl_communicator.hpp"
+#include "troupe/engine/cuda/row_operators.hpp"
 #include "troupe/engine/device/load_accelerator.hpp"
 #include "troupe_device_headers.hpp"
 
@@ -144,6 +145,7 @@ extern "C" __attribute__((visibility("default"))) void troupe_accelerators(
     result.why_not = why_no_device(counted);
     return;
   }
+  register_row_operators();
   static cuda_library library{devices};
   result.library = &library;
 }

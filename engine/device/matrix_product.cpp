@@ -4,6 +4,7 @@
 #include <ATen/core/List.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 
@@ -65,6 +66,13 @@ at::Tensor by_onednn(const at::Tensor& x, const at::Tensor& weight,
                                c10::List<std::optional<at::Scalar>>(), "");
 }
 
+/// Whether the device multiplies factors of a half precision into fp32, as
+/// cuBLAS does: no product is rounded, and none is stored before it is added.
+bool multiplies_into(at::ScalarType type, const at::Tensor& a) {
+  return a.is_cuda() && type == at::kFloat
+         && (a.scalar_type() == at::kBFloat16 || a.scalar_type() == at::kHalf);
+}
+
 void add_in_parts(const at::Tensor& sum, const at::Tensor& a,
                   const at::Tensor& b) {
   constexpr std::int64_t most_elements = 1 << 22;
@@ -108,7 +116,10 @@ at::Tensor matrix_product(const at::Tensor& a, const at::Tensor& b) {
 void add_matrix_product(at::Tensor& sum, const at::Tensor& a,
                         const at::Tensor& b, at::ScalarType type) {
   if (!sum.defined())
-    sum = matrix_product(a, b).to(type);
+    sum = multiplies_into(type, a) ? at::mm(a, b, type)
+                                   : matrix_product(a, b).to(type);
+  else if (multiplies_into(sum.scalar_type(), a))
+    at::addmm_out(sum, sum, a, b, at::kFloat);
   else if (a.scalar_type() != sum.scalar_type())
     sum.add_(matrix_product(a, b));
   else if (add_small_product(sum, a, b))

@@ -25,7 +25,9 @@ at::Tensor matrix_product(const at::Tensor& a, const at::Tensor& b);
 
 /// sum += a b, likewise; an undefined sum becomes the product, of that type. In
 /// the sum's own type in parts of at most 16 MiB, for which an operand that is
-/// not contiguous may be copied.
+/// not contiguous may be copied. On GPUs, factors of bf16 or fp16 are
+/// multiplied and added in fp32 by one call; on the host, their product is
+/// rounded first.
 void add_matrix_product(at::Tensor& sum, const at::Tensor& a,
                         const at::Tensor& b, at::ScalarType type);
 

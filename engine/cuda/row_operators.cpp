@@ -1,0 +1,199 @@
+#include "troupe/engine/cuda/row_operators.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <torch/library.h>
+
+#include <cstdint>
+#include <optional>
+#include <tuple>
+
+#include "troupe/base/fail.hpp"
+#include "troupe/engine/cuda/check.hpp"
+#include "troupe/engine/cuda/launches.hpp"
+#include "troupe/engine/cuda/norm_arithmetic.hpp"
+#include "troupe/engine/device/operators.hpp"
+#include "troupe/engine/device/tensor.hpp"
+
+namespace troupe {
+namespace {
+
+std::optional<device_type> type_of(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+      return device_type::fp32;
+    case at::kHalf:
+      return device_type::fp16;
+    case at::kBFloat16:
+      return device_type::bf16;
+    default:
+      return {};
+  }
+}
+
+/// An undefined tensor becomes null.
+typed_values values_of(const at::Tensor& tensor) {
+  if (!tensor.defined())
+    return {};
+  const auto type = type_of(tensor);
+  auto* data = const_cast<void*>(tensor.const_data_ptr());
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  if (!type || !tensor.is_cuda() || !tensor.is_contiguous()
+      || address % (4 * tensor.element_size()) != 0)
+    fail(error_code::invalid_argument,
+         "kernels for rows take contiguous tensors of fp32, fp16 or bf16 on a "
+         "GPU that begin at a multiple of four values, not {}",
+         describe(tensor));
+  return {data, *type};
+}
+
+at::Tensor floats_like(const at::Tensor& tensor, at::IntArrayRef sizes) {
+  return at::empty(sizes, tensor.options().dtype(at::kFloat));
+}
+
+float* data_of(const at::Tensor& floats) {
+  return floats.defined() ? floats.mutable_data_ptr<float>() : nullptr;
+}
+
+cudaStream_t current(const at::Tensor& tensor) {
+  return c10::cuda::getCurrentCUDAStream(tensor.get_device()).stream();
+}
+
+std::int64_t rows_of(const at::Tensor& x) {
+  return x.numel() / x.size(-1);
+}
+
+void require_width(const at::Tensor& x, const at::Tensor& weight) {
+  if (x.dim() == 0 || cut_norm_row(x.size(-1)).chunks == 0
+      || weight.numel() != x.size(-1))
+    fail(error_code::invalid_argument,
+         "norms on a GPU take rows of 4 to 8,192 values, in multiples of four, "
+         "and weights of as many; x is {} and the weight {}",
+         describe(x), describe(weight));
+}
+
+/// Rows are summed in parts, as many as fill a device, and then the parts.
+constexpr std::int64_t rows_per_part = 256;
+
+void launch_sums(const at::Tensor& matrix, const at::Tensor& sums,
+                 std::int64_t rows_in_part, bool adds) {
+  column_sums_task task;
+  task.values = values_of(matrix);
+  task.sums = data_of(sums);
+  task.rows = matrix.size(0);
+  task.width = matrix.size(1);
+  task.rows_per_part = rows_in_part;
+  task.adds = adds;
+  check(launch_column_sums(task, current(matrix)), "launching sums of columns");
+}
+
+void add_sums(const at::Tensor& matrix, const at::Tensor& sums, bool adds) {
+  const auto rows = matrix.size(0);
+  if (rows <= rows_per_part)
+    return launch_sums(matrix, sums, rows_per_part, adds);
+  const auto parts =
+    floats_like(matrix, {(rows - 1) / rows_per_part + 1, matrix.size(1)});
+  launch_sums(matrix, parts, rows_per_part, /*adds=*/false);
+  launch_sums(parts, sums, parts.size(0), adds);
+}
+
+using three_tensors = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+three_tensors norm_operator(const at::Tensor& x, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias,
+                            double epsilon, at::ScalarType type) {
+  require_width(x, weight);
+  const c10::cuda::CUDAGuard guard{x.device()};
+  const bool has_mean = bias && bias->defined();
+  auto output = at::empty(x.sizes(), x.options().dtype(type));
+  auto mean = has_mean ? floats_like(x, {rows_of(x)}) : at::Tensor();
+  auto scale = floats_like(x, {rows_of(x)});
+  norm_task task;
+  task.x = values_of(x);
+  task.weight = values_of(weight);
+  task.bias = values_of(bias.value_or(at::Tensor()));
+  task.output = values_of(output);
+  task.means = data_of(mean);
+  task.scales = data_of(scale);
+  task.rows = rows_of(x);
+  task.width = x.size(-1);
+  task.epsilon = static_cast<float>(epsilon);
+  if (task.rows > 0)
+    check(launch_norm(task, current(x)), "launching a norm");
+  return {std::move(output), std::move(mean), std::move(scale)};
+}
+
+/// The kernel's sums over its blocks, in fp32: of the weight's gradient,
+/// followed by the bias's.
+at::Tensor run_backward(norm_backward_task& task, const at::Tensor& x) {
+  const auto parts = floats_like(x, {norm_parts(task.rows), task.part_width()});
+  auto sums = floats_like(x, {task.part_width()});
+  if (task.rows == 0)
+    return sums.zero_();
+  task.parts = data_of(parts);
+  check(launch_norm_backward(task, current(x)), "launching a norm's backward");
+  launch_sums(parts, sums, parts.size(0), /*adds=*/false);
+  return sums;
+}
+
+three_tensors norm_backward_operator(const at::Tensor& gradient,
+                                     const at::Tensor& x,
+                                     const std::optional<at::Tensor>& mean,
+                                     const at::Tensor& scale,
+                                     const at::Tensor& weight, bool has_bias,
+                                     const std::optional<at::Tensor>& added) {
+  require_width(x, weight);
+  const c10::cuda::CUDAGuard guard{x.device()};
+  auto of_x = at::empty_like(x);
+  norm_backward_task task;
+  task.gradient = values_of(gradient);
+  task.x = values_of(x);
+  task.weight = values_of(weight);
+  task.added = values_of(added.value_or(at::Tensor()));
+  task.input_gradient = values_of(of_x);
+  task.means = data_of(mean.value_or(at::Tensor()));
+  task.scales = data_of(scale);
+  task.rows = rows_of(x);
+  task.width = x.size(-1);
+  task.has_bias = has_bias;
+  const auto sums = run_backward(task, x).to(weight.scalar_type());
+  return {std::move(of_x), sums.narrow(0, 0, task.width),
+          has_bias ? sums.narrow(0, task.width, task.width) : at::Tensor()};
+}
+
+void add_sums_operator(const at::Tensor& sum, const at::Tensor& rows) {
+  const c10::cuda::CUDAGuard guard{rows.device()};
+  const auto width = rows.dim() > 0 ? rows.size(-1) : 0;
+  if (width == 0 || width % 4 != 0 || sum.scalar_type() != at::kFloat
+      || sum.dim() != 1 || sum.size(0) != width || !sum.is_contiguous())
+    fail(error_code::invalid_argument,
+         "sums of columns on a GPU take rows of a multiple of four values, and "
+         "sums in fp32 of as many; the rows are {} and the sums {}",
+         describe(rows), describe(sum));
+  if (rows.numel() > 0)
+    add_sums(rows.view({-1, width}), sum, /*adds=*/true);
+}
+
+void define(torch::Library& library) {
+  library.def(
+    "gpu_norm(Tensor x, Tensor weight, Tensor? bias, float epsilon, ScalarType "
+    "dtype) -> (Tensor, Tensor, Tensor)");
+  library.def(
+    "gpu_norm_backward(Tensor gradient, Tensor x, Tensor? mean, Tensor scale, "
+    "Tensor weight, bool has_bias, Tensor? added) -> (Tensor, Tensor, Tensor)");
+  library.def("gpu_add_column_sums(Tensor(a!) sum, Tensor rows) -> ()");
+  constexpr auto key = c10::DispatchKey::CUDA;
+  library.impl("gpu_norm", torch::dispatch(key, norm_operator));
+  library.impl("gpu_norm_backward",
+               torch::dispatch(key, norm_backward_operator));
+  library.impl("gpu_add_column_sums", torch::dispatch(key, add_sums_operator));
+}
+
+}  // namespace
+
+void register_row_operators() {
+  define_operators("troupe::gpu_norm", define);
+}
+
+}  // namespace troupe

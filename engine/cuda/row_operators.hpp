@@ -1,0 +1,9 @@
+#pragma once
+
+namespace troupe {
+
+/// Defines the operators that engine/fused/gpu_rows.hpp calls, for GPUs, in
+/// LibTorch's dispatcher. Does nothing from the second call on. Any thread.
+void register_row_operators();
+
+}  // namespace troupe

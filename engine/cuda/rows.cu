@@ -1,0 +1,68 @@
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <type_traits>
+
+#include "troupe/engine/cuda/launches.hpp"
+
+namespace troupe {
+inline namespace row_kernels {
+
+__device__ std::uint16_t rounded_bfloat16(float value) {
+  return __bfloat16_as_ushort(__float2bfloat16_rn(value));
+}
+__device__ std::uint16_t rounded_half(float value) {
+  return __half_as_ushort(__float2half_rn(value));
+}
+
+}  // namespace row_kernels
+}  // namespace troupe
+
+#include "troupe/engine/cuda/row_kernels.cuh"
+
+namespace troupe {
+inline namespace row_kernels {
+
+/// Calls `launch` with the number of chunks as a constant.
+template <class Launch>
+void with_chunks(int chunks, Launch launch) {
+  if (chunks == 1)
+    launch(std::integral_constant<int, 1>());
+  else
+    launch(std::integral_constant<int, 2>());
+}
+
+}  // namespace row_kernels
+
+cudaError_t launch_norm(const norm_task& task, cudaStream_t stream) {
+  const auto cut = cut_norm_row(task.width);
+  const auto blocks = static_cast<unsigned>(smaller(task.rows, 1 << 16));
+  with_chunks(cut.chunks, [&](auto chunks) {
+    norm_kernel<decltype(chunks)::value>
+      <<<blocks, static_cast<unsigned>(cut.threads), 0, stream>>>(task);
+  });
+  return cudaGetLastError();
+}
+
+cudaError_t launch_norm_backward(const norm_backward_task& task,
+                                 cudaStream_t stream) {
+  const auto cut = cut_norm_row(task.width);
+  const auto blocks = static_cast<unsigned>(norm_parts(task.rows));
+  with_chunks(cut.chunks, [&](auto chunks) {
+    norm_backward_kernel<decltype(chunks)::value>
+      <<<blocks, static_cast<unsigned>(cut.threads), 0, stream>>>(task);
+  });
+  return cudaGetLastError();
+}
+
+cudaError_t launch_column_sums(const column_sums_task& task,
+                               cudaStream_t stream) {
+  const auto tiles = (task.width + 127) / 128;
+  const auto parts = (task.rows + task.rows_per_part - 1) / task.rows_per_part;
+  column_sums_kernel<<<dim3(static_cast<unsigned>(tiles),
+                            static_cast<unsigned>(parts)),
+                       block_threads, 0, stream>>>(task);
+  return cudaGetLastError();
+}
+
+}  // namespace troupe

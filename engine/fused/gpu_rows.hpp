@@ -1,0 +1,46 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace troupe::fused {
+
+/// Norms and sums of columns by kernels of libtroupe_cuda.so, which compute in
+/// fp32, in a fixed order: equal bits from run to run. Tensors are of fp32,
+/// bf16 or fp16, and without gaps. Each function runs on the current stream;
+/// errors are `error`s (device). Any thread.
+
+/// Whether the kernels take such rows: x is on a GPU whose library is loaded,
+/// and its width a multiple of 4, up to 8,192.
+bool has_gpu_norm(const at::Tensor& x, const at::Tensor& weight,
+                  const at::Tensor& bias);
+
+struct gpu_norm {
+  at::Tensor output;       // as x, of the dtype asked for
+  at::Tensor mean, scale;  // fp32 [rows]; no mean for RMSNorm
+};
+
+/// LayerNorm over the last dimension, or RMSNorm if the bias is undefined.
+gpu_norm norm_on_gpu(const at::Tensor& x, const at::Tensor& weight,
+                     const at::Tensor& bias, double epsilon,
+                     at::ScalarType type);
+
+struct gpu_norm_gradients {
+  at::Tensor x, weight, bias;  // of the dtypes of these
+};
+
+/// One pass over the rows: gradients of x, plus `added` if it is defined, and
+/// those of weight and bias.
+gpu_norm_gradients norm_backward_on_gpu(const at::Tensor& gradient,
+                                        const at::Tensor& x,
+                                        const at::Tensor& mean,
+                                        const at::Tensor& scale,
+                                        const at::Tensor& weight, bool has_bias,
+                                        const at::Tensor& added);
+
+/// Whether `add_column_sums_on_gpu` takes rows [..., columns] like these.
+bool has_gpu_column_sums(const at::Tensor& rows);
+
+/// sum += the sum of all rows; sum: fp32 [columns].
+void add_column_sums_on_gpu(const at::Tensor& sum, const at::Tensor& rows);
+
+}  // namespace troupe::fused

@@ -1,0 +1,135 @@
+#include <ATen/ops/equal.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/rms_norm.h>
+
+#include "gpu.hpp"
+#include "troupe/engine/device/matrix_product.hpp"
+#include "troupe/engine/fused/gpu_rows.hpp"
+
+using namespace troupe;
+
+namespace {
+
+/// Within two units of the last place of the dtype, of the largest value.
+bool near(const at::Tensor& found, const at::Tensor& expected) {
+  const auto unit = found.scalar_type() == at::kFloat  ? 5e-6
+                    : found.scalar_type() == at::kHalf ? 0x1p-10
+                                                       : 0x1p-7;
+  const auto most = expected.abs().max();
+  return ((found.to(at::kDouble) - expected).abs().max() <= most * 2 * unit)
+    .item()
+    .toBool();
+}
+
+at::Tensor leaf(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.to(at::kDouble).detach().requires_grad_()
+                          : tensor;
+}
+
+struct norm_case {
+  std::int64_t rows, width;
+  bool has_bias;
+  at::ScalarType of_x, of_output;
+};
+
+struct norm_inputs {
+  norm_inputs(const norm_case& c, const at::TensorOptions& here)
+    : x((at::randn({c.rows, c.width}, here) * 3 + 5).to(c.of_x)),
+      weight(at::randn({c.width}, here)),
+      bias(c.has_bias ? at::randn({c.width}, here) : at::Tensor()),
+      gradient(at::randn({c.rows, c.width}, here).to(c.of_output)),
+      added(at::randn({c.rows, c.width}, here).to(c.of_x)) {}
+
+  /// Output, and gradients of x, weight and bias.
+  tensor_list run() const {
+    const auto y =
+      fused::norm_on_gpu(x, weight, bias, 1e-5, gradient.scalar_type());
+    const auto gradients = fused::norm_backward_on_gpu(
+      gradient, x, y.mean, y.scale, weight, bias.defined(), added);
+    return {y.output, gradients.x, gradients.weight, gradients.bias};
+  }
+  tensor_list run_in_fp64() const {
+    const auto x64 = leaf(x), weight64 = leaf(weight), bias64 = leaf(bias);
+    const auto y =
+      bias.defined()
+        ? at::layer_norm(x64, weight.sizes(), weight64, bias64, 1e-5)
+        : at::rms_norm(x64, weight.sizes(), weight64, 1e-5);
+    y.backward(gradient.to(at::kDouble));
+    return {y.detach(), x64.grad() + added.to(at::kDouble), weight64.grad(),
+            bias.defined() ? bias64.grad() : bias};
+  }
+
+  at::Tensor x, weight, bias, gradient, added;
+};
+
+void require_right(const norm_case& c, at::Device device) {
+  CAPTURE(c.rows, c.width, c.has_bias, c.of_x, c.of_output);
+  const norm_inputs inputs(c, device);
+  REQUIRE(fused::has_gpu_norm(inputs.x, inputs.weight, inputs.bias));
+  const auto found = inputs.run(), again = inputs.run();
+  const auto expected = inputs.run_in_fp64();
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (!expected[i].defined())
+      continue;
+    CHECK(near(found[i], expected[i]));
+    CHECK(at::equal(found[i], again[i]));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("norms on a GPU are those of LibTorch in fp64, in equal bits") {
+  const auto gpu = first_gpu();
+  const auto stream = gpu->make_stream(stream_priority::normal);
+  const auto scope = stream->enter();
+  for (const auto& [rows, width] : {std::pair<std::int64_t, std::int64_t>{1, 4},
+                                    {3, 128},
+                                    {700, 516},
+                                    {2048, 1024},
+                                    {600, 8192}})
+    for (const bool has_bias : {true, false}) {
+      require_right({rows, width, has_bias, at::kFloat, at::kFloat},
+                    stream->device());
+      require_right({rows, width, has_bias, at::kFloat, at::kBFloat16},
+                    stream->device());
+      require_right({rows, width, has_bias, at::kBFloat16, at::kHalf},
+                    stream->device());
+    }
+}
+
+TEST_CASE("sums of columns on a GPU are added to what is there") {
+  const auto gpu = first_gpu();
+  const auto stream = gpu->make_stream(stream_priority::normal);
+  const auto scope = stream->enter();
+  const at::TensorOptions here(stream->device());
+  for (const auto& [rows, width] :
+       {std::pair<std::int64_t, std::int64_t>{1, 4}, {256, 132}, {5000, 4096}})
+    for (const auto type : {at::kFloat, at::kBFloat16}) {
+      const auto matrix = at::randn({rows, width}, here).to(type);
+      const auto sums = at::randn({width}, here);
+      const auto expected =
+        sums.to(at::kDouble) + matrix.to(at::kDouble).sum(0);
+      REQUIRE(fused::has_gpu_column_sums(matrix));
+      fused::add_column_sums_on_gpu(sums, matrix);
+      CHECK(near(sums, expected));
+    }
+}
+
+TEST_CASE("products of half precision are added to fp32 without rounding") {
+  const auto gpu = first_gpu();
+  const auto stream = gpu->make_stream(stream_priority::normal);
+  const auto scope = stream->enter();
+  const at::TensorOptions here(stream->device());
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    const auto gradients = at::randn({512, 384}, here).to(type);
+    const auto x = at::randn({512, 256}, here).to(type);
+    const auto product = gradients.to(at::kDouble).t().mm(x.to(at::kDouble));
+    at::Tensor sum;
+    for (int times = 1; times <= 2; ++times) {
+      add_matrix_product(sum, gradients.t(), x, at::kFloat);
+      REQUIRE(sum.scalar_type() == at::kFloat);
+      CHECK(near(sum, product * times));
+    }
+  }
+}

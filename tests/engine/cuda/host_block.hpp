@@ -1,0 +1,91 @@
+#pragma once
+
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
+#include <barrier>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+// Runs kernels of CUDA on the host, to test the code that a GPU would run: each
+// thread of a block is a thread of the system, and the blocks run one after the
+// other. To be included before a kernel's file, by one source alone.
+
+// NOLINTBEGIN: the names are CUDA's.
+#define __device__
+#define __global__
+#define __shared__ static
+#define __launch_bounds__(threads)
+
+namespace troupe {
+
+struct dim3 {
+  unsigned x = 0, y = 0;
+};
+struct float4 {
+  float x, y, z, w;
+};
+struct uint2 {
+  unsigned x, y;
+};
+
+inline thread_local dim3 threadIdx;
+inline dim3 blockIdx, blockDim, gridDim;
+
+/// What the threads of a block wait at and exchange.
+struct host_block {
+  explicit host_block(unsigned threads) : all(threads), values(threads) {
+    for (unsigned warp = 0; warp < threads / 32; ++warp)
+      warps.push_back(std::make_unique<std::barrier<>>(32));
+  }
+  std::barrier<> all;
+  std::vector<std::unique_ptr<std::barrier<>>> warps;
+  std::vector<float> values;
+};
+inline host_block* current_block = nullptr;
+
+inline void __syncthreads() {
+  current_block->all.arrive_and_wait();
+}
+
+inline float __shfl_xor_sync(unsigned, float value, int lanes) {
+  auto& warp = *current_block->warps[threadIdx.x / 32];
+  auto& values = current_block->values;
+  values[threadIdx.x] = value;
+  warp.arrive_and_wait();
+  const auto result = values[threadIdx.x ^ static_cast<unsigned>(lanes)];
+  warp.arrive_and_wait();
+  return result;
+}
+// NOLINTEND
+
+inline std::uint16_t rounded_bfloat16(float value) {
+  return c10::BFloat16(value).x;
+}
+inline std::uint16_t rounded_half(float value) {
+  return c10::Half(value).x;
+}
+
+/// kernel<<<blocks, threads>>>(task); threads: a multiple of 32.
+template <class Kernel, class Task>
+void run_on_host(dim3 blocks, unsigned threads, Kernel kernel,
+                 const Task& task) {
+  gridDim = blocks;
+  blockDim = {threads, 1};
+  for (blockIdx.y = 0; blockIdx.y < blocks.y; ++blockIdx.y)
+    for (blockIdx.x = 0; blockIdx.x < blocks.x; ++blockIdx.x) {
+      host_block block(threads);
+      current_block = &block;
+      std::vector<std::jthread> running;
+      for (unsigned i = 0; i < threads; ++i)
+        running.emplace_back([&, i] {
+          threadIdx = {i, 0};
+          kernel(task);
+        });
+    }
+}
+
+}  // namespace troupe

@@ -1,0 +1,195 @@
+#include "host_block.hpp"
+// The kernels need what is defined there.
+#include "troupe/engine/cuda/row_kernels.cuh"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/rms_norm.h>
+#include <catch2/catch_test_macros.hpp>
+
+using namespace troupe;
+
+namespace {
+
+constexpr double epsilon = 1e-5;
+
+typed_values values_of(const at::Tensor& tensor) {
+  if (!tensor.defined())
+    return {};
+  const auto type = tensor.scalar_type();
+  return {tensor.data_ptr(), type == at::kFloat  ? device_type::fp32
+                             : type == at::kHalf ? device_type::fp16
+                                                 : device_type::bf16};
+}
+
+float* floats_of(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.mutable_data_ptr<float>() : nullptr;
+}
+
+at::Tensor unwritten(at::IntArrayRef sizes, at::ScalarType type = at::kFloat) {
+  return at::full(sizes, NAN, type);
+}
+
+void sum_columns(const at::Tensor& matrix, const at::Tensor& sums,
+                 std::int64_t rows_per_part, bool adds = false) {
+  column_sums_task task;
+  task.values = values_of(matrix);
+  task.sums = floats_of(sums);
+  task.rows = matrix.size(0);
+  task.width = matrix.size(1);
+  task.rows_per_part = rows_per_part;
+  task.adds = adds;
+  run_on_host({static_cast<unsigned>((task.width + 127) / 128),
+               static_cast<unsigned>((task.rows - 1) / rows_per_part + 1)},
+              block_threads, column_sums_kernel, task);
+}
+
+struct norm_inputs {
+  at::Tensor x, weight, bias, gradient, added;
+};
+struct norm_results {
+  at::Tensor output, mean, scale, of_x, of_weight, of_bias;
+};
+
+void run_forward(const norm_inputs& in, const norm_results& out, auto kernel) {
+  norm_task task;
+  task.x = values_of(in.x);
+  task.weight = values_of(in.weight);
+  task.bias = values_of(in.bias);
+  task.output = values_of(out.output);
+  task.means = floats_of(out.mean);
+  task.scales = floats_of(out.scale);
+  task.rows = in.x.size(0);
+  task.width = in.x.size(1);
+  task.epsilon = static_cast<float>(epsilon);
+  const auto threads = cut_norm_row(task.width).threads;
+  run_on_host({2, 1}, static_cast<unsigned>(threads), kernel, task);
+}
+
+void run_backward(const norm_inputs& in, norm_results& out, auto kernel) {
+  norm_backward_task task;
+  task.gradient = values_of(in.gradient);
+  task.x = values_of(in.x);
+  task.weight = values_of(in.weight);
+  task.added = values_of(in.added);
+  task.input_gradient = values_of(out.of_x);
+  task.means = floats_of(out.mean);
+  task.scales = floats_of(out.scale);
+  task.rows = in.x.size(0);
+  task.width = in.x.size(1);
+  task.has_bias = in.bias.defined();
+  const auto parts = unwritten({2, task.part_width()});
+  task.parts = floats_of(parts);
+  const auto threads = cut_norm_row(task.width).threads;
+  run_on_host({2, 1}, static_cast<unsigned>(threads), kernel, task);
+  const auto sums = unwritten({task.part_width()});
+  sum_columns(parts, sums, 2);
+  out.of_weight = sums.narrow(0, 0, task.width);
+  if (task.has_bias)
+    out.of_bias = sums.narrow(0, task.width, task.width);
+}
+
+/// The kernels' results, as launched on a GPU, but in two blocks.
+template <int Chunks>
+norm_results run_norm(const norm_inputs& in) {
+  const auto sizes = in.x.sizes();
+  norm_results out;
+  out.output = unwritten(sizes, in.gradient.scalar_type());
+  if (in.bias.defined())
+    out.mean = unwritten({sizes[0]});
+  out.scale = unwritten({sizes[0]});
+  out.of_x = unwritten(sizes, in.x.scalar_type());
+  run_forward(in, out, norm_kernel<Chunks>);
+  run_backward(in, out, norm_backward_kernel<Chunks>);
+  return out;
+}
+
+/// Within a unit of the last place of the dtype, of the largest value.
+bool near(const at::Tensor& found, const at::Tensor& expected) {
+  const auto type = found.scalar_type();
+  const auto unit = type == at::kFloat  ? 1e-6
+                    : type == at::kHalf ? 0x1p-10
+                                        : 0x1p-7;
+  const auto most = expected.abs().max();
+  return ((found.to(at::kDouble) - expected).abs().max() <= most * unit)
+    .item()
+    .toBool();
+}
+
+at::Tensor leaf(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.to(at::kDouble).detach().requires_grad_()
+                          : tensor;
+}
+
+template <int Chunks>
+void require_right(std::int64_t width, bool has_bias, at::ScalarType of_x,
+                   at::ScalarType of_output) {
+  constexpr std::int64_t rows = 5;
+  const auto x = (at::randn({rows, width}) * 3 + 5).to(of_x);
+  const auto weight = at::randn({width});
+  const auto bias = has_bias ? at::randn({width}) : at::Tensor();
+  const auto gradient = at::randn({rows, width}).to(of_output);
+  const auto added = at::randn({rows, width}).to(of_x);
+  const auto x64 = leaf(x), weight64 = leaf(weight), bias64 = leaf(bias);
+  const auto expected =
+    has_bias ? at::layer_norm(x64, {width}, weight64, bias64, epsilon)
+             : at::rms_norm(x64, {width}, weight64, epsilon);
+  expected.backward(gradient.to(at::kDouble));
+
+  const auto found = run_norm<Chunks>({x, weight, bias, gradient, added});
+  CHECK(near(found.output, expected.detach()));
+  CHECK(near(found.of_x, x64.grad() + added.to(at::kDouble)));
+  CHECK(near(found.of_weight, weight64.grad()));
+  if (has_bias)
+    CHECK(near(found.of_bias, bias64.grad()));
+}
+
+}  // namespace
+
+TEST_CASE("kernels of norms give what LibTorch gives in fp64") {
+  const std::pair<at::ScalarType, at::ScalarType> types[] = {
+    {at::kFloat, at::kFloat},
+    {at::kFloat, at::kBFloat16},
+    {at::kBFloat16, at::kHalf}};
+  for (const std::int64_t width : {4, 128, 516})
+    for (const bool has_bias : {true, false})
+      for (const auto& [of_x, of_output] : types) {
+        CAPTURE(width, has_bias, of_x, of_output);
+        if (cut_norm_row(width).chunks == 1)
+          require_right<1>(width, has_bias, of_x, of_output);
+        else
+          require_right<2>(width, has_bias, of_x, of_output);
+      }
+}
+
+TEST_CASE("kernels sum columns in parts, and add to what is there") {
+  for (const auto& [rows, width] :
+       {std::pair<std::int64_t, std::int64_t>{70, 136}, {32, 4}, {33, 260}})
+    for (const auto type : {at::kFloat, at::kBFloat16}) {
+      CAPTURE(rows, width, type);
+      const auto matrix = at::randn({rows, width}).to(type);
+      const auto parts = unwritten({(rows - 1) / 32 + 1, width});
+      const auto sums = at::randn({width});
+      const auto expected =
+        sums.to(at::kDouble) + matrix.to(at::kDouble).sum(0);
+      sum_columns(matrix, parts, 32);
+      sum_columns(parts, sums, parts.size(0), /*adds=*/true);
+      CHECK(near(sums, expected));
+    }
+}
+
+TEST_CASE("each column of a row is taken by one thread") {
+  for (std::int64_t width = 4; width <= 8192; width += 4) {
+    const auto cut = cut_norm_row(width);
+    const auto most = std::int64_t{4} * cut.threads * cut.chunks;
+    const bool is_legal = (cut.chunks == 1 || cut.chunks == 2)
+                          && cut.threads >= 32 && cut.threads <= 1024
+                          && (cut.threads & (cut.threads - 1)) == 0;
+    REQUIRE((is_legal && most >= width && (most / 2 < width || most <= 256)));
+  }
+  for (const std::int64_t width : {0, 1, 2, 3, 6, 1023, 8196, 100000})
+    CHECK(cut_norm_row(width).chunks == 0);
+}
