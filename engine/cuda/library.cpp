@@ -10,6 +10,7 @@
 #include "troupe/engine/cuda/check.hpp"
 #include "troupe/engine/cuda/graph.hpp"
 #include "troupe/engine/cuda/kernels.hpp"
+#include "troupe/engine/cuda/layer_operators.hpp"
 #include "troupe/engine/cuda/nccl_communicator.hpp"
 #include "troupe/engine/cuda/row_operators.hpp"
 #include "troupe/engine/device/load_accelerator.hpp"
@@ -146,6 +147,7 @@ extern "C" __attribute__((visibility("default"))) void troupe_accelerators(
     return;
   }
   register_row_operators();
+  register_layer_operators();
   static cuda_library library{devices};
   result.library = &library;
 }

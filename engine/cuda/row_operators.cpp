@@ -5,7 +5,6 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <torch/library.h>
 
-#include <cstdint>
 #include <optional>
 #include <tuple>
 
@@ -13,52 +12,12 @@
 #include "troupe/engine/cuda/check.hpp"
 #include "troupe/engine/cuda/launches.hpp"
 #include "troupe/engine/cuda/norm_arithmetic.hpp"
+#include "troupe/engine/cuda/operands.hpp"
 #include "troupe/engine/device/operators.hpp"
 #include "troupe/engine/device/tensor.hpp"
 
 namespace troupe {
 namespace {
-
-std::optional<device_type> type_of(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case at::kFloat:
-      return device_type::fp32;
-    case at::kHalf:
-      return device_type::fp16;
-    case at::kBFloat16:
-      return device_type::bf16;
-    default:
-      return {};
-  }
-}
-
-/// An undefined tensor becomes null.
-typed_values values_of(const at::Tensor& tensor) {
-  if (!tensor.defined())
-    return {};
-  const auto type = type_of(tensor);
-  auto* data = const_cast<void*>(tensor.const_data_ptr());
-  const auto address = reinterpret_cast<std::uintptr_t>(data);
-  if (!type || !tensor.is_cuda() || !tensor.is_contiguous()
-      || address % (4 * tensor.element_size()) != 0)
-    fail(error_code::invalid_argument,
-         "kernels for rows take contiguous tensors of fp32, fp16 or bf16 on a "
-         "GPU that begin at a multiple of four values, not {}",
-         describe(tensor));
-  return {data, *type};
-}
-
-at::Tensor floats_like(const at::Tensor& tensor, at::IntArrayRef sizes) {
-  return at::empty(sizes, tensor.options().dtype(at::kFloat));
-}
-
-float* data_of(const at::Tensor& floats) {
-  return floats.defined() ? floats.mutable_data_ptr<float>() : nullptr;
-}
-
-cudaStream_t current(const at::Tensor& tensor) {
-  return c10::cuda::getCurrentCUDAStream(tensor.get_device()).stream();
-}
 
 std::int64_t rows_of(const at::Tensor& x) {
   return x.numel() / x.size(-1);
@@ -79,13 +38,14 @@ constexpr std::int64_t rows_per_part = 256;
 void launch_sums(const at::Tensor& matrix, const at::Tensor& sums,
                  std::int64_t rows_in_part, bool adds) {
   column_sums_task task;
-  task.values = values_of(matrix);
+  task.values = dense_values_of(matrix);
   task.sums = data_of(sums);
   task.rows = matrix.size(0);
   task.width = matrix.size(1);
   task.rows_per_part = rows_in_part;
   task.adds = adds;
-  check(launch_column_sums(task, current(matrix)), "launching sums of columns");
+  check(launch_column_sums(task, current_stream(matrix)),
+        "launching sums of columns");
 }
 
 void add_sums(const at::Tensor& matrix, const at::Tensor& sums, bool adds) {
@@ -110,17 +70,17 @@ three_tensors norm_operator(const at::Tensor& x, const at::Tensor& weight,
   auto mean = has_mean ? floats_like(x, {rows_of(x)}) : at::Tensor();
   auto scale = floats_like(x, {rows_of(x)});
   norm_task task;
-  task.x = values_of(x);
-  task.weight = values_of(weight);
-  task.bias = values_of(bias.value_or(at::Tensor()));
-  task.output = values_of(output);
+  task.x = dense_values_of(x);
+  task.weight = dense_values_of(weight);
+  task.bias = dense_values_of(bias.value_or(at::Tensor()));
+  task.output = dense_values_of(output);
   task.means = data_of(mean);
   task.scales = data_of(scale);
   task.rows = rows_of(x);
   task.width = x.size(-1);
   task.epsilon = static_cast<float>(epsilon);
   if (task.rows > 0)
-    check(launch_norm(task, current(x)), "launching a norm");
+    check(launch_norm(task, current_stream(x)), "launching a norm");
   return {std::move(output), std::move(mean), std::move(scale)};
 }
 
@@ -132,7 +92,8 @@ at::Tensor run_backward(norm_backward_task& task, const at::Tensor& x) {
   if (task.rows == 0)
     return sums.zero_();
   task.parts = data_of(parts);
-  check(launch_norm_backward(task, current(x)), "launching a norm's backward");
+  check(launch_norm_backward(task, current_stream(x)),
+        "launching a norm's backward");
   launch_sums(parts, sums, parts.size(0), /*adds=*/false);
   return sums;
 }
@@ -147,11 +108,11 @@ three_tensors norm_backward_operator(const at::Tensor& gradient,
   const c10::cuda::CUDAGuard guard{x.device()};
   auto of_x = at::empty_like(x);
   norm_backward_task task;
-  task.gradient = values_of(gradient);
-  task.x = values_of(x);
-  task.weight = values_of(weight);
-  task.added = values_of(added.value_or(at::Tensor()));
-  task.input_gradient = values_of(of_x);
+  task.gradient = dense_values_of(gradient);
+  task.x = dense_values_of(x);
+  task.weight = dense_values_of(weight);
+  task.added = dense_values_of(added.value_or(at::Tensor()));
+  task.input_gradient = dense_values_of(of_x);
   task.means = data_of(mean.value_or(at::Tensor()));
   task.scales = data_of(scale);
   task.rows = rows_of(x);
@@ -175,7 +136,7 @@ void add_sums_operator(const at::Tensor& sum, const at::Tensor& rows) {
     add_sums(rows.view({-1, width}), sum, /*adds=*/true);
 }
 
-void define(torch::Library& library) {
+void define_for_rows(torch::Library& library) {
   library.def(
     "gpu_norm(Tensor x, Tensor weight, Tensor? bias, float epsilon, ScalarType "
     "dtype) -> (Tensor, Tensor, Tensor)");
@@ -193,7 +154,7 @@ void define(torch::Library& library) {
 }  // namespace
 
 void register_row_operators() {
-  define_operators("troupe::gpu_norm", define);
+  define_operators("troupe::gpu_norm", define_for_rows);
 }
 
 }  // namespace troupe

@@ -56,4 +56,35 @@ struct column_sums_task {
   bool adds = false;  // to the sums that are there
 };
 
+enum class gpu_activation : std::uint8_t { gelu, gelu_tanh, silu };
+
+/// output = activation(x) * factor; where there are gradients of the output,
+/// instead those of x and factor. `count` is a multiple of four.
+struct gated_task {
+  typed_values x{}, factor{}, output{};
+  typed_values gradient{}, of_x{}, of_factor{};
+  std::int64_t count = 0;
+  gpu_activation activation{};
+};
+
+/// Rotates each head's elements i and i + pairs, i < pairs, by the angle of
+/// its position; the elements from 2 * pairs on stay. x: [rows, positions,
+/// heads, size] of these strides; the output has none of its own. Sizes, pairs
+/// and strides are multiples of four.
+struct rotate_task {
+  typed_values x{}, output{};
+  const float* cosines = nullptr;  // [positions, pairs], as the sines
+  const float* sines = nullptr;
+  std::int64_t row_stride = 0, position_stride = 0, head_stride = 0;
+  std::int64_t rows = 0;
+  std::int32_t positions = 0, heads = 0, size = 0, pairs = 0;
+  bool inverse = false;  // by the negative angle, as for gradients
+
+  /// Four pairs each, or four elements that stay.
+  constexpr std::int32_t groups() const { return (size - pairs) / 4; }
+  constexpr std::int64_t items() const {
+    return rows * positions * heads * groups();
+  }
+};
+
 }  // namespace troupe

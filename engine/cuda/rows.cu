@@ -18,7 +18,7 @@ __device__ std::uint16_t rounded_half(float value) {
 }  // namespace row_kernels
 }  // namespace troupe
 
-#include "troupe/engine/cuda/row_kernels.cuh"
+#include "troupe/engine/cuda/layer_kernels.cuh"
 
 namespace troupe {
 inline namespace row_kernels {
@@ -62,6 +62,30 @@ cudaError_t launch_column_sums(const column_sums_task& task,
   column_sums_kernel<<<dim3(static_cast<unsigned>(tiles),
                             static_cast<unsigned>(parts)),
                        block_threads, 0, stream>>>(task);
+  return cudaGetLastError();
+}
+
+namespace {
+
+/// Blocks for that many items, each of which a thread takes.
+unsigned blocks_for(std::int64_t items) {
+  return static_cast<unsigned>(
+    smaller((items + block_threads - 1) / block_threads, 1 << 16));
+}
+
+}  // namespace
+
+cudaError_t launch_gated(const gated_task& task, cudaStream_t stream) {
+  const auto blocks = blocks_for(task.count / 4);
+  if (task.gradient.data)
+    gated_backward_kernel<<<blocks, block_threads, 0, stream>>>(task);
+  else
+    gated_kernel<<<blocks, block_threads, 0, stream>>>(task);
+  return cudaGetLastError();
+}
+
+cudaError_t launch_rotate(const rotate_task& task, cudaStream_t stream) {
+  rotate_kernel<<<blocks_for(task.items()), block_threads, 0, stream>>>(task);
   return cudaGetLastError();
 }
 

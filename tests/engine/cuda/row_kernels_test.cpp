@@ -1,13 +1,16 @@
 #include "host_block.hpp"
 // The kernels need what is defined there.
-#include "troupe/engine/cuda/row_kernels.cuh"
+#include "troupe/engine/cuda/layer_kernels.cuh"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/rms_norm.h>
+#include <ATen/ops/silu.h>
 #include <catch2/catch_test_macros.hpp>
 
 using namespace troupe;
@@ -147,7 +150,92 @@ void require_right(std::int64_t width, bool has_bias, at::ScalarType of_x,
     CHECK(near(found.of_bias, bias64.grad()));
 }
 
+at::Tensor activated(gpu_activation which, const at::Tensor& x) {
+  switch (which) {
+    case gpu_activation::gelu:
+      return at::gelu(x);
+    case gpu_activation::gelu_tanh:
+      return at::gelu(x, "tanh");
+    default:
+      return at::silu(x);
+  }
+}
+
+rotate_task rotation(const at::Tensor& x, const at::Tensor& angles,
+                     const at::Tensor& output) {
+  rotate_task task;
+  task.x = values_of(x);
+  task.output = values_of(output);
+  task.row_stride = x.stride(0);
+  task.position_stride = x.stride(1);
+  task.head_stride = x.stride(2);
+  task.rows = x.size(0);
+  task.positions = static_cast<std::int32_t>(x.size(1));
+  task.heads = static_cast<std::int32_t>(x.size(2));
+  task.size = static_cast<std::int32_t>(x.size(3));
+  task.pairs = static_cast<std::int32_t>(angles.size(1));
+  return task;
+}
+
 }  // namespace
+
+TEST_CASE("kernels of gated activations give what LibTorch gives in fp64") {
+  for (const auto which :
+       {gpu_activation::gelu, gpu_activation::gelu_tanh, gpu_activation::silu})
+    for (const auto type : {at::kFloat, at::kBFloat16}) {
+      CAPTURE(static_cast<int>(which), type);
+      const auto x = (at::randn({1100}) * 3).to(type);
+      const auto factor = at::randn({1100}).to(type);
+      const auto gradient = at::randn({1100}).to(type);
+      const auto x64 = leaf(x), factor64 = leaf(factor);
+      const auto expected = activated(which, x64) * factor64;
+      expected.backward(gradient.to(at::kDouble));
+      gated_task task;
+      task.x = values_of(x);
+      task.factor = values_of(factor);
+      task.count = x.numel();
+      task.activation = which;
+      const auto output = unwritten({1100}, type),
+                 of_x = unwritten({1100}, type),
+                 of_factor = unwritten({1100}, type);
+      task.output = values_of(output);
+      run_on_host({1, 1}, block_threads, gated_kernel, task);
+      task.gradient = values_of(gradient);
+      task.of_x = values_of(of_x);
+      task.of_factor = values_of(of_factor);
+      run_on_host({1, 1}, block_threads, gated_backward_kernel, task);
+      CHECK(near(output, expected.detach()));
+      CHECK(near(of_x, x64.grad()));
+      CHECK(near(of_factor, factor64.grad()));
+    }
+}
+
+TEST_CASE("a kernel rotates heads of any strides, and back") {
+  const auto projection = at::randn({2, 5, 3, 4, 24});
+  const auto x = projection.select(2, 1);
+  for (const std::int64_t pairs : {4, 8, 12}) {
+    CAPTURE(pairs);
+    const auto angles = at::randn({5, pairs});
+    const auto cosines = angles.cos(), sines = angles.sin();
+    const auto c = cosines.view({5, 1, pairs}), s = sines.view({5, 1, pairs});
+    const auto a = x.narrow(3, 0, pairs), b = x.narrow(3, pairs, pairs);
+    const auto expected = at::cat(
+      {a * c - b * s, b * c + a * s, x.narrow(3, 2 * pairs, 24 - 2 * pairs)},
+      3);
+    const auto output = unwritten({2, 5, 4, 24}), back = output.clone();
+    auto task = rotation(x, angles, output);
+    task.cosines = floats_of(cosines);
+    task.sines = floats_of(sines);
+    run_on_host({2, 1}, block_threads, rotate_kernel, task);
+    CHECK(near(output, expected.to(at::kDouble)));
+    task = rotation(output, angles, back);
+    task.cosines = floats_of(cosines);
+    task.sines = floats_of(sines);
+    task.inverse = true;
+    run_on_host({1, 1}, block_threads, rotate_kernel, task);
+    CHECK(near(back, x.to(at::kDouble)));
+  }
+}
 
 TEST_CASE("kernels of norms give what LibTorch gives in fp64") {
   const std::pair<at::ScalarType, at::ScalarType> types[] = {

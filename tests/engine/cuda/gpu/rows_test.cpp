@@ -2,10 +2,11 @@
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/rms_norm.h>
+#include <ATen/ops/silu.h>
 
 #include "gpu.hpp"
 #include "troupe/engine/device/matrix_product.hpp"
-#include "troupe/engine/fused/gpu_rows.hpp"
+#include "troupe/engine/fused/gpu_functions.hpp"
 
 using namespace troupe;
 
@@ -114,6 +115,47 @@ TEST_CASE("sums of columns on a GPU are added to what is there") {
       fused::add_column_sums_on_gpu(sums, matrix);
       CHECK(near(sums, expected));
     }
+}
+
+TEST_CASE("gated activations on a GPU are those of LibTorch in fp64") {
+  const auto gpu = first_gpu();
+  const auto stream = gpu->make_stream(stream_priority::normal);
+  const auto scope = stream->enter();
+  const at::TensorOptions here(stream->device());
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const auto x = (at::randn({300, 1100}, here) * 3).to(type);
+    const auto factor = at::randn({300, 1100}, here).to(type);
+    const auto gradient = at::randn({300, 1100}, here).to(type);
+    const auto x64 = leaf(x), factor64 = leaf(factor);
+    const auto expected = at::silu(x64) * factor64;
+    expected.backward(gradient.to(at::kDouble));
+    REQUIRE(fused::has_gpu_activations(x));
+    const auto of = fused::gated_backward_on_gpu(gradient, x, factor,
+                                                 fused::activation::silu);
+    CHECK(near(fused::gated_on_gpu(x, factor, fused::activation::silu),
+               expected.detach()));
+    CHECK(near(of.x, x64.grad()));
+    CHECK(near(of.factor, factor64.grad()));
+  }
+}
+
+TEST_CASE("a GPU rotates heads of any strides, and back") {
+  const auto gpu = first_gpu();
+  const auto stream = gpu->make_stream(stream_priority::normal);
+  const auto scope = stream->enter();
+  const at::TensorOptions here(stream->device());
+  const auto x = at::randn({2, 50, 3, 4, 64}, here).select(2, 1);
+  const auto angles = at::randn({50, 16}, here);
+  const auto c = angles.cos(), s = angles.sin();
+  const auto a = x.narrow(3, 0, 16), b = x.narrow(3, 16, 16);
+  const auto cosines = c.unsqueeze(1), sines = s.unsqueeze(1);
+  REQUIRE(fused::has_gpu_rotation(x, 16));
+  const auto y = fused::rotate_on_gpu(x, c, s, /*inverse=*/false);
+  CHECK(near(y.narrow(3, 0, 16), (a * cosines - b * sines).to(at::kDouble)));
+  CHECK(near(y.narrow(3, 16, 16), (b * cosines + a * sines).to(at::kDouble)));
+  CHECK(at::equal(y.narrow(3, 32, 32), x.narrow(3, 32, 32)));
+  CHECK(
+    near(fused::rotate_on_gpu(y, c, s, /*inverse=*/true), x.to(at::kDouble)));
 }
 
 TEST_CASE("products of half precision are added to fp32 without rounding") {

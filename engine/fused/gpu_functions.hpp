@@ -2,12 +2,14 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "troupe/engine/fused/activation_kind.hpp"
+
 namespace troupe::fused {
 
-/// Norms and sums of columns by kernels of libtroupe_cuda.so, which compute in
-/// fp32, in a fixed order: equal bits from run to run. Tensors are of fp32,
-/// bf16 or fp16, and without gaps. Each function runs on the current stream;
-/// errors are `error`s (device). Any thread.
+/// Functions of layers by kernels of libtroupe_cuda.so, which compute in fp32,
+/// in a fixed order: equal bits from run to run. Tensors are of fp32, bf16 or
+/// fp16, and without gaps. Each function runs on the current stream; errors are
+/// `error`s (device). Any thread.
 
 /// Whether the kernels take such rows: x is on a GPU whose library is loaded,
 /// and its width a multiple of 4, up to 8,192.
@@ -42,5 +44,29 @@ bool has_gpu_column_sums(const at::Tensor& rows);
 
 /// sum += the sum of all rows; sum: fp32 [columns].
 void add_column_sums_on_gpu(const at::Tensor& sum, const at::Tensor& rows);
+
+/// Whether the two below take tensors like this one, all of its shape.
+bool has_gpu_activations(const at::Tensor& x);
+
+/// activation(x) * factor.
+at::Tensor gated_on_gpu(const at::Tensor& x, const at::Tensor& factor,
+                        activation which);
+
+struct gpu_gated_gradients {
+  at::Tensor x, factor;
+};
+
+gpu_gated_gradients gated_backward_on_gpu(const at::Tensor& gradient,
+                                          const at::Tensor& x,
+                                          const at::Tensor& factor,
+                                          activation which);
+
+/// Whether x, [rows, positions, heads, size] with adjacent elements, is rotated
+/// by that many pairs.
+bool has_gpu_rotation(const at::Tensor& x, std::int64_t pairs);
+
+/// As `rotate`; `inverse`: by the negative angles. Contiguous.
+at::Tensor rotate_on_gpu(const at::Tensor& x, const at::Tensor& cosines,
+                         const at::Tensor& sines, bool inverse);
 
 }  // namespace troupe::fused

@@ -1,0 +1,132 @@
+#include "troupe/engine/cuda/layer_operators.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <tuple>
+
+#include "troupe/base/fail.hpp"
+#include "troupe/engine/cuda/check.hpp"
+#include "troupe/engine/cuda/launches.hpp"
+#include "troupe/engine/cuda/operands.hpp"
+#include "troupe/engine/device/operators.hpp"
+#include "troupe/engine/device/tensor.hpp"
+
+namespace troupe {
+namespace {
+
+gated_task gated_of(const at::Tensor& x, const at::Tensor& factor,
+                    std::int64_t which) {
+  if (x.sizes() != factor.sizes() || x.numel() % 4 != 0 || which < 0
+      || which > static_cast<std::int64_t>(gpu_activation::silu))
+    fail(error_code::invalid_argument,
+         "gated activations on a GPU take two tensors of one shape, of a "
+         "multiple of four values, not {} and {}",
+         describe(x), describe(factor));
+  gated_task task;
+  task.x = dense_values_of(x);
+  task.factor = dense_values_of(factor);
+  task.count = x.numel();
+  task.activation = static_cast<gpu_activation>(which);
+  return task;
+}
+
+void launch(const gated_task& task, const at::Tensor& x) {
+  if (task.count > 0)
+    check(launch_gated(task, current_stream(x)),
+          "launching a gated activation");
+}
+
+at::Tensor gated_operator(const at::Tensor& x, const at::Tensor& factor,
+                          std::int64_t which) {
+  const c10::cuda::CUDAGuard guard{x.device()};
+  auto task = gated_of(x, factor, which);
+  auto output = at::empty_like(x);
+  task.output = dense_values_of(output);
+  launch(task, x);
+  return output;
+}
+
+std::tuple<at::Tensor, at::Tensor> gated_backward_operator(
+  const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& factor,
+  std::int64_t which) {
+  const c10::cuda::CUDAGuard guard{x.device()};
+  auto task = gated_of(x, factor, which);
+  auto of_x = at::empty_like(x), of_factor = at::empty_like(factor);
+  task.gradient = dense_values_of(gradient);
+  task.of_x = dense_values_of(of_x);
+  task.of_factor = dense_values_of(of_factor);
+  launch(task, x);
+  return {std::move(of_x), std::move(of_factor)};
+}
+
+bool are_multiples_of_four(std::initializer_list<std::int64_t> numbers) {
+  return std::ranges::all_of(numbers, [](auto each) { return each % 4 == 0; });
+}
+
+void require_rotatable(const at::Tensor& x, const at::Tensor& cosines,
+                       const at::Tensor& sines) {
+  const bool fits =
+    x.dim() == 4 && cosines.dim() == 2 && cosines.sizes() == sines.sizes()
+    && cosines.is_contiguous() && sines.is_contiguous()
+    && cosines.size(0) == x.size(1) && 2 * cosines.size(1) <= x.size(3)
+    && x.stride(3) == 1
+    && are_multiples_of_four(
+      {x.size(3), cosines.size(1), x.stride(0), x.stride(1), x.stride(2)});
+  if (!fits)
+    fail(error_code::invalid_argument,
+         "rotations on a GPU take [rows, positions, heads, size] and angles "
+         "[positions, pairs], in multiples of four, not {}, {} and {}",
+         describe(x), describe(cosines), describe(sines));
+}
+
+at::Tensor rotate_operator(const at::Tensor& x, const at::Tensor& cosines,
+                           const at::Tensor& sines, bool inverse) {
+  require_rotatable(x, cosines, sines);
+  const c10::cuda::CUDAGuard guard{x.device()};
+  auto output = at::empty(x.sizes(), x.options());
+  rotate_task task;
+  task.x = values_of(x);
+  task.output = dense_values_of(output);
+  task.cosines = cosines.const_data_ptr<float>();
+  task.sines = sines.const_data_ptr<float>();
+  task.row_stride = x.stride(0);
+  task.position_stride = x.stride(1);
+  task.head_stride = x.stride(2);
+  task.rows = x.size(0);
+  task.positions = static_cast<std::int32_t>(x.size(1));
+  task.heads = static_cast<std::int32_t>(x.size(2));
+  task.size = static_cast<std::int32_t>(x.size(3));
+  task.pairs = static_cast<std::int32_t>(cosines.size(1));
+  task.inverse = inverse;
+  if (x.numel() > 0)
+    check(launch_rotate(task, current_stream(x)), "launching a rotation");
+  return output;
+}
+
+void define_for_layers(torch::Library& library) {
+  library.def("gpu_gated(Tensor x, Tensor factor, int which) -> Tensor");
+  library.def(
+    "gpu_gated_backward(Tensor gradient, Tensor x, Tensor factor, int which) "
+    "-> (Tensor, Tensor)");
+  library.def(
+    "gpu_rotate(Tensor x, Tensor cosines, Tensor sines, bool inverse) -> "
+    "Tensor");
+  constexpr auto key = c10::DispatchKey::CUDA;
+  library.impl("gpu_gated", torch::dispatch(key, gated_operator));
+  library.impl("gpu_gated_backward",
+               torch::dispatch(key, gated_backward_operator));
+  library.impl("gpu_rotate", torch::dispatch(key, rotate_operator));
+}
+
+}  // namespace
+
+void register_layer_operators() {
+  define_operators("troupe::gpu_gated", define_for_layers);
+}
+
+}  // namespace troupe

@@ -1,0 +1,63 @@
+#include "troupe/engine/cuda/operands.hpp"
+
+#include <ATen/ops/empty.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "troupe/base/fail.hpp"
+#include "troupe/engine/device/tensor.hpp"
+
+namespace troupe {
+namespace {
+
+std::optional<device_type> type_of(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+      return device_type::fp32;
+    case at::kHalf:
+      return device_type::fp16;
+    case at::kBFloat16:
+      return device_type::bf16;
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+typed_values values_of(const at::Tensor& tensor) {
+  if (!tensor.defined())
+    return {};
+  const auto type = type_of(tensor);
+  auto* data = const_cast<void*>(tensor.const_data_ptr());
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  if (!type || !tensor.is_cuda() || address % (4 * tensor.element_size()) != 0)
+    fail(error_code::invalid_argument,
+         "kernels of layers take tensors of fp32, fp16 or bf16 on a GPU that "
+         "begin at a multiple of four values, not {}",
+         describe(tensor));
+  return {data, *type};
+}
+
+typed_values dense_values_of(const at::Tensor& tensor) {
+  if (tensor.defined() && !tensor.is_contiguous())
+    fail(error_code::invalid_argument,
+         "kernels of layers take contiguous tensors, not {}", describe(tensor));
+  return values_of(tensor);
+}
+
+at::Tensor floats_like(const at::Tensor& tensor, at::IntArrayRef sizes) {
+  return at::empty(sizes, tensor.options().dtype(at::kFloat));
+}
+
+float* data_of(const at::Tensor& floats) {
+  return floats.defined() ? floats.mutable_data_ptr<float>() : nullptr;
+}
+
+cudaStream_t current_stream(const at::Tensor& tensor) {
+  return c10::cuda::getCurrentCUDAStream(tensor.get_device()).stream();
+}
+
+}  // namespace troupe

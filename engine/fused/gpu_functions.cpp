@@ -1,0 +1,158 @@
+#include "troupe/engine/fused/gpu_functions.hpp"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <tuple>
+
+namespace troupe::fused {
+
+namespace {
+
+using three_tensors = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+using optional_tensor = std::optional<at::Tensor>;
+using norm_op = three_tensors(const at::Tensor& x, const at::Tensor& weight,
+                              const optional_tensor& bias, double epsilon,
+                              at::ScalarType type);
+using norm_backward_op = three_tensors(const at::Tensor& gradient,
+                                       const at::Tensor& x,
+                                       const optional_tensor& mean,
+                                       const at::Tensor& scale,
+                                       const at::Tensor& weight, bool has_bias,
+                                       const optional_tensor& added);
+using gated_op = at::Tensor(const at::Tensor& x, const at::Tensor& factor,
+                            std::int64_t which);
+using gated_backward_op = std::tuple<at::Tensor, at::Tensor>(
+  const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& factor,
+  std::int64_t which);
+using rotate_op = at::Tensor(const at::Tensor& x, const at::Tensor& cosines,
+                             const at::Tensor& sines, bool inverse);
+using add_column_sums_op = void(const at::Tensor& sum, const at::Tensor& rows);
+
+template <class Op>
+c10::TypedOperatorHandle<Op> operator_of(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Op>();
+}
+
+/// What the library has defined when it was loaded.
+struct gpu_operators {
+  c10::TypedOperatorHandle<norm_op> norm =
+    operator_of<norm_op>("troupe::gpu_norm");
+  c10::TypedOperatorHandle<norm_backward_op> norm_backward =
+    operator_of<norm_backward_op>("troupe::gpu_norm_backward");
+  c10::TypedOperatorHandle<add_column_sums_op> add_column_sums =
+    operator_of<add_column_sums_op>("troupe::gpu_add_column_sums");
+  c10::TypedOperatorHandle<gated_op> gated =
+    operator_of<gated_op>("troupe::gpu_gated");
+  c10::TypedOperatorHandle<gated_backward_op> gated_backward =
+    operator_of<gated_backward_op>("troupe::gpu_gated_backward");
+  c10::TypedOperatorHandle<rotate_op> rotate =
+    operator_of<rotate_op>("troupe::gpu_rotate");
+};
+
+const gpu_operators& operators() {
+  static const gpu_operators all;
+  return all;
+}
+
+bool is_loaded() {
+  static const bool loaded = c10::Dispatcher::singleton()
+                               .findSchema({"troupe::gpu_norm", ""})
+                               .has_value();
+  return loaded;
+}
+
+bool begins_well(const at::Tensor& x) {
+  const auto type = x.scalar_type();
+  const auto address = reinterpret_cast<std::uintptr_t>(x.const_data_ptr());
+  return x.is_cuda() && is_loaded()
+         && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf)
+         && address % static_cast<std::uintptr_t>(4 * x.element_size()) == 0;
+}
+
+/// Whether it has rows of a multiple of four values, without gaps.
+bool is_taken(const at::Tensor& x) {
+  return begins_well(x) && x.dim() > 0 && x.size(-1) > 0 && x.size(-1) % 4 == 0
+         && x.is_contiguous();
+}
+
+optional_tensor optional_of(const at::Tensor& tensor) {
+  return tensor.defined() ? optional_tensor(tensor) : std::nullopt;
+}
+
+/// Gradients may be views; a copy begins where memory is allocated.
+at::Tensor dense(const at::Tensor& gradient) {
+  return is_taken(gradient) ? gradient
+                            : gradient.clone(at::MemoryFormat::Contiguous);
+}
+
+}  // namespace
+
+bool has_gpu_norm(const at::Tensor& x, const at::Tensor& weight,
+                  const at::Tensor& bias) {
+  return is_taken(x) && x.size(-1) <= 8192 && is_taken(weight)
+         && weight.numel() == x.size(-1) && (!bias.defined() || is_taken(bias));
+}
+
+gpu_norm norm_on_gpu(const at::Tensor& x, const at::Tensor& weight,
+                     const at::Tensor& bias, double epsilon,
+                     at::ScalarType type) {
+  auto [output, mean, scale] =
+    operators().norm.call(x, weight, optional_of(bias), epsilon, type);
+  return {std::move(output), std::move(mean), std::move(scale)};
+}
+
+gpu_norm_gradients norm_backward_on_gpu(const at::Tensor& gradient,
+                                        const at::Tensor& x,
+                                        const at::Tensor& mean,
+                                        const at::Tensor& scale,
+                                        const at::Tensor& weight, bool has_bias,
+                                        const at::Tensor& added) {
+  auto [of_x, of_weight, of_bias] = operators().norm_backward.call(
+    dense(gradient), x, optional_of(mean), scale, weight, has_bias,
+    added.defined() ? optional_tensor(dense(added)) : std::nullopt);
+  return {std::move(of_x), std::move(of_weight), std::move(of_bias)};
+}
+
+bool has_gpu_column_sums(const at::Tensor& rows) {
+  return is_taken(rows);
+}
+
+void add_column_sums_on_gpu(const at::Tensor& sum, const at::Tensor& rows) {
+  operators().add_column_sums.call(sum, rows);
+}
+
+bool has_gpu_activations(const at::Tensor& x) {
+  return begins_well(x) && x.is_contiguous() && x.numel() % 4 == 0;
+}
+
+at::Tensor gated_on_gpu(const at::Tensor& x, const at::Tensor& factor,
+                        activation which) {
+  return operators().gated.call(x, factor, static_cast<std::int64_t>(which));
+}
+
+gpu_gated_gradients gated_backward_on_gpu(const at::Tensor& gradient,
+                                          const at::Tensor& x,
+                                          const at::Tensor& factor,
+                                          activation which) {
+  auto [of_x, of_factor] = operators().gated_backward.call(
+    dense(gradient), x, factor, static_cast<std::int64_t>(which));
+  return {std::move(of_x), std::move(of_factor)};
+}
+
+bool has_gpu_rotation(const at::Tensor& x, std::int64_t pairs) {
+  const std::array numbers{x.size(3), pairs, x.stride(0), x.stride(1),
+                           x.stride(2)};
+  return begins_well(x) && x.stride(3) == 1
+         && std::ranges::all_of(numbers, [](auto n) { return n % 4 == 0; });
+}
+
+at::Tensor rotate_on_gpu(const at::Tensor& x, const at::Tensor& cosines,
+                         const at::Tensor& sines, bool inverse) {
+  return operators().rotate.call(x, cosines, sines, inverse);
+}
+
+}  // namespace troupe::fused
