@@ -1,0 +1,36 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace troupe::fused {
+
+struct normalized {
+  at::Tensor output;  // as x, contiguous
+  /// [rows]: of each row; scale: 1 / sqrt(variance + epsilon). In fp32, or as
+  /// LibTorch's operator gives them. The mean of RMSNorm is undefined, and its
+  /// variance that from zero.
+  at::Tensor mean, scale;
+};
+
+/// LayerNorm over the last dimension, or RMSNorm if the bias is undefined,
+/// without an autograd graph. x: [..., width]; weight and bias: [width], of x's
+/// dtype or, if that is bf16, fp32. On CPUs with AVX2 or AVX-512, for fp32 and
+/// bf16, by a kernel that computes in fp32: a row's bits depend on that row
+/// alone. Else by LibTorch's operators. Any thread.
+normalized normalize(const at::Tensor& x, const at::Tensor& weight,
+                     const at::Tensor& bias, double epsilon);
+
+struct norm_gradients {
+  at::Tensor x, weight, bias;  // bias: may be undefined
+};
+
+/// Gradients of `normalize`, whose mean and scale `of` has (the output is not
+/// read). `added`: undefined, or a gradient that is added to that of x in the
+/// same pass, such as that of a residual connection. Sums over rows are in a
+/// fixed order for each number of rows.
+norm_gradients normalize_backward(const at::Tensor& gradient,
+                                  const at::Tensor& x, const normalized& of,
+                                  const at::Tensor& weight, bool has_bias,
+                                  const at::Tensor& added = {});
+
+}  // namespace troupe::fused
