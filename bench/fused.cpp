@@ -1,24 +1,31 @@
-// Attention of troupe::fused by each instruction set, beside LibTorch's
-// operator on views of the same projection: forwards and backwards alternate in
-// one run on one thread.
-//   fused [--rounds N]
-// Prints a Markdown table: times of the median round, of a forward with its
-// backward, in ms.
+// Attention, products, norms and activations of troupe::fused, by each
+// instruction set, beside LibTorch's operators: they alternate in one run on
+// one thread.
+//   fused [--rounds N] [--only attention|products|layers]
+// Prints Markdown tables: times of the median round, of attention those of a
+// forward with its backward.
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/rms_norm.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/silu.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <string>
@@ -27,8 +34,12 @@
 #include "troupe/bench/measuring.hpp"
 #include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/device/matrix_product.hpp"
+#include "troupe/engine/fused/activation.hpp"
 #include "troupe/engine/fused/attention.hpp"
 #include "troupe/engine/fused/attention_kernels.hpp"
+#include "troupe/engine/fused/column_sums.hpp"
+#include "troupe/engine/fused/layer_kernels.hpp"
+#include "troupe/engine/fused/norm.hpp"
 
 using namespace troupe;
 
@@ -159,27 +170,182 @@ void print_products(int rounds) {
     measure_products(rows, inputs, outputs, rounds);
 }
 
+/// Inputs, all of which want gradients; the first is x.
+using inputs = std::vector<at::Tensor>;
+
+struct layer_case {
+  const char* name;
+  std::vector<std::int64_t> parameters;  // 1: as x; 0: [width]
+  at::Tensor (*theirs)(const inputs&);
+  at::Tensor (*ours)(const inputs&);
+};
+
+/// `theirs` and `ours` of an activation.
+template <fused::activation Which>
+at::Tensor activated(const inputs& all) {
+  return fused::activated(all[0], Which);
+}
+
+const std::vector<layer_case> layer_cases{
+  {"layer norm",
+   {0, 0},
+   [](const inputs& all) {
+     return at::layer_norm(all[0], all[1].sizes(), all[1], all[2]);
+   },
+   [](const inputs& all) { return fused::layer_norm(all[0], all[1], all[2]); }},
+  {"RMS norm",
+   {0},
+   [](const inputs& all) {
+     return at::rms_norm(all[0], all[1].sizes(), all[1], 1e-5);
+   },
+   [](const inputs& all) { return fused::rms_norm(all[0], all[1]); }},
+  {"GELU",
+   {},
+   [](const inputs& all) { return at::gelu(all[0]); },
+   activated<fused::activation::gelu>},
+  {"GELU by tanh",
+   {},
+   [](const inputs& all) { return at::gelu(all[0], "tanh"); },
+   activated<fused::activation::gelu_tanh>},
+  {"SiLU",
+   {},
+   [](const inputs& all) { return at::silu(all[0]); },
+   activated<fused::activation::silu>},
+  {"SwiGLU",
+   {1},
+   [](const inputs& all) { return at::silu(all[0]) * all[1]; },
+   [](const inputs& all) {
+     return fused::gated(all[0], all[1], fused::activation::silu);
+   }},
+};
+
+struct layer_shape {
+  std::int64_t rows, width;
+  at::ScalarType type;
+};
+
+double microseconds_of(int repeats, const std::function<void()>& work) {
+  using steady = std::chrono::steady_clock;
+  const auto began = steady::now();
+  for (int i = 0; i < repeats; ++i)
+    work();
+  return std::chrono::duration<double, std::micro>(steady::now() - began)
+           .count()
+         / repeats;
+}
+
+using timed_work = std::function<void(bool ours)>;
+
+/// Prints a line of medians of LibTorch's and each instruction set's.
+void measure_layers(const std::string& name, const layer_shape& s, int rounds,
+                    const timed_work& work) {
+  const auto repeats = static_cast<int>(
+    std::clamp<std::int64_t>(200000 / (s.rows * s.width), 1, 50));
+  std::vector<double> theirs;
+  std::map<std::string, std::vector<double>> ours;
+  for (int i = 0; i < rounds; ++i) {
+    theirs.push_back(microseconds_of(repeats, [&] { work(false); }));
+    for (const auto* kernels : fused::usable_layers()) {
+      fused::use_layers(kernels);
+      ours[kernels->name].push_back(
+        microseconds_of(repeats, [&] { work(true); }));
+    }
+  }
+  const auto base = median(theirs);
+  std::string cells;
+  for (const auto* kernels : fused::usable_layers()) {
+    const auto own = median(ours[kernels->name]);
+    cells += fmt::format(" {:.1f} | {:.2f} x |", own, base / own);
+  }
+  fmt::print("| {} | {} | {} x {} | {:.1f} |{}\n", name,
+             s.type == at::kFloat ? "fp32" : "bf16", s.rows, s.width, base,
+             cells);
+}
+
+void measure_layer(const layer_case& layer, const layer_shape& s, int rounds) {
+  const auto made = [&](at::IntArrayRef sizes) {
+    return at::randn(sizes).to(s.type);
+  };
+  inputs all{made({s.rows, s.width})};
+  for (const auto is_as_x : layer.parameters)
+    all.push_back(is_as_x ? made({s.rows, s.width}) : made({s.width}));
+  const auto of_output = made({s.rows, s.width});
+  measure_layers(layer.name, s, rounds,
+                 [&](bool ours) { (ours ? layer.ours : layer.theirs)(all); });
+  for (auto& each : all)
+    each.requires_grad_();
+  measure_layers(std::string(layer.name) + ", with backward", s, rounds,
+                 [&](bool ours) {
+                   const auto y = (ours ? layer.ours : layer.theirs)(all);
+                   torch::autograd::grad({y}, all, {of_output});
+                 });
+}
+
+void measure_sums(const layer_shape& s, int rounds) {
+  const auto rows = at::randn({s.rows, s.width}).to(s.type);
+  auto sum = at::zeros({s.width});
+  measure_layers("sum of rows, added", s, rounds, [&](bool ours) {
+    if (ours)
+      fused::add_column_sums(sum, rows, at::kFloat);
+    else
+      sum.add_(rows.sum(0, false, at::kFloat));
+  });
+}
+
+void print_layers(int rounds) {
+  std::string names, lines;
+  for (const auto* kernels : fused::usable_layers()) {
+    names += fmt::format(" {}, us | faster by |", kernels->name);
+    lines += "---|---|";
+  }
+  fmt::print(
+    "\n| function | dtype | shape | LibTorch, us |{}\n|---|---|---|---|{}\n",
+    names, lines);
+  for (const auto& s :
+       {layer_shape{32, 64, at::kFloat}, layer_shape{512, 256, at::kFloat},
+        layer_shape{8192, 1024, at::kFloat},
+        layer_shape{512, 256, at::kBFloat16}}) {
+    for (const auto& layer : layer_cases)
+      measure_layer(layer, s, rounds);
+    measure_sums(s, rounds);
+  }
+}
+
+void print_attention(int rounds) {
+  std::string names, lines;
+  for (const auto* kernels : fused::usable_attention()) {
+    names += fmt::format(" {}, ms | faster by |", kernels->name);
+    lines += "---|---|";
+  }
+  fmt::print(
+    "| shape | dtype | rows x positions x heads x size | LibTorch, ms "
+    "|{}\n|---|---|---|---|{}\n",
+    names, lines);
+  for (const auto type : {at::kFloat, at::kBFloat16})
+    for (const auto& s : shapes)
+      measure(s, type, rounds);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   int rounds = 30;
-  CLI::App app("attention and small products beside LibTorch's");
+  std::string only;
+  CLI::App app("functions for layers and small products beside LibTorch's");
   app.add_option("--rounds", rounds)->check(CLI::PositiveNumber);
+  app.add_option("--only", only)
+    ->check(CLI::IsMember({"attention", "products", "layers"}));
   CLI11_PARSE(app, argc, argv);
   return run_benchmark([&] {
     const compute_scope computing(1);
-    std::string names, lines;
-    for (const auto* kernels : fused::usable_attention()) {
-      names += fmt::format(" {}, ms | faster by |", kernels->name);
-      lines += "---|---|";
-    }
-    fmt::print(
-      "| shape | dtype | rows x positions x heads x size | LibTorch, ms "
-      "|{}\n|---|---|---|---|{}\n",
-      names, lines);
-    for (const auto type : {at::kFloat, at::kBFloat16})
-      for (const auto& s : shapes)
-        measure(s, type, rounds);
-    print_products(rounds);
+    const auto wanted = [&](const char* part) {
+      return only.empty() || only == part;
+    };
+    if (wanted("attention"))
+      print_attention(rounds);
+    if (wanted("products"))
+      print_products(rounds);
+    if (wanted("layers"))
+      print_layers(rounds);
   });
 }

@@ -43,7 +43,7 @@ troupe_component(stage DIRECTORY engine/stage
   DEPENDS troupe::schedules troupe::device troupe::events PCH modules)
 troupe_component(fused DIRECTORY engine/fused
   DEPENDS troupe::device PCH modules)
-troupe_vector_code(fused engine/fused attention -ffp-contract=fast)
+troupe_vector_code(fused engine/fused "attention;layers" -ffp-contract=fast)
 troupe_component(models DIRECTORY engine/models SUBFOLDERS layers decoders
   DEPENDS troupe::data troupe::checkpoint troupe::fused
     nlohmann_json::nlohmann_json PCH modules)

@@ -25,6 +25,8 @@ class vector_code {
   using size = std::int64_t;
   using values = typename vector_of<float, Bytes>::type;
   using words = typename vector_of<std::int32_t, Bytes>::type;
+  using unsigned_words = typename vector_of<std::uint32_t, Bytes>::type;
+  using halves = typename vector_of<std::uint16_t, Bytes / 2>::type;
 
   static constexpr size lanes = Bytes / 4;
   static constexpr size panel = 2 * lanes;
@@ -42,6 +44,20 @@ class vector_code {
   static void store(float* target, values x) {
     __builtin_memcpy(target, &x, sizeof x);
   }
+  static values load(const bf16_bits* source) {
+    halves bits;
+    __builtin_memcpy(&bits, source, sizeof bits);
+    return reinterpret_cast<values>(__builtin_convertvector(bits, words) << 16);
+  }
+  /// Rounds to the nearest, halves to even.
+  static void store(bf16_bits* target, values x) {
+    const auto bits = reinterpret_cast<unsigned_words>(x);
+    const auto rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
+    const auto is_number = reinterpret_cast<unsigned_words>(x == x);
+    const auto result = __builtin_convertvector(
+      (rounded & is_number) | (0x7FC0 & ~is_number), halves);
+    __builtin_memcpy(target, &result, sizeof result);
+  }
   static values select(words mask, values a, values b) {
     return reinterpret_cast<values>((reinterpret_cast<words>(a) & mask)
                                     | (reinterpret_cast<words>(b) & ~mask));
@@ -49,19 +65,16 @@ class vector_code {
 
   /// e^x of x <= 0, within 2 units of the last place; 0 below -87 (Cephes).
   static values exponential(values x) {
-    constexpr float magic = 0x1.8p23f;
-    const values shifted = x * 1.44269504f + magic;
-    const values n = shifted - magic;
-    const values r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-    values y = r * 1.9875691500e-4f + 1.3981999507e-3f;
-    y = y * r + 8.3334519073e-3f;
-    y = y * r + 4.1665795894e-2f;
-    y = y * r + 1.6666665459e-1f;
-    y = y * r + 5.0000001201e-1f;
-    y = y * (r * r) + r + 1.0f;
-    const words exponent = reinterpret_cast<words>(shifted) + 127;
-    y = y * reinterpret_cast<values>(exponent << 23);
-    return select(x < -87.0f, values{}, y);
+    const values shifted = shifted_exponent(x);
+    return select(x < -87.0f, values{},
+                  exponential_of_parts(shifted, reduced(x, shifted)));
+  }
+
+  /// e^(x + rest) of a rest of at most 0.1, which x has no bits for.
+  static values exponential(values x, values rest) {
+    const values shifted = shifted_exponent(x);
+    return select(x < -87.0f, values{},
+                  exponential_of_parts(shifted, reduced(x, shifted) + rest));
   }
 
   static float sum_of(values x) {
@@ -69,6 +82,18 @@ class vector_code {
     for (size i = 0; i < lanes; ++i)
       total += x[i];
     return total;
+  }
+
+  /// The same by halves, which takes less time.
+  template <int Size = Bytes>
+  static float total_of(typename vector_of<float, Size>::type x) {
+    if constexpr (Size == 4) {
+      return x[0];
+    } else {
+      typename vector_of<float, Size / 2>::type halves[2];
+      __builtin_memcpy(halves, &x, sizeof halves);
+      return total_of<Size / 2>(halves[0] + halves[1]);
+    }
   }
 
   /// The factor whose elements are broadcast: row i has a[i * row + p * step].
@@ -136,6 +161,28 @@ class vector_code {
     const auto bits = __builtin_bit_cast(std::uint32_t, value);
     const auto rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
     target.bits = static_cast<std::uint16_t>(value == value ? rounded : 0x7FC0);
+  }
+
+ private:
+  static constexpr float rounding = 0x1.8p23f;
+
+  /// x / ln 2 as an integer, in the last bits.
+  static values shifted_exponent(values x) {
+    return x * 1.44269504f + rounding;
+  }
+  static values reduced(values x, values shifted) {
+    const values n = shifted - rounding;
+    return (x - n * 0.693359375f) + n * 2.12194440e-4f;
+  }
+  static values exponential_of_parts(values shifted, values r) {
+    values y = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    y = y * r + 8.3334519073e-3f;
+    y = y * r + 4.1665795894e-2f;
+    y = y * r + 1.6666665459e-1f;
+    y = y * r + 5.0000001201e-1f;
+    y = y * (r * r) + r + 1.0f;
+    const words exponent = reinterpret_cast<words>(shifted) + 127;
+    return y * reinterpret_cast<values>(exponent << 23);
   }
 };
 

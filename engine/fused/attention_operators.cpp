@@ -1,17 +1,15 @@
 #include "troupe/engine/fused/attention_operators.hpp"
 
 #include <ATen/Parallel.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/CPUAllocator.h>
-#include <torch/library.h>
 
 #include <atomic>
 #include <tuple>
 #include <type_traits>
 
-#include "troupe/engine/device/operators.hpp"
 #include "troupe/engine/fused/attention_kernels.hpp"
+#include "troupe/engine/fused/operator_of.hpp"
 
 namespace troupe::fused {
 
@@ -139,37 +137,17 @@ void backward_operator(const at::Tensor& of_output, const at::Tensor& q,
     backward_of<bf16_bits>(all, sizes, result, of_output, to);
 }
 
-void define(torch::Library& library) {
-  library.def(
-    "attention(Tensor query, Tensor key, Tensor value, float scale, bool "
-    "causal) -> (Tensor, Tensor)");
-  library.def(
+void define_attention(torch::Library& library) {
+  add_operator(library, "attention",
+               "attention(Tensor query, Tensor key, Tensor value, float scale, "
+               "bool causal) -> (Tensor, Tensor)",
+               forward_operator);
+  add_operator(
+    library, "attention_backward",
     "attention_backward(Tensor of_output, Tensor query, Tensor key, Tensor "
     "value, Tensor output, Tensor logarithms, Tensor(a!) of_query, Tensor(b!) "
-    "of_key, Tensor(c!) of_value, float scale, bool causal) -> ()");
-  library.impl("attention",
-               torch::dispatch(c10::DispatchKey::CPU, forward_operator));
-  library.impl("attention_backward",
-               torch::dispatch(c10::DispatchKey::CPU, backward_operator));
-}
-
-struct operators {
-  operators() {
-    define_operators("troupe::attention", define);
-    auto& dispatcher = c10::Dispatcher::singleton();
-    forward = dispatcher.findSchemaOrThrow("troupe::attention", "")
-                .typed<decltype(forward_operator)>();
-    backward = dispatcher.findSchemaOrThrow("troupe::attention_backward", "")
-                 .typed<decltype(backward_operator)>();
-  }
-
-  std::optional<c10::TypedOperatorHandle<decltype(forward_operator)>> forward;
-  std::optional<c10::TypedOperatorHandle<decltype(backward_operator)>> backward;
-};
-
-const operators& all_operators() {
-  static const operators all;
-  return all;
+    "of_key, Tensor(c!) of_value, float scale, bool causal) -> ()",
+    backward_operator);
 }
 
 }  // namespace
@@ -183,17 +161,20 @@ void use_attention(const attention_kernels* kernels) {
 }
 
 attended attend(const heads_of_three& all, double scale, bool causal) {
+  static const auto forward = operator_of<decltype(forward_operator)>(
+    "troupe::attention", define_attention);
   auto [output, logarithms] =
-    all_operators().forward->call(all[0], all[1], all[2], scale, causal);
+    forward.call(all[0], all[1], all[2], scale, causal);
   return {std::move(output), std::move(logarithms)};
 }
 
 void attend_backward(const heads_of_three& all, const attended& result,
                      const at::Tensor& of_output, const heads_of_three& to,
                      double scale, bool causal) {
-  all_operators().backward->call(of_output, all[0], all[1], all[2],
-                                 result.output, result.logarithms, to[0], to[1],
-                                 to[2], scale, causal);
+  static const auto backward = operator_of<decltype(backward_operator)>(
+    "troupe::attention_backward", define_attention);
+  backward.call(of_output, all[0], all[1], all[2], result.output,
+                result.logarithms, to[0], to[1], to[2], scale, causal);
 }
 
 }  // namespace troupe::fused

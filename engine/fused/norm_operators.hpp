@@ -20,6 +20,10 @@ struct normalized {
 normalized normalize(const at::Tensor& x, const at::Tensor& weight,
                      const at::Tensor& bias, double epsilon);
 
+/// Whether it is by a kernel.
+bool has_norm_kernel(const at::Tensor& x, const at::Tensor& weight,
+                     const at::Tensor& bias);
+
 struct norm_gradients {
   at::Tensor x, weight, bias;  // bias: may be undefined
 };

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "troupe/engine/fused/activation_code.hpp"
+#include "troupe/engine/fused/norm_code.hpp"
+
+namespace troupe::fused {
+
+/// Kernels with vectors of that many bytes.
+template <int Bytes>
+constexpr layer_kernels layer_kernels_of(const char* name) {
+  layer_kernels all{name, {}, {}};
+  norm_code<Bytes>::set(all.fp32);
+  norm_code<Bytes>::set(all.bf16);
+  activation_code<Bytes>::set(all.fp32);
+  activation_code<Bytes>::set(all.bf16);
+  return all;
+}
+
+}  // namespace troupe::fused

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "troupe/engine/device/vector_code.hpp"
+#include "troupe/engine/fused/activation_kind.hpp"
+
+namespace troupe::fused {
+
+/// Rows, one behind the other, of that width. T: float or bf16_bits.
+template <class T>
+struct norm_call {
+  const T* x;
+  const float* weight;
+  const float* bias;  // null: RMSNorm
+  T* output;
+  float *mean, *scale;  // mean: null for RMSNorm
+  std::int64_t width;
+  float epsilon;
+};
+
+template <class T>
+struct norm_backward_call {
+  const T *gradient, *x, *added;  // added: may be null
+  const float *mean, *scale, *weight;
+  T* of_x;
+  std::int64_t width;
+};
+
+/// What an activation reads and writes.
+template <class T>
+struct activation_call {
+  const T *x, *factor = nullptr, *gradient = nullptr;
+  T *output = nullptr, *of_x = nullptr, *of_factor = nullptr;
+};
+
+template <class T>
+struct layer_functions {
+  /// Of the rows from `first` up to `end`.
+  void (*normalize)(const norm_call<T>&, std::int64_t first, std::int64_t end);
+  /// Also sets the sums over these rows, [width]: of the weight's gradient, and
+  /// of the bias's for a norm with a mean.
+  void (*normalize_backward)(const norm_backward_call<T>&, std::int64_t first,
+                             std::int64_t end, float* of_weight,
+                             float* of_bias);
+  /// Sets the sum of `count` rows, which begin `step` elements apart.
+  void (*sum_rows)(const T* rows, std::int64_t count, std::int64_t width,
+                   std::int64_t step, float* sum);
+
+  /// Of the elements from `first` up to `end`.
+  using elements = void (*)(const activation_call<T>&, std::int64_t first,
+                            std::int64_t end);
+  struct of_activation {
+    elements forward, backward, gated_forward, gated_backward;
+  };
+  of_activation activations[3];  // by fused::activation
+};
+
+/// Norms, activations and sums by one instruction set, in fp32 whatever the
+/// type of tensors.
+struct layer_kernels {
+  const char* name;
+  layer_functions<float> fp32;
+  layer_functions<bf16_bits> bf16;
+};
+
+extern const layer_kernels plain_layers;
+
+/// Those that this machine can run, the best last.
+std::vector<const layer_kernels*> usable_layers();
+
+/// What is used in this process; null: LibTorch's operators.
+const layer_kernels* chosen_layers();
+
+/// What is used from now on. For tests and benchmarks: by default it is the
+/// best, or LibTorch's where that is the plain one.
+void use_layers(const layer_kernels* kernels);
+
+}  // namespace troupe::fused

@@ -1,0 +1,33 @@
+#include "troupe/engine/fused/layer_tensors.hpp"
+
+#include <atomic>
+
+namespace troupe::fused {
+
+namespace {
+
+std::atomic<const layer_kernels*>& best_layers() {
+  static std::atomic kernels = [] {
+    const auto* best = usable_layers().back();
+    return best == &plain_layers ? nullptr : best;
+  }();
+  return kernels;
+}
+
+}  // namespace
+
+const layer_kernels* chosen_layers() {
+  return best_layers();
+}
+
+void use_layers(const layer_kernels* kernels) {
+  best_layers() = kernels;
+}
+
+bool has_kernels(const at::Tensor& x) {
+  const auto type = x.scalar_type();
+  return best_layers() && x.device().is_cpu() && x.layout() == at::kStrided
+         && (type == at::kFloat || type == at::kBFloat16) && x.numel() > 0;
+}
+
+}  // namespace troupe::fused

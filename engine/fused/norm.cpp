@@ -1,0 +1,68 @@
+#include "troupe/engine/fused/norm.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/rms_norm.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "troupe/engine/fused/norm_operators.hpp"
+
+namespace troupe::fused {
+
+namespace {
+
+using torch::autograd::variable_list;
+
+/// Saved: x, weight, mean (undefined for RMSNorm) and scale.
+struct norm_function : torch::autograd::Function<norm_function> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context,
+                            const at::Tensor& x, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias,
+                            double epsilon) {
+    const auto made =
+      normalize(x, weight, bias.value_or(at::Tensor()), epsilon);
+    context->save_for_backward({x, weight, made.mean, made.scale});
+    return made.output;
+  }
+
+  static variable_list backward(torch::autograd::AutogradContext* context,
+                                const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const auto made =
+      normalize_backward(gradients[0], saved[0], {{}, saved[2], saved[3]},
+                         saved[1], saved[2].defined());
+    return {made.x, made.weight, made.bias, {}};
+  }
+};
+
+bool requires_gradient(const at::Tensor& x) {
+  return x.defined() && x.requires_grad();
+}
+
+at::Tensor norm_by_kernel(const at::Tensor& x, const at::Tensor& weight,
+                          const at::Tensor& bias, double epsilon) {
+  if (!at::GradMode::is_enabled()
+      || !(requires_gradient(x) || requires_gradient(weight)
+           || requires_gradient(bias)))
+    return normalize(x, weight, bias, epsilon).output;
+  return norm_function::apply(
+    x, weight, bias.defined() ? std::optional(bias) : std::nullopt, epsilon);
+}
+
+}  // namespace
+
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight,
+                      const at::Tensor& bias, double epsilon) {
+  return weight.defined() && bias.defined() && has_norm_kernel(x, weight, bias)
+           ? norm_by_kernel(x, weight, bias, epsilon)
+           : at::layer_norm(x, {x.size(-1)}, weight, bias, epsilon);
+}
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight,
+                    double epsilon) {
+  return weight.defined() && has_norm_kernel(x, weight, {})
+           ? norm_by_kernel(x, weight, {}, epsilon)
+           : at::rms_norm(x, {x.size(-1)}, weight, epsilon);
+}
+
+}  // namespace troupe::fused
