@@ -33,24 +33,24 @@ using rotate_op = at::Tensor(const at::Tensor& x, const at::Tensor& cosines,
 using add_column_sums_op = void(const at::Tensor& sum, const at::Tensor& rows);
 
 template <class Op>
-c10::TypedOperatorHandle<Op> operator_of(const char* name) {
+c10::TypedOperatorHandle<Op> loaded_operator(const char* name) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<Op>();
 }
 
 /// What the library has defined when it was loaded.
 struct gpu_operators {
   c10::TypedOperatorHandle<norm_op> norm =
-    operator_of<norm_op>("troupe::gpu_norm");
+    loaded_operator<norm_op>("troupe::gpu_norm");
   c10::TypedOperatorHandle<norm_backward_op> norm_backward =
-    operator_of<norm_backward_op>("troupe::gpu_norm_backward");
+    loaded_operator<norm_backward_op>("troupe::gpu_norm_backward");
   c10::TypedOperatorHandle<add_column_sums_op> add_column_sums =
-    operator_of<add_column_sums_op>("troupe::gpu_add_column_sums");
+    loaded_operator<add_column_sums_op>("troupe::gpu_add_column_sums");
   c10::TypedOperatorHandle<gated_op> gated =
-    operator_of<gated_op>("troupe::gpu_gated");
+    loaded_operator<gated_op>("troupe::gpu_gated");
   c10::TypedOperatorHandle<gated_backward_op> gated_backward =
-    operator_of<gated_backward_op>("troupe::gpu_gated_backward");
+    loaded_operator<gated_backward_op>("troupe::gpu_gated_backward");
   c10::TypedOperatorHandle<rotate_op> rotate =
-    operator_of<rotate_op>("troupe::gpu_rotate");
+    loaded_operator<rotate_op>("troupe::gpu_rotate");
 };
 
 const gpu_operators& operators() {

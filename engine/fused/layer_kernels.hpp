@@ -35,6 +35,18 @@ struct activation_call {
   T *output = nullptr, *of_x = nullptr, *of_factor = nullptr;
 };
 
+/// Heads of rows and positions, which begin so many elements apart; `width`: of
+/// a head. The output has no gaps.
+template <class T>
+struct rotation_call {
+  const T* x;
+  T* output;
+  const float *cosines, *sines;  // [positions, pairs]
+  std::int64_t row_step, position_step, head_step;
+  std::int64_t positions, heads, width, pairs;
+  bool inverse;  // by the negative angles
+};
+
 template <class T>
 struct layer_functions {
   /// Of the rows from `first` up to `end`.
@@ -48,6 +60,9 @@ struct layer_functions {
   void (*sum_rows)(const T* rows, std::int64_t count, std::int64_t width,
                    std::int64_t step, float* sum);
 
+  /// Of the positions of all rows from `first` up to `end`.
+  void (*rotate)(const rotation_call<T>&, std::int64_t first, std::int64_t end);
+
   /// Of the elements from `first` up to `end`.
   using elements = void (*)(const activation_call<T>&, std::int64_t first,
                             std::int64_t end);
@@ -57,8 +72,8 @@ struct layer_functions {
   of_activation activations[3];  // by fused::activation
 };
 
-/// Norms, activations and sums by one instruction set, in fp32 whatever the
-/// type of tensors.
+/// Norms, activations, rotations and sums by one instruction set, in fp32
+/// whatever the type of tensors.
 struct layer_kernels {
   const char* name;
   layer_functions<float> fp32;

@@ -37,7 +37,8 @@ struct attention final : decoder_attention {
             const at::TensorOptions& kind)
     : o_(options),
       scale_(options.scales.at(layer)),
-      window_(options.windows.empty() ? 0 : options.windows.at(layer)) {
+      window_(options.windows.empty() ? 0 : options.windows.at(layer)),
+      rotations_(options.rotary) {
     const auto& names = o_.names;
     const linear_options inputs{kind, o_.query_bias, o_.transposed};
     const auto all = o_.heads * o_.head_size;
@@ -86,8 +87,7 @@ struct attention final : decoder_attention {
       return fused::self_attention(projection(x), {.scale = scale_});
     auto [q, k, v] = projected(x);
     if (o_.rotary.dimensions > 0) {
-      const auto by =
-        rotation_of(o_.rotary, current_slice().first, t, x.device());
+      const auto by = rotations_.of(current_slice().first, t, x.device());
       q = rotated(q, by);
       k = rotated(k, by);
     }
@@ -161,6 +161,7 @@ struct attention final : decoder_attention {
   decoder_options o_;
   double scale_;
   std::int64_t window_;
+  rotary_table rotations_;
   std::shared_ptr<linear_layer> fused_, query_, key_, value_, output_;
   std::shared_ptr<norm_layer> query_norm_, key_norm_;
 };

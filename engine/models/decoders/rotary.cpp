@@ -1,7 +1,7 @@
 #include "troupe/engine/models/decoders/rotary.hpp"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/outer.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/tensor.h>
@@ -11,11 +11,13 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <numbers>
 #include <ranges>
 #include <utility>
 
+#include "troupe/engine/fused/rotary.hpp"
 #include "troupe/engine/models/decoders/model_config.hpp"
 
 namespace troupe {
@@ -204,15 +206,27 @@ rotation rotation_of(const rotary_options& options, std::int64_t first,
 }
 
 at::Tensor rotated(const at::Tensor& x, const rotation& by) {
-  const auto half = by.cosines.size(-1);
-  const auto cosines = by.cosines.to(x.scalar_type());
-  const auto sines = by.sines.to(x.scalar_type());
-  const auto a = x.narrow(-1, 0, half), b = x.narrow(-1, half, half);
-  std::vector<at::Tensor> parts{a * cosines - b * sines,
-                                b * cosines + a * sines};
-  if (x.size(-1) > 2 * half)
-    parts.push_back(x.narrow(-1, 2 * half, x.size(-1) - 2 * half));
-  return at::cat(parts, -1);
+  return fused::rotate(x.transpose(1, 2), by.cosines, by.sines).transpose(1, 2);
+}
+
+rotation rotary_table::of(std::int64_t first, std::int64_t count,
+                          at::Device device) {
+  const auto end = first + count;
+  const auto steady = options_.steady_length();
+  if (steady && end > *steady)
+    return rotation_of(options_, first, count, device);
+  const bool has = !tables_.empty() && tables_.back().cosines.size(0) >= end
+                   && tables_.back().cosines.device() == device;
+  if (!has) {
+    const at::NoGradGuard no_grad;
+    const auto grown =
+      static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(end)));
+    tables_.push_back(rotation_of(
+      options_, 0, steady ? std::min(grown, *steady) : grown, device));
+  }
+  const auto& all = tables_.back();
+  return {all.cosines.narrow(0, first, count),
+          all.sines.narrow(0, first, count)};
 }
 
 rotary_options read_rotary(model_config& config, std::int64_t head_size,

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "troupe/engine/device/tensor.hpp"
@@ -59,9 +60,26 @@ struct rotation {
 /// The rotation of `count` positions from `first` on, which end a sequence.
 rotation rotation_of(const rotary_options& options, std::int64_t first,
                      std::int64_t count, at::Device device);
-/// Rotates `x` [..., positions, head size]: its first dimensions, of which the
-/// first half is paired with the second.
+/// Rotates `x` [rows, heads, positions, head size]: its first dimensions, of
+/// which the first half is paired with the second.
 at::Tensor rotated(const at::Tensor& x, const rotation& by);
+
+/// The rotations of a layer, computed once for all microbatches, on the device
+/// that asks. The table grows by doubling; what it gave stays valid, also for
+/// recorded steps. It holds fp32 [positions, pairs of dimensions] twice.
+/// Rotations that depend on a sequence's length are computed each time. Used by
+/// one thread at a time.
+class rotary_table {
+ public:
+  explicit rotary_table(rotary_options options)
+    : options_(std::move(options)) {}
+
+  rotation of(std::int64_t first, std::int64_t count, at::Device device);
+
+ private:
+  rotary_options options_;
+  std::vector<rotation> tables_;  // each of the positions from 0 on, growing
+};
 
 /// `rope_parameters`, or the older `rope_theta` and `rope_scaling`; `share`: of
 /// each head's dimensions that are rotated, unless the fields say.

@@ -1,5 +1,6 @@
 // Fields of config.json have the meaning that transformers 5 gives them, also
 // where it ignores some or prefers one of two.
+#include <ATen/ops/equal.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 
@@ -204,4 +205,30 @@ TEST_CASE("a number of key heads is needed where it is not that of heads") {
     else
       refused();
   }
+}
+
+TEST_CASE("a table has the rotations that are computed one by one") {
+  rotary_options options;
+  options.dimensions = 8;
+  options.kind = rotary_options::scaling::dynamic;
+  options.factor = 2;
+  options.length = 40;
+  rotary_table table(options);
+  const auto require_same = [](const rotation& a, const rotation& b) {
+    CHECK(at::equal(a.cosines, b.cosines));
+    CHECK(at::equal(a.sines, b.sines));
+  };
+  const auto early = table.of(0, 3, at::kCPU);
+  // Beyond 40 positions, all depend on the sequence's length.
+  for (const auto& [first, count] :
+       {std::pair<std::int64_t, std::int64_t>{0, 3},
+        {2, 7},
+        {0, 40},
+        {39, 1},
+        {0, 41},
+        {5, 60},
+        {1, 2}})
+    require_same(table.of(first, count, at::kCPU),
+                 rotation_of(options, first, count, at::kCPU));
+  require_same(early, rotation_of(options, 0, 3, at::kCPU));
 }
