@@ -61,6 +61,8 @@ cudaError_t launch_column_sums(const column_sums_task& task,
                                cudaStream_t stream);
 cudaError_t launch_gated(const gated_task& task, cudaStream_t stream);
 cudaError_t launch_rotate(const rotate_task& task, cudaStream_t stream);
+cudaError_t launch_cross_entropy(const cross_entropy_task& task,
+                                 cudaStream_t stream);
 cudaError_t launch_delay(double seconds, cudaStream_t stream);
 
 }  // namespace troupe

@@ -108,6 +108,59 @@ at::Tensor rotate_operator(const at::Tensor& x, const at::Tensor& cosines,
   return output;
 }
 
+void require_losses(const at::Tensor& logits, const at::Tensor& targets) {
+  if (logits.dim() != 2 || logits.size(1) == 0 || logits.size(1) % 4 != 0
+      || targets.scalar_type() != at::kLong || !targets.is_contiguous()
+      || targets.numel() != logits.size(0) || !targets.is_cuda())
+    fail(
+      error_code::invalid_argument,
+      "cross entropy on a GPU takes logits [rows, classes], of a multiple of "
+      "four classes, and int64 targets [rows], not {} and {}",
+      describe(logits), describe(targets));
+}
+
+cross_entropy_task losses_of(const at::Tensor& logits,
+                             const at::Tensor& targets, const at::Tensor& norms,
+                             std::int64_t ignored) {
+  require_losses(logits, targets);
+  cross_entropy_task task;
+  task.logits = dense_values_of(logits);
+  task.targets = targets.const_data_ptr<std::int64_t>();
+  task.norms = data_of(norms);
+  task.rows = logits.size(0);
+  task.width = logits.size(1);
+  task.ignored = ignored;
+  return task;
+}
+
+void launch(const cross_entropy_task& task, const at::Tensor& logits) {
+  if (task.rows > 0)
+    check(launch_cross_entropy(task, current_stream(logits)),
+          "launching cross entropy");
+}
+
+std::tuple<at::Tensor, at::Tensor> cross_entropy_operator(
+  const at::Tensor& logits, const at::Tensor& targets, std::int64_t ignored) {
+  const c10::cuda::CUDAGuard guard{logits.device()};
+  auto losses = floats_like(logits, {targets.numel()});
+  auto norms = floats_like(logits, {targets.numel(), 2});
+  auto task = losses_of(logits, targets, norms, ignored);
+  task.losses = data_of(losses);
+  launch(task, logits);
+  return {std::move(losses), std::move(norms)};
+}
+
+void cross_entropy_gradient_operator(const at::Tensor& logits,
+                                     const at::Tensor& targets,
+                                     const at::Tensor& norms,
+                                     const at::Tensor& scale,
+                                     std::int64_t ignored) {
+  const c10::cuda::CUDAGuard guard{logits.device()};
+  auto task = losses_of(logits, targets, norms, ignored);
+  task.scale = scale.const_data_ptr<float>();
+  launch(task, logits);
+}
+
 void define_for_layers(torch::Library& library) {
   library.def("gpu_gated(Tensor x, Tensor factor, int which) -> Tensor");
   library.def(
@@ -116,7 +169,17 @@ void define_for_layers(torch::Library& library) {
   library.def(
     "gpu_rotate(Tensor x, Tensor cosines, Tensor sines, bool inverse) -> "
     "Tensor");
+  library.def(
+    "gpu_cross_entropy(Tensor logits, Tensor targets, int ignored) -> (Tensor, "
+    "Tensor)");
+  library.def(
+    "gpu_cross_entropy_gradient_(Tensor(a!) logits, Tensor targets, Tensor "
+    "norms, Tensor scale, int ignored) -> ()");
   constexpr auto key = c10::DispatchKey::CUDA;
+  library.impl("gpu_cross_entropy",
+               torch::dispatch(key, cross_entropy_operator));
+  library.impl("gpu_cross_entropy_gradient_",
+               torch::dispatch(key, cross_entropy_gradient_operator));
   library.impl("gpu_gated", torch::dispatch(key, gated_operator));
   library.impl("gpu_gated_backward",
                torch::dispatch(key, gated_backward_operator));

@@ -87,4 +87,18 @@ struct rotate_task {
   }
 };
 
+/// Losses of rows of logits, and of each row two norms: the greatest logit, and
+/// the logarithm of the sum of exponentials of what the logits are less than
+/// it; where there is a scale, instead the gradients of that times the loss,
+/// which overwrite the logits. The width is a multiple of four. A target that
+/// is neither a class nor `ignored` gives NaN.
+struct cross_entropy_task {
+  typed_values logits{};
+  const std::int64_t* targets = nullptr;
+  float* losses = nullptr;
+  float* norms = nullptr;
+  const float* scale = nullptr;
+  std::int64_t rows = 0, width = 0, ignored = 0;
+};
+
 }  // namespace troupe

@@ -19,6 +19,7 @@ __device__ std::uint16_t rounded_half(float value) {
 }  // namespace troupe
 
 #include "troupe/engine/cuda/layer_kernels.cuh"
+#include "troupe/engine/cuda/loss_kernels.cuh"
 
 namespace troupe {
 inline namespace row_kernels {
@@ -86,6 +87,16 @@ cudaError_t launch_gated(const gated_task& task, cudaStream_t stream) {
 
 cudaError_t launch_rotate(const rotate_task& task, cudaStream_t stream) {
   rotate_kernel<<<blocks_for(task.items()), block_threads, 0, stream>>>(task);
+  return cudaGetLastError();
+}
+
+cudaError_t launch_cross_entropy(const cross_entropy_task& task,
+                                 cudaStream_t stream) {
+  const auto blocks = static_cast<unsigned>(smaller(task.rows, 1 << 16));
+  if (task.scale)
+    loss_gradient_kernel<<<blocks, block_threads, 0, stream>>>(task);
+  else
+    loss_kernel<<<blocks, block_threads, 0, stream>>>(task);
   return cudaGetLastError();
 }
 

@@ -30,6 +30,13 @@ using gated_backward_op = std::tuple<at::Tensor, at::Tensor>(
   std::int64_t which);
 using rotate_op = at::Tensor(const at::Tensor& x, const at::Tensor& cosines,
                              const at::Tensor& sines, bool inverse);
+using cross_entropy_op = std::tuple<at::Tensor, at::Tensor>(
+  const at::Tensor& logits, const at::Tensor& targets, std::int64_t ignored);
+using cross_entropy_gradient_op = void(const at::Tensor& logits,
+                                       const at::Tensor& targets,
+                                       const at::Tensor& norms,
+                                       const at::Tensor& scale,
+                                       std::int64_t ignored);
 using add_column_sums_op = void(const at::Tensor& sum, const at::Tensor& rows);
 
 template <class Op>
@@ -49,6 +56,11 @@ struct gpu_operators {
     loaded_operator<gated_op>("troupe::gpu_gated");
   c10::TypedOperatorHandle<gated_backward_op> gated_backward =
     loaded_operator<gated_backward_op>("troupe::gpu_gated_backward");
+  c10::TypedOperatorHandle<cross_entropy_op> cross_entropy =
+    loaded_operator<cross_entropy_op>("troupe::gpu_cross_entropy");
+  c10::TypedOperatorHandle<cross_entropy_gradient_op> cross_entropy_gradient =
+    loaded_operator<cross_entropy_gradient_op>(
+      "troupe::gpu_cross_entropy_gradient_");
   c10::TypedOperatorHandle<rotate_op> rotate =
     loaded_operator<rotate_op>("troupe::gpu_rotate");
 };
@@ -153,6 +165,27 @@ bool has_gpu_rotation(const at::Tensor& x, std::int64_t pairs) {
 at::Tensor rotate_on_gpu(const at::Tensor& x, const at::Tensor& cosines,
                          const at::Tensor& sines, bool inverse) {
   return operators().rotate.call(x, cosines, sines, inverse);
+}
+
+bool has_gpu_cross_entropy(const at::Tensor& logits) {
+  return logits.dim() == 2 && is_taken(logits);
+}
+
+gpu_losses cross_entropy_on_gpu(const at::Tensor& logits,
+                                const at::Tensor& targets,
+                                std::int64_t ignored) {
+  auto [losses, norms] =
+    operators().cross_entropy.call(logits, targets, ignored);
+  return {std::move(losses), std::move(norms)};
+}
+
+void cross_entropy_gradient_on_gpu(const at::Tensor& logits,
+                                   const at::Tensor& targets,
+                                   const at::Tensor& norms,
+                                   const at::Tensor& scale,
+                                   std::int64_t ignored) {
+  operators().cross_entropy_gradient.call(logits, targets, norms, scale,
+                                          ignored);
 }
 
 }  // namespace troupe::fused

@@ -69,4 +69,21 @@ bool has_gpu_rotation(const at::Tensor& x, std::int64_t pairs);
 at::Tensor rotate_on_gpu(const at::Tensor& x, const at::Tensor& cosines,
                          const at::Tensor& sines, bool inverse);
 
+/// Whether the two below take such logits, [rows, classes].
+bool has_gpu_cross_entropy(const at::Tensor& logits);
+
+struct gpu_losses {
+  at::Tensor losses, norms;  // fp32 [rows], and [rows, 2]
+};
+
+/// As `cross_entropy`.
+gpu_losses cross_entropy_on_gpu(const at::Tensor& logits,
+                                const at::Tensor& targets,
+                                std::int64_t ignored);
+void cross_entropy_gradient_on_gpu(const at::Tensor& logits,
+                                   const at::Tensor& targets,
+                                   const at::Tensor& norms,
+                                   const at::Tensor& scale,
+                                   std::int64_t ignored);
+
 }  // namespace troupe::fused

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "troupe/engine/fused/activation_code.hpp"
+#include "troupe/engine/fused/loss_code.hpp"
 #include "troupe/engine/fused/norm_code.hpp"
 #include "troupe/engine/fused/rotary_code.hpp"
 
@@ -14,6 +15,8 @@ constexpr layer_kernels layer_kernels_of(const char* name) {
   norm_code<Bytes>::set(all.bf16);
   activation_code<Bytes>::set(all.fp32);
   activation_code<Bytes>::set(all.bf16);
+  loss_code<Bytes>::set(all.fp32);
+  loss_code<Bytes>::set(all.bf16);
   rotary_code<Bytes>::set(all.fp32);
   rotary_code<Bytes>::set(all.bf16);
   return all;

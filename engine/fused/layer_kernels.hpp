@@ -47,6 +47,20 @@ struct rotation_call {
   bool inverse;  // by the negative angles
 };
 
+/// Rows of logits, one behind the other, of that width; a target is a class or
+/// `ignored`.
+template <class T>
+struct cross_entropy_call {
+  T* logits;  // which their gradients, of `scale` times the loss, overwrite
+  const std::int64_t* targets;
+  /// Of each row the greatest logit, and the logarithm of the sum of
+  /// exponentials of what the logits are less than it.
+  float* norms;
+  float* losses;
+  std::int64_t width, ignored;
+  float scale;
+};
+
 template <class T>
 struct layer_functions {
   /// Of the rows from `first` up to `end`.
@@ -63,6 +77,13 @@ struct layer_functions {
   /// Of the positions of all rows from `first` up to `end`.
   void (*rotate)(const rotation_call<T>&, std::int64_t first, std::int64_t end);
 
+  /// Of the rows from `first` up to `end`: sets losses and norms; or gradients,
+  /// which read the norms.
+  void (*losses)(const cross_entropy_call<T>&, std::int64_t first,
+                 std::int64_t end);
+  void (*loss_gradients)(const cross_entropy_call<T>&, std::int64_t first,
+                         std::int64_t end);
+
   /// Of the elements from `first` up to `end`.
   using elements = void (*)(const activation_call<T>&, std::int64_t first,
                             std::int64_t end);
@@ -72,8 +93,8 @@ struct layer_functions {
   of_activation activations[3];  // by fused::activation
 };
 
-/// Norms, activations, rotations and sums by one instruction set, in fp32
-/// whatever the type of tensors.
+/// Norms, activations, rotations, losses and sums by one instruction set, in
+/// fp32 whatever the type of tensors.
 struct layer_kernels {
   const char* name;
   layer_functions<float> fp32;

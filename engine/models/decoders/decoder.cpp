@@ -193,7 +193,8 @@ struct head_layer final : decoder_layer {
     const auto most =
       o.choices.loss_positions > 0
         ? o.choices.loss_positions
-        : std::max((std::int64_t{1} << 22) / o.vocabulary, std::int64_t{1});
+        : std::max((std::int64_t{1} << (x.is_cpu() ? 23 : 26)) / o.vocabulary,
+                   std::int64_t{1});
     const bool in_parts = x.size(0) * x.size(1) > most;
     if ((!in_parts && !o.has_router_loss()) || data.targets.empty()
         || o.head_bias)

@@ -1,10 +1,7 @@
 #include "troupe/engine/models/layers/cross_entropy_in_parts.hpp"
 
-#include <ATen/core/Reduction.h>
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/softmax.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -12,6 +9,7 @@
 #include <functional>
 
 #include "troupe/engine/device/matrix_product.hpp"
+#include "troupe/engine/fused/cross_entropy.hpp"
 #include "troupe/engine/stage/module/autocast.hpp"
 #include "troupe/engine/stage/module/saved_tensors.hpp"
 #include "troupe/engine/stage/module/weight_gradients.hpp"
@@ -33,15 +31,6 @@ void for_each_part(std::int64_t rows, std::int64_t positions,
                    const std::function<void(part)>& work) {
   for (std::int64_t first = 0; first < rows; first += positions)
     work({first, std::min(positions, rows - first)});
-}
-
-/// The gradient of the sum of losses with respect to a part's logits, in fp32.
-at::Tensor gradient_of(const at::Tensor& logits, const at::Tensor& targets) {
-  auto gradient = logits.to(at::kFloat).softmax(-1);
-  const auto counts = targets.ne(ignored_target).unsqueeze(1);
-  const auto classes = targets.clamp_min(0).unsqueeze(1);
-  gradient.scatter_add_(1, classes, counts.to(at::kFloat).neg());
-  return gradient.mul_(counts);
 }
 
 /// The logits of a part's rows. All factors have one type, that of the result.
@@ -70,11 +59,15 @@ struct parted_loss : torch::autograd::Function<parted_loss> {
       saved.insert(saved.end(), {factors[i].x, weights[i]});
     }
     auto sum = at::zeros({}, inputs[0].options().dtype(at::kFloat));
+    auto norms = at::empty({targets.size(0), 2}, sum.options());
     for_each_part(targets.size(0), positions, [&](part p) {
-      sum += at::cross_entropy_loss(logits_of(factors, p).to(at::kFloat),
-                                    targets.narrow(0, p.first, p.count), {},
-                                    at::Reduction::Sum, ignored_target);
+      const auto losses = fused::cross_entropy(
+        logits_of(factors, p), targets.narrow(0, p.first, p.count),
+        ignored_target);
+      sum += losses.sum;
+      norms.narrow(0, p.first, p.count).copy_(losses.norms);
     });
+    saved.push_back(std::move(norms));
     context->save_for_backward(saved);
     context->saved_data["positions"] = positions;
     return sum;
@@ -83,10 +76,10 @@ struct parted_loss : torch::autograd::Function<parted_loss> {
   static variable_list backward(torch::autograd::AutogradContext* context,
                                 const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
-    const auto& targets = saved[0];
+    const auto &targets = saved.front(), &norms = saved.back();
     std::vector<linear_factors> factors;
     variable_list parameters, before;
-    for (std::size_t i = 1; i < saved.size(); i += 2) {
+    for (std::size_t i = 1; i + 1 < saved.size(); i += 2) {
       const auto& x = saved[i];
       parameters.push_back(parameter_of(saved[i + 1]));
       factors.push_back(
@@ -96,10 +89,10 @@ struct parted_loss : torch::autograd::Function<parted_loss> {
     variable_list of_weights(factors.size());
     const auto positions = context->saved_data["positions"].toInt();
     for_each_part(targets.size(0), positions, [&](part p) {
-      const auto of_logits =
-        (gradient_of(logits_of(factors, p), targets.narrow(0, p.first, p.count))
-         * gradients[0])
-          .to(factors[0].x.scalar_type());
+      const auto of_logits = logits_of(factors, p);
+      fused::cross_entropy_gradient_(
+        of_logits, targets.narrow(0, p.first, p.count),
+        norms.narrow(0, p.first, p.count), gradients[0], ignored_target);
       for (std::size_t i = 0; i < factors.size(); ++i) {
         const auto& [x, weight] = factors[i];
         before[i]

@@ -1,13 +1,16 @@
 #include "host_block.hpp"
 // The kernels need what is defined there.
 #include "troupe/engine/cuda/layer_kernels.cuh"
+#include "troupe/engine/cuda/loss_kernels.cuh"
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
+#include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/silu.h>
@@ -235,6 +238,62 @@ TEST_CASE("a kernel rotates heads of any strides, and back") {
     run_on_host({1, 1}, block_threads, rotate_kernel, task);
     CHECK(near(back, x.to(at::kDouble)));
   }
+}
+
+TEST_CASE("kernels of losses give what LibTorch gives in fp64") {
+  for (const std::int64_t classes : {4, 100, 2048})
+    for (const auto type : {at::kFloat, at::kBFloat16}) {
+      CAPTURE(classes, type);
+      const auto logits = (at::randn({5, classes}) * 5).to(type);
+      const auto targets = at::randint(0, classes, {5}, at::kLong);
+      targets[3] = -100;
+      const auto logits64 = leaf(logits);
+      const auto expected =
+        at::cross_entropy_loss(logits64, targets, {}, at::Reduction::Sum, -100);
+      (expected * 3).backward();
+      const auto losses = unwritten({5}), norms = unwritten({5, 2});
+      const auto scale = at::full({}, 3.0F);
+      cross_entropy_task task;
+      task.logits = values_of(logits);
+      task.targets = targets.const_data_ptr<std::int64_t>();
+      task.losses = floats_of(losses);
+      task.norms = floats_of(norms);
+      task.rows = 5;
+      task.width = classes;
+      task.ignored = -100;
+      run_on_host({2, 1}, block_threads, loss_kernel, task);
+      task.scale = floats_of(scale);
+      run_on_host({2, 1}, block_threads, loss_gradient_kernel, task);
+      CHECK(near(losses.sum(), expected.detach()));
+      CHECK(near(logits, logits64.grad()));
+    }
+}
+
+TEST_CASE("a loss of values that are not finite is not, as in LibTorch") {
+  const auto infinity = std::numeric_limits<float>::infinity();
+  const auto logits = at::randn({5, 8});
+  logits[0][3] = NAN;
+  logits[1][2] = infinity;
+  logits[2][2] = -infinity;
+  logits[3].fill_(-infinity);
+  const auto targets = at::full({5}, 1, at::kLong);
+  targets[4] = 8;  // no class
+  const auto losses = unwritten({5}), norms = unwritten({5, 2});
+  cross_entropy_task task;
+  task.logits = values_of(logits);
+  task.targets = targets.const_data_ptr<std::int64_t>();
+  task.losses = floats_of(losses);
+  task.norms = floats_of(norms);
+  task.rows = 5;
+  task.width = 8;
+  task.ignored = -100;
+  run_on_host({1, 1}, block_threads, loss_kernel, task);
+  const auto* loss = losses.const_data_ptr<float>();
+  CHECK(std::isnan(loss[0]));
+  CHECK(!std::isfinite(loss[1]));
+  CHECK(std::isfinite(loss[2]));
+  CHECK(!std::isfinite(loss[3]));
+  CHECK(std::isnan(loss[4]));
 }
 
 TEST_CASE("kernels of norms give what LibTorch gives in fp64") {

@@ -8,34 +8,14 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 
+#include "kernels_scope.hpp"
 #include "troupe/base/error.hpp"
-#include "troupe/engine/fused/layer_kernels.hpp"
 
 using namespace troupe;
+using namespace troupe::testing;
 using fused::rotate;
 
 namespace {
-
-/// Makes kernels those of this process while it lives.
-class layers_scope {
- public:
-  explicit layers_scope(const fused::layer_kernels* kernels)
-    : before_(fused::chosen_layers()) {
-    fused::use_layers(kernels);
-  }
-  ~layers_scope() { fused::use_layers(before_); }
-  layers_scope(const layers_scope&) = delete;
-  layers_scope& operator=(const layers_scope&) = delete;
-
- private:
-  const fused::layer_kernels* before_;
-};
-
-std::vector<const fused::layer_kernels*> all_kernels() {
-  auto all = fused::usable_layers();
-  all.push_back(nullptr);
-  return all;
-}
 
 at::Tensor expected_of(const at::Tensor& x, const at::Tensor& angles) {
   const auto pairs = angles.size(1), size = x.size(3);
@@ -66,9 +46,9 @@ void require_right(const at::Tensor& x, const at::Tensor& angles) {
     return (found.to(at::kDouble) - right).abs().max().item().toDouble()
            <= most * right.abs().max().item().toDouble();
   };
-  for (const auto* kernels : all_kernels()) {
+  for (const auto* kernels : all_layer_kernels()) {
     CAPTURE((kernels ? kernels->name : "LibTorch"), x.sizes(), angles.size(1));
-    const layers_scope used(kernels);
+    const layer_kernels_scope used(kernels);
     const auto [y, of_x] = run(x, angles, gradient);
     CHECK(y.scalar_type() == x.scalar_type());
     CHECK(near(y, expected.detach()));
