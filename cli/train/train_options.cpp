@@ -67,7 +67,7 @@ void add_folder_flags(CLI::App& app, train_options& options) {
                "config.json is all that is read");
   add_value(app, "--loss-positions", model.choices.loss_positions,
             "positions whose logits are made at once, for the loss of a "
-            "--model that is a folder; 0: of 16 MiB of logits",
+            "--model that is a folder; 0: of 8 M logits, on a GPU 64 M",
             whole_number(0));
   add_value(app, "--lora-rank", model.choices.lora.rank,
             "train low-rank adapters of this rank alone, for a --model that is "

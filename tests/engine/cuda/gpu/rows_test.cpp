@@ -1,11 +1,16 @@
+#include <ATen/core/Reduction.h>
+#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/layer_norm.h>
+#include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/silu.h>
 
 #include "gpu.hpp"
 #include "troupe/engine/device/matrix_product.hpp"
+#include "troupe/engine/fused/cross_entropy.hpp"
 #include "troupe/engine/fused/gpu_functions.hpp"
 
 using namespace troupe;
@@ -156,6 +161,28 @@ TEST_CASE("a GPU rotates heads of any strides, and back") {
   CHECK(at::equal(y.narrow(3, 32, 32), x.narrow(3, 32, 32)));
   CHECK(
     near(fused::rotate_on_gpu(y, c, s, /*inverse=*/true), x.to(at::kDouble)));
+}
+
+TEST_CASE("cross entropy on a GPU is that of LibTorch in fp64") {
+  const auto gpu = first_gpu();
+  const auto stream = gpu->make_stream(stream_priority::normal);
+  const auto scope = stream->enter();
+  const at::TensorOptions here(stream->device());
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const auto logits = (at::randn({300, 32000}, here) * 5).to(type);
+    const auto targets = at::randint(0, 32000, {300}, here.dtype(at::kLong));
+    targets.narrow(0, 7, 9).fill_(-100);
+    const auto logits64 = leaf(logits);
+    const auto expected =
+      at::cross_entropy_loss(logits64, targets, {}, at::Reduction::Sum, -100);
+    (expected * 3).backward();
+    REQUIRE(fused::has_gpu_cross_entropy(logits));
+    const auto losses = fused::cross_entropy(logits, targets, -100);
+    CHECK(near(losses.sum, expected.detach()));
+    fused::cross_entropy_gradient_(logits, targets, losses.norms,
+                                   at::full({}, 3.0F, here), -100);
+    CHECK(near(logits, logits64.grad()));
+  }
 }
 
 TEST_CASE("products of half precision are added to fp32 without rounding") {
