@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "troupe/engine/device/instruction_set.hpp"
 #include "troupe/engine/device/small_product.hpp"
 
 namespace troupe {
@@ -26,7 +27,8 @@ using linear_op = at::Tensor(const at::Tensor& x, const at::Tensor& weight,
 
 bool processor_is_faster_by_onednn() {
 #ifdef __x86_64__
-  return !__builtin_cpu_is("intel") && __builtin_cpu_supports("avx512f");
+  return !__builtin_cpu_is("intel")
+         && usable_instructions() == instruction_set::avx512;
 #else
   return false;  // where ATen knows it itself
 #endif

@@ -1,13 +1,13 @@
+#include "troupe/engine/device/instruction_set.hpp"
 #include "troupe/engine/device/x86/kernels.hpp"
 
 namespace troupe {
 
-/// On Intel's processors MKL's own kernels use AVX-512.
+/// MKL uses AVX-512 on Intel's processors, and AVX2 on all, where it leaves
+/// little to gain.
 const small_product_kernels* small_products() {
-  const bool runs =
-    !__builtin_cpu_is("intel") && __builtin_cpu_supports("fma")
-    && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
-    && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  const bool runs = !__builtin_cpu_is("intel")
+                    && usable_instructions() == instruction_set::avx512;
   return runs ? &avx512_products : nullptr;
 }
 

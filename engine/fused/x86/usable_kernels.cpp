@@ -1,3 +1,4 @@
+#include "troupe/engine/device/instruction_set.hpp"
 #include "troupe/engine/fused/x86/kernels.hpp"
 
 namespace troupe::fused {
@@ -8,12 +9,9 @@ template <class Kernels>
 std::vector<const Kernels*> usable(const Kernels& plain, const Kernels& avx2,
                                    const Kernels& avx512) {
   std::vector all{&plain};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+  if (usable_instructions() >= instruction_set::avx2)
     all.push_back(&avx2);
-  if (__builtin_cpu_supports("fma") && __builtin_cpu_supports("avx512f")
-      && __builtin_cpu_supports("avx512bw")
-      && __builtin_cpu_supports("avx512dq")
-      && __builtin_cpu_supports("avx512vl"))
+  if (usable_instructions() >= instruction_set::avx512)
     all.push_back(&avx512);
   return all;
 }
