@@ -58,23 +58,18 @@ class vector_code {
       (rounded & is_number) | (0x7FC0 & ~is_number), halves);
     __builtin_memcpy(target, &result, sizeof result);
   }
-  static values select(words mask, values a, values b) {
-    return reinterpret_cast<values>((reinterpret_cast<words>(a) & mask)
-                                    | (reinterpret_cast<words>(b) & ~mask));
-  }
+  static values select(words mask, values a, values b) { return mask ? a : b; }
 
-  /// e^x of x <= 0, within 2 units of the last place; 0 below -87 (Cephes).
+  /// e^x of x <= 88, within 2 units of the last place; 0 below -87.
   static values exponential(values x) {
     const values shifted = shifted_exponent(x);
-    return select(x < -87.0f, values{},
-                  exponential_of_parts(shifted, reduced(x, shifted)));
+    return exponential_of_parts(x, shifted, reduced(x, shifted));
   }
 
   /// e^(x + rest) of a rest of at most 0.1, which x has no bits for.
   static values exponential(values x, values rest) {
     const values shifted = shifted_exponent(x);
-    return select(x < -87.0f, values{},
-                  exponential_of_parts(shifted, reduced(x, shifted) + rest));
+    return exponential_of_parts(x, shifted, reduced(x, shifted) + rest);
   }
 
   static float sum_of(values x) {
@@ -85,15 +80,15 @@ class vector_code {
   }
 
   /// The same by halves, which takes less time.
-  template <int Size = Bytes>
-  static float total_of(typename vector_of<float, Size>::type x) {
-    if constexpr (Size == 4) {
-      return x[0];
-    } else {
-      typename vector_of<float, Size / 2>::type halves[2];
-      __builtin_memcpy(halves, &x, sizeof halves);
-      return total_of<Size / 2>(halves[0] + halves[1]);
-    }
+  static float total_of(values x) {
+    if constexpr (Bytes == 64)
+      return total_of_eight(
+        __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7)
+        + __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15));
+    else if constexpr (Bytes == 32)
+      return total_of_eight(x);
+    else
+      return total_of_four(x);
   }
 
   /// The factor whose elements are broadcast: row i has a[i * row + p * step].
@@ -164,25 +159,40 @@ class vector_code {
   }
 
  private:
+  using four = typename vector_of<float, 16>::type;
+  using eight = typename vector_of<float, 32>::type;
+
+  static float total_of_eight(eight x) {
+    return total_of_four(__builtin_shufflevector(x, x, 0, 1, 2, 3)
+                         + __builtin_shufflevector(x, x, 4, 5, 6, 7));
+  }
+  static float total_of_four(four x) {
+    const four pairs = x + __builtin_shufflevector(x, x, 2, 3, 0, 1);
+    return pairs[0] + pairs[1];
+  }
+
   static constexpr float rounding = 0x1.8p23f;
 
   /// x / ln 2 as an integer, in the last bits.
   static values shifted_exponent(values x) {
     return x * 1.44269504f + rounding;
   }
+  /// What is left of x, by two parts of ln 2 (Cephes).
   static values reduced(values x, values shifted) {
     const values n = shifted - rounding;
     return (x - n * 0.693359375f) + n * 2.12194440e-4f;
   }
-  static values exponential_of_parts(values shifted, values r) {
-    values y = r * 1.9875691500e-4f + 1.3981999507e-3f;
-    y = y * r + 8.3334519073e-3f;
-    y = y * r + 4.1665795894e-2f;
-    y = y * r + 1.6666665459e-1f;
-    y = y * r + 5.0000001201e-1f;
-    y = y * (r * r) + r + 1.0f;
-    const words exponent = reinterpret_cast<words>(shifted) + 127;
-    return y * reinterpret_cast<values>(exponent << 23);
+  /// The power of e by a polynomial, whose parts don't wait for each other;
+  /// that of 2 by its bits.
+  static values exponential_of_parts(values x, values shifted, values r) {
+    const values square = r * r;
+    const values first = r * 1.66664973e-1f + 4.99999911e-1f;
+    const values last =
+      square * 1.38088467e-3f + (r * 8.37149564e-3f + 4.16686684e-2f);
+    const values y = (last * square + first) * square + (r + 1.0f);
+    const words scaled =
+      reinterpret_cast<words>(y) + (reinterpret_cast<words>(shifted) << 23);
+    return select(x < -87.0f, values{}, reinterpret_cast<values>(scaled));
   }
 };
 

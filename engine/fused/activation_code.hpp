@@ -18,69 +18,89 @@ class activation_code : row_code<Bytes> {
   using base::lanes;
   using base::select;
 
-  struct share_and_slope {
-    values share, slope;  // slope: of x share(x)
+  static values at_most(values x, float limit) {
+    return select(x < limit, x, values{} + limit);
+  }
+
+  /// 1 / (1 + e^-x), and that of -x, which is 1 less it.
+  struct sigmoids {
+    explicit sigmoids(values x) {
+      const values e = exponential(-x);
+      const values inverse = 1.0f / (e + 1.0f);
+      const words is_zero = x < -87.0f;  // also where e^-x is none
+      of = select(is_zero, values{}, inverse);
+      of_negated = select(is_zero, values{} + 1.0f, e * inverse);
+    }
+    values of, of_negated;
   };
 
-  /// NaN becomes the limit: x, by which the share is multiplied, is one still.
-  static values magnitude_up_to(values x, float limit) {
-    const auto magnitude =
-      reinterpret_cast<values>(reinterpret_cast<words>(x) & 0x7FFFFFFF);
-    return select(magnitude < limit, magnitude, values{} + limit);
-  }
-
-  /// The share of |x| subtracted from 1 is that of -|x|, which `small` is.
-  static values of_sign(values x, values small) {
-    return select(x < 0.0f, small, 1.0f - small);
-  }
-
   /// P(X <= -t) = e^(-t^2 / 2) p(q) / (t + 3), q = (t - 3) / (t + 3), within
-  /// 4e-8 of it. The square is exact: that of t's first bits, and the rest.
+  /// 4e-8 of it. The square is exact: that of t's high bits, and the rest.
+  /// `share` of NaN is some number, as x is multiplied by it.
   struct gelu {
-    static share_and_slope of(values x) {
-      const values t = magnitude_up_to(x, 13.25f);
-      const values first =
+    explicit gelu(values x) {
+      const values t = at_most(
+        reinterpret_cast<values>(reinterpret_cast<words>(x) & 0x7FFFFFFF),
+        13.25f);
+      const values high =
         reinterpret_cast<values>(reinterpret_cast<words>(t) & ~0xFFF);
-      const values e =
-        exponential(first * first * -0.5f, (t - first) * (t + first) * -0.5f);
+      exponential_ =
+        exponential(high * high * -0.5f, (t - high) * (t + high) * -0.5f);
       const values inverse = 1.0f / (t + 3.0f);
-      const values q = (t - 3.0f) * inverse;
-      values p = q * -2.7260147e-4f + -9.1202790e-4f;
-      p = p * q + 1.0775714e-3f;
-      p = p * q + 6.9299038e-3f;
-      p = p * q + -1.0479481e-2f;
-      p = p * q + -4.7257300e-2f;
-      p = p * q + 2.3001926e-1f;
-      p = p * q + -5.0933224e-1f;
-      p = p * q + 7.2908366e-1f;
-      const values share = of_sign(x, e * (p * inverse));
-      return {share, share + x * (e * 0.39894228f)};
+      const values q = 1.0f - inverse * 6.0f;
+      const values square = q * q;
+      const values first = q * -5.0933224e-1f + 7.2908366e-1f;
+      const values second = q * -4.7257300e-2f + 2.3001926e-1f;
+      const values third = q * 6.9299038e-3f + -1.0479481e-2f;
+      const values last =
+        square * -2.7260147e-4f + (q * -9.1202790e-4f + 1.0775714e-3f);
+      const values p =
+        (last * square + third) * (square * square) + (second * square + first);
+      const values tail = exponential_ * (p * inverse);
+      share = select(x < 0.0f, tail, 1.0f - tail);
     }
+    values slope(values x) const {
+      return share + x * (exponential_ * 0.39894228f);
+    }
+
+    values share;
+
+   private:
+    values exponential_;
   };
 
   /// sigmoid(2 u), as (1 + tanh(u)) / 2 is; 2 u = x (linear + cubic x^2).
   struct gelu_tanh {
-    static share_and_slope of(values x) {
-      constexpr float linear = 1.5957691f, cubic = 0.071354814f;
-      const values t = magnitude_up_to(x, 15.0f);
-      const values square = t * t;
-      const values e = exponential(-t * (square * cubic + linear));
-      const values inverse = 1.0f / (e + 1.0f);
-      const values small = e * inverse;
-      const values share = of_sign(x, small);
-      return {share,
-              share + x * (small * inverse) * (square * (3 * cubic) + linear)};
+    explicit gelu_tanh(values x)
+      : square_(at_most(x * x, 1e4f)),
+        sigmoid_(x * (square_ * cubic + linear)),
+        share(sigmoid_.of) {}
+    values slope(values x) const {
+      return share
+             * (x * sigmoid_.of_negated * (square_ * (3 * cubic) + linear)
+                + 1.0f);
     }
+
+   private:
+    static constexpr float linear = 1.5957691f, cubic = 0.071354814f;
+    values square_;
+    sigmoids sigmoid_;
+
+   public:
+    values share;
   };
 
   struct silu {
-    static share_and_slope of(values x) {
-      const values e = exponential(-magnitude_up_to(x, 100.0f));
-      const values inverse = 1.0f / (e + 1.0f);
-      const values small = e * inverse;
-      const values share = of_sign(x, small);
-      return {share, share + x * (small * inverse)};
+    explicit silu(values x) : sigmoid_(x), share(sigmoid_.of) {}
+    values slope(values x) const {
+      return share * (x * sigmoid_.of_negated + 1.0f);
     }
+
+   private:
+    sigmoids sigmoid_;
+
+   public:
+    values share;
   };
 
   template <class Activation>
@@ -88,26 +108,27 @@ class activation_code : row_code<Bytes> {
     template <class T>
     static void forward(const activation_call<T>& all, size i) {
       const auto x = base::load(all.x + i);
-      base::store(all.output + i, x * Activation::of(x).share);
+      base::store(all.output + i, x * Activation(x).share);
     }
     template <class T>
     static void backward(const activation_call<T>& all, size i) {
-      const auto slope = Activation::of(base::load(all.x + i)).slope;
-      base::store(all.of_x + i, base::load(all.gradient + i) * slope);
+      const auto x = base::load(all.x + i);
+      base::store(all.of_x + i,
+                  base::load(all.gradient + i) * Activation(x).slope(x));
     }
     template <class T>
     static void gated_forward(const activation_call<T>& all, size i) {
       const auto x = base::load(all.x + i);
       base::store(all.output + i,
-                  x * Activation::of(x).share * base::load(all.factor + i));
+                  x * Activation(x).share * base::load(all.factor + i));
     }
     template <class T>
     static void gated_backward(const activation_call<T>& all, size i) {
       const auto x = base::load(all.x + i);
       const auto gradient = base::load(all.gradient + i);
-      const auto found = Activation::of(x);
+      const Activation found(x);
       base::store(all.of_x + i,
-                  gradient * base::load(all.factor + i) * found.slope);
+                  gradient * base::load(all.factor + i) * found.slope(x));
       base::store(all.of_factor + i, gradient * (x * found.share));
     }
   };

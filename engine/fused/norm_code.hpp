@@ -6,7 +6,8 @@
 namespace troupe::fused {
 
 /// The code of norms and sums of rows with vectors of that many bytes. A row is
-/// read from the cache in each pass after the first.
+/// read from the cache in each pass after the first. `flatten`: compilers may
+/// otherwise call the body of a loop.
 template <int Bytes>
 class norm_code : row_code<Bytes> {
   using base = row_code<Bytes>;
@@ -21,10 +22,8 @@ class norm_code : row_code<Bytes> {
 
   struct moments {
     float mean, scale;
-    float missed;  // by the mean's rounding
+    float missed;  // to be added to the mean
   };
-
-  static float inverse_root(float x) { return 1 / __builtin_sqrtf(x); }
 
   /// Of values whose squares leave the range of fp32.
   template <bool HasMean, class T>
@@ -44,15 +43,23 @@ class norm_code : row_code<Bytes> {
             static_cast<float>(1 / __builtin_sqrt(variance)), 0};
   }
 
+  /// The mean of the first elements.
+  template <class T>
+  static float first_mean(const T* x, size width) {
+    if (width < 4)
+      return base::read(x[0]);
+    return ((base::read(x[0]) + base::read(x[1]))
+            + (base::read(x[2]) + base::read(x[3])))
+           * 0.25f;
+  }
+
+  struct distances {
+    float variance, missed;
+  };
+
   template <bool HasMean, class T>
-  static moments moments_of(const T* x, size width, float epsilon) {
-    const auto count = static_cast<float>(width);
-    float mean = 0;
-    if constexpr (HasMean) {
-      values sums[parts]{};
-      for_each(width, [&](auto at, auto part) { sums[part] += at.load(x); });
-      mean = base::total_of_parts(sums) / count;
-    }
+  static distances distances_from(float mean, const T* x, size width) {
+    const auto share = 1 / static_cast<float>(width);
     values sums[parts]{}, squares[parts]{};
     for_each(width, [&](auto at, auto part) {
       const values d = HasMean ? at.only(at.load(x) - mean) : at.load(x);
@@ -60,31 +67,46 @@ class norm_code : row_code<Bytes> {
         sums[part] += d;
       squares[part] += d * d;
     });
-    const auto sum = HasMean ? base::total_of_parts(sums) : 0;
-    const auto missed = sum / count;
-    const auto variance =
-      (base::total_of_parts(squares) - missed * sum) / count + epsilon;
+    const auto missed = HasMean ? base::total_of_parts(sums) * share : 0;
+    return {base::total_of_parts(squares) * share - missed * missed, missed};
+  }
+
+  /// By distances from the mean of a few values. Where that is far from the
+  /// mean of all, so that digits are lost, again from what that has shown.
+  template <bool HasMean, class T>
+  static moments moments_of(const T* x, size width, float epsilon) {
+    auto mean = HasMean ? first_mean(x, width) : 0;
+    auto found = distances_from<HasMean>(mean, x, width);
+    if (HasMean && found.missed * found.missed > found.variance) {
+      mean += found.missed;
+      found = distances_from<HasMean>(mean, x, width);
+    }
+    const auto variance = found.variance + epsilon;
     if (variance >= 1e-30f && variance <= 1e30f)
-      return {mean, inverse_root(variance), missed};
+      return {mean, 1 / __builtin_sqrtf(variance), found.missed};
     return wide_moments<HasMean>(x, width, epsilon);
   }
 
   template <bool HasMean, class T>
-  static void normalize_row(const norm_call<T>& all, size row) {
-    const auto* x = all.x + row * all.width;
-    auto* output = all.output + row * all.width;
-    const auto found = moments_of<HasMean>(x, all.width, all.epsilon);
-    for_each(all.width, [&](auto at, auto) {
+  [[gnu::flatten]] static void normalize_row(const norm_call<T>& all,
+                                             size row) {
+    const auto width = all.width;
+    const auto* x = all.x + row * width;
+    auto* output = all.output + row * width;
+    const auto *weight = all.weight, *bias = all.bias;
+    const auto found = moments_of<HasMean>(x, width, all.epsilon);
+    const auto mean = found.mean, scale = found.scale;
+    const auto shift = -found.missed * scale;
+    for_each(width, [&](auto at, auto) {
       if constexpr (HasMean)
-        at.store(output, (at.load(x) - found.mean - found.missed) * found.scale
-                             * at.load(all.weight)
-                           + at.load(all.bias));
+        at.store(output, ((at.load(x) - mean) * scale + shift) * at.load(weight)
+                           + at.load(bias));
       else
-        at.store(output, at.load(x) * found.scale * at.load(all.weight));
+        at.store(output, at.load(x) * scale * at.load(weight));
     });
     if constexpr (HasMean)
-      all.mean[row] = found.mean + found.missed;
-    all.scale[row] = found.scale;
+      all.mean[row] = mean + found.missed;
+    all.scale[row] = scale;
   }
 
   template <class T>
@@ -97,29 +119,32 @@ class norm_code : row_code<Bytes> {
   }
 
   template <bool HasMean, bool Adds, class T>
-  static void backward_row(const norm_backward_call<T>& all, size row,
-                           float* of_weight, float* of_bias) {
-    const auto* x = all.x + row * all.width;
-    const auto* gradient = all.gradient + row * all.width;
-    const auto* added = Adds ? all.added + row * all.width : nullptr;
-    auto* of_x = all.of_x + row * all.width;
+  [[gnu::flatten]] static void backward_row(const norm_backward_call<T>& all,
+                                            size row, float* of_weight,
+                                            float* of_bias) {
+    const auto width = all.width;
+    const auto* x = all.x + row * width;
+    const auto* gradient = all.gradient + row * width;
+    const auto* added = Adds ? all.added + row * width : nullptr;
+    auto* of_x = all.of_x + row * width;
+    const auto* weight = all.weight;
     const float mean = HasMean ? all.mean[row] : 0, scale = all.scale[row];
     const auto unit = [&](auto at) -> values {
       return HasMean ? (at.load(x) - mean) * scale : at.load(x) * scale;
     };
     values sums[parts]{}, products[parts]{};
-    for_each(all.width, [&](auto at, auto part) {
-      const values before = at.load(gradient) * at.load(all.weight);
+    for_each(width, [&](auto at, auto part) {
+      const values before = at.load(gradient) * at.load(weight);
       if constexpr (HasMean)
         sums[part] += before;
       products[part] += before * unit(at);  // 0 beyond the end
     });
-    const auto count = static_cast<float>(all.width);
-    const auto sum = HasMean ? base::total_of_parts(sums) / count : 0;
-    const auto product = base::total_of_parts(products) / count;
-    for_each(all.width, [&](auto at, auto) {
+    const auto share = 1 / static_cast<float>(width);
+    const auto sum = HasMean ? base::total_of_parts(sums) * share : 0;
+    const auto product = base::total_of_parts(products) * share;
+    for_each(width, [&](auto at, auto) {
       const values after = at.load(gradient), u = unit(at);
-      values d = after * at.load(all.weight);
+      values d = after * at.load(weight);
       if constexpr (HasMean)
         d = d - sum;
       d = (d - u * product) * scale;
@@ -158,8 +183,8 @@ class norm_code : row_code<Bytes> {
 
   /// Rows are added in groups of 8, pair by pair.
   template <class T>
-  static void sum_rows(const T* rows, size count, size width, size step,
-                       float* sum) {
+  [[gnu::flatten]] static void sum_rows(const T* rows, size count, size width,
+                                        size step, float* sum) {
     for (size i = 0; i < width; ++i)
       sum[i] = 0;
     size row = 0;
