@@ -6,6 +6,8 @@
 #include <ATen/ops/silu.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <utility>
+
 #include "troupe/engine/fused/activation_operators.hpp"
 
 namespace troupe::fused {
@@ -14,43 +16,52 @@ namespace {
 
 using torch::autograd::variable_list;
 
-activation kept_activation(const torch::autograd::AutogradContext& context) {
-  return static_cast<activation>(context.saved_data.at("which").toInt());
-}
-
-struct activation_function : torch::autograd::Function<activation_function> {
+template <activation Which>
+struct activation_function
+  : torch::autograd::Function<activation_function<Which>> {
   static at::Tensor forward(torch::autograd::AutogradContext* context,
-                            const at::Tensor& x, std::int64_t which) {
+                            const at::Tensor& x) {
     context->save_for_backward({x});
-    context->saved_data["which"] = which;
-    return activate(x, static_cast<activation>(which));
+    return activate(x, Which);
   }
 
   static variable_list backward(torch::autograd::AutogradContext* context,
                                 const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
-    return {
-      activate_backward(gradients[0], saved[0], kept_activation(*context)), {}};
+    return {activate_backward(gradients[0], saved[0], Which)};
   }
 };
 
-struct gated_function : torch::autograd::Function<gated_function> {
+template <activation Which>
+struct gated_function : torch::autograd::Function<gated_function<Which>> {
   static at::Tensor forward(torch::autograd::AutogradContext* context,
-                            const at::Tensor& x, const at::Tensor& factor,
-                            std::int64_t which) {
+                            const at::Tensor& x, const at::Tensor& factor) {
     context->save_for_backward({x, factor});
-    context->saved_data["which"] = which;
-    return activate_gated(x, factor, static_cast<activation>(which));
+    return activate_gated(x, factor, Which);
   }
 
   static variable_list backward(torch::autograd::AutogradContext* context,
                                 const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
-    const auto made = activate_gated_backward(gradients[0], saved[0], saved[1],
-                                              kept_activation(*context));
-    return {made.x, made.factor, {}};
+    auto made =
+      activate_gated_backward(gradients[0], saved[0], saved[1], Which);
+    return {std::move(made.x), std::move(made.factor)};
   }
 };
+
+/// The function of that activation, of these tensors.
+template <template <activation> class Function, class... Tensors>
+at::Tensor apply(activation which, const Tensors&... tensors) {
+  switch (which) {
+    case activation::gelu:
+      return Function<activation::gelu>::apply(tensors...);
+    case activation::gelu_tanh:
+      return Function<activation::gelu_tanh>::apply(tensors...);
+    case activation::silu:
+      break;
+  }
+  return Function<activation::silu>::apply(tensors...);
+}
 
 at::Tensor activated_by_libtorch(const at::Tensor& x, activation which) {
   if (which == activation::silu)
@@ -61,21 +72,21 @@ at::Tensor activated_by_libtorch(const at::Tensor& x, activation which) {
 }  // namespace
 
 at::Tensor activated(const at::Tensor& x, activation which) {
-  if (!has_activation_kernel(x))
+  if (!has_activation_kernel(x, which))
     return activated_by_libtorch(x, which);
   if (!at::GradMode::is_enabled() || !x.requires_grad())
     return activate(x, which);
-  return activation_function::apply(x, static_cast<std::int64_t>(which));
+  return apply<activation_function>(which, x);
 }
 
 at::Tensor gated(const at::Tensor& x, const at::Tensor& factor,
                  activation which) {
-  if (!has_activation_kernel(x, factor))
+  if (!has_gated_kernel(x, factor))
     return activated_by_libtorch(x, which) * factor;
   if (!at::GradMode::is_enabled()
       || !(x.requires_grad() || factor.requires_grad()))
     return activate_gated(x, factor, which);
-  return gated_function::apply(x, factor, static_cast<std::int64_t>(which));
+  return apply<gated_function>(which, x, factor);
 }
 
 }  // namespace troupe::fused

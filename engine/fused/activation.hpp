@@ -6,15 +6,17 @@
 
 namespace troupe::fused {
 
-/// The activation of each element, as LibTorch's gelu and silu. On CPUs with
-/// AVX2 or AVX-512, for fp32 and bf16, by a kernel of troupe's, which computes
-/// in fp32, within a few units of the last place also where the result is
-/// near 0. The gradient has no gradient. Any shape and thread.
+/// The activation of each element, as LibTorch's gelu and silu. For fp32 on
+/// CPUs with AVX2 or AVX-512, and with the latter also for bf16, by a kernel of
+/// troupe's, which computes in fp32, also where the result is near 0 within
+/// some units of the last place. GELU's value for more than 2^14 elements, its
+/// gradient in bf16, and everything else is by LibTorch's functions. The choice
+/// depends on the processor, the shape and the dtype alone. The gradient has no
+/// gradient then. Any thread.
 at::Tensor activated(const at::Tensor& x, activation which);
 
 /// activated(x) * factor, of the same shape, in one pass, as in gated layers
-/// such as SwiGLU (Shazeer, 2020): nothing but the two is kept for the
-/// backward.
+/// such as SwiGLU (Shazeer, 2020): only the two are kept for the backward.
 at::Tensor gated(const at::Tensor& x, const at::Tensor& factor,
                  activation which);
 

@@ -75,10 +75,11 @@ class activation_code : row_code<Bytes> {
       : square_(at_most(x * x, 1e4f)),
         sigmoid_(x * (square_ * cubic + linear)),
         share(sigmoid_.of) {}
+    /// In this order, no product of a finite x overflows.
     values slope(values x) const {
       return share
-             * (x * sigmoid_.of_negated * (square_ * (3 * cubic) + linear)
-                + 1.0f);
+             + (x * share)
+                 * (sigmoid_.of_negated * (square_ * (3 * cubic) + linear));
     }
 
    private:

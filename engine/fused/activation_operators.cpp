@@ -112,20 +112,35 @@ void define_activations(torch::Library& library) {
                activate_gated_backward_operator);
 }
 
-}  // namespace
-
-bool has_activation_kernel(const at::Tensor& x) {
-  return has_kernels(x);
+/// oneDNN's GELU takes less time for an element, but more for a call.
+bool is_for_onednn(const at::Tensor& x, activation which) {
+  constexpr std::int64_t most_elements = 1 << 14;
+  return which == activation::gelu && x.numel() > most_elements;
 }
 
-bool has_activation_kernel(const at::Tensor& x, const at::Tensor& other) {
-  return has_kernels(x) && other.scalar_type() == x.scalar_type()
-         && other.is_cpu() && other.sizes() == x.sizes();
+bool match(const at::Tensor& x, const at::Tensor& other) {
+  return other.scalar_type() == x.scalar_type() && other.is_cpu()
+         && other.sizes() == x.sizes();
+}
+
+bool has_forward_kernel(const at::Tensor& x, activation which) {
+  return has_kernels(x) && !is_for_onednn(x, which);
+}
+
+}  // namespace
+
+bool has_activation_kernel(const at::Tensor& x, activation which) {
+  return has_kernels(x)
+         && (x.scalar_type() == at::kFloat || !is_for_onednn(x, which));
+}
+
+bool has_gated_kernel(const at::Tensor& x, const at::Tensor& factor) {
+  return has_kernels(x) && match(x, factor);
 }
 
 at::Tensor activate(const at::Tensor& x, activation which) {
   const at::NoGradGuard no_grad;
-  if (!has_activation_kernel(x))
+  if (!has_forward_kernel(x, which))
     return activate_by_libtorch(x, which).contiguous();
   static const auto forward = operator_of<decltype(activate_operator)>(
     "troupe::activate", define_activations);
@@ -135,7 +150,7 @@ at::Tensor activate(const at::Tensor& x, activation which) {
 at::Tensor activate_backward(const at::Tensor& gradient, const at::Tensor& x,
                              activation which) {
   const at::NoGradGuard no_grad;
-  if (!has_activation_kernel(x, gradient))
+  if (!has_activation_kernel(x, which) || !match(x, gradient))
     return slope_by_libtorch(gradient, x, which).contiguous();
   static const auto backward =
     operator_of<decltype(activate_backward_operator)>(
@@ -147,7 +162,7 @@ at::Tensor activate_backward(const at::Tensor& gradient, const at::Tensor& x,
 at::Tensor activate_gated(const at::Tensor& x, const at::Tensor& factor,
                           activation which) {
   const at::NoGradGuard no_grad;
-  if (!has_activation_kernel(x, factor))
+  if (!has_gated_kernel(x, factor))
     return activate_by_libtorch(x, which).mul_(factor).contiguous();
   static const auto gated = operator_of<decltype(activate_gated_operator)>(
     "troupe::activate_gated", define_activations);
@@ -160,7 +175,7 @@ gated_gradients activate_gated_backward(const at::Tensor& gradient,
                                         const at::Tensor& factor,
                                         activation which) {
   const at::NoGradGuard no_grad;
-  if (!has_activation_kernel(x, factor) || !has_activation_kernel(x, gradient))
+  if (!has_gated_kernel(x, factor) || !match(x, gradient))
     return {slope_by_libtorch(gradient * factor, x, which).contiguous(),
             (gradient * activate_by_libtorch(x, which)).contiguous()};
   static const auto backward =

@@ -6,17 +6,20 @@
 
 namespace troupe::fused {
 
-// Without an autograd graph. On CPUs with AVX2 or AVX-512, for fp32 and bf16,
-// by kernels that compute in fp32; else by LibTorch's operators. Results are
-// contiguous, of x's shape and dtype. Any thread.
+// Without an autograd graph. By kernels that compute in fp32 on CPUs with
+// AVX-512, for fp32 and bf16, and with AVX2, for fp32; else by LibTorch's
+// operators, and so are larger tensors' GELU, for which these call oneDNN, and
+// its gradient in bf16. Results are contiguous, of x's shape and dtype. Any
+// thread.
 
-/// Whether it is by kernels; with a factor or gradient.
-bool has_activation_kernel(const at::Tensor& x);
-bool has_activation_kernel(const at::Tensor& x, const at::Tensor& other);
+/// Whether a kernel computes it, or at least the gradient.
+bool has_activation_kernel(const at::Tensor& x, activation which);
 
 at::Tensor activate(const at::Tensor& x, activation which);
 at::Tensor activate_backward(const at::Tensor& gradient, const at::Tensor& x,
                              activation which);
+
+bool has_gated_kernel(const at::Tensor& x, const at::Tensor& factor);
 
 /// activate(x) * factor, of the same shape.
 at::Tensor activate_gated(const at::Tensor& x, const at::Tensor& factor,

@@ -25,9 +25,12 @@ void use_layers(const layer_kernels* kernels) {
 }
 
 bool has_kernels(const at::Tensor& x) {
+  const auto* kernels = chosen_layers();
   const auto type = x.scalar_type();
-  return best_layers() && x.device().is_cpu() && x.layout() == at::kStrided
-         && (type == at::kFloat || type == at::kBFloat16) && x.numel() > 0;
+  return kernels
+         && (type == at::kFloat
+             || (type == at::kBFloat16 && kernels->bf16.normalize))
+         && x.device().is_cpu() && x.layout() == at::kStrided && x.numel() > 0;
 }
 
 }  // namespace troupe::fused

@@ -11,8 +11,8 @@
 
 namespace troupe::fused {
 
-/// Whether kernels compute with that tensor here: where they are chosen, if it
-/// is in fp32 or bf16 on the CPU and not empty.
+/// Whether kernels compute with that tensor here: if there are some for its
+/// dtype, and it is on the CPU and not empty.
 bool has_kernels(const at::Tensor& x);
 
 template <class T>

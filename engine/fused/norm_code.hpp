@@ -98,6 +98,7 @@ class norm_code : row_code<Bytes> {
     const auto mean = found.mean, scale = found.scale;
     const auto shift = -found.missed * scale;
     for_each(width, [&](auto at, auto) {
+      at.prefetch(x + width);  // the next row
       if constexpr (HasMean)
         at.store(output, ((at.load(x) - mean) * scale + shift) * at.load(weight)
                            + at.load(bias));
@@ -143,6 +144,8 @@ class norm_code : row_code<Bytes> {
     const auto sum = HasMean ? base::total_of_parts(sums) * share : 0;
     const auto product = base::total_of_parts(products) * share;
     for_each(width, [&](auto at, auto) {
+      at.prefetch(x + width);
+      at.prefetch(gradient + width);
       const values after = at.load(gradient), u = unit(at);
       values d = after * at.load(weight);
       if constexpr (HasMean)

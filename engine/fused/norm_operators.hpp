@@ -14,9 +14,10 @@ struct normalized {
 
 /// LayerNorm over the last dimension, or RMSNorm if the bias is undefined,
 /// without an autograd graph. x: [..., width]; weight and bias: [width], of x's
-/// dtype or, if that is bf16, fp32. On CPUs with AVX2 or AVX-512, for fp32 and
-/// bf16, by a kernel that computes in fp32: a row's bits depend on that row
-/// alone. Else by LibTorch's operators. Any thread.
+/// dtype or, if that is bf16, fp32. For fp32 on CPUs with AVX2 or AVX-512,
+/// and with the latter also for bf16, by a kernel that computes in fp32: a
+/// row's bits depend on that row alone. Else by LibTorch's operators. Any
+/// thread.
 normalized normalize(const at::Tensor& x, const at::Tensor& weight,
                      const at::Tensor& bias, double epsilon);
 

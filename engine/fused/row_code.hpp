@@ -38,6 +38,10 @@ class row_code : public vector_code<Bytes> {
       base::store(row + first, x);
     }
     static values only(values x) { return x; }
+    template <class T>
+    void prefetch(const T* row) const {
+      __builtin_prefetch(row + first);
+    }
   };
 
   /// The last elements of a row, followed by zeros.
@@ -64,6 +68,8 @@ class row_code : public vector_code<Bytes> {
         present[i] = i < count ? -1 : 0;
       return base::select(present, x, values{});
     }
+    template <class T>
+    static void prefetch(const T*) {}
   };
 
   /// Calls visit(whole or rest, the part of sums to use) for all elements.
