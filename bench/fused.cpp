@@ -217,6 +217,12 @@ const std::vector<layer_case> layer_cases{
    [](const inputs& all) {
      return fused::gated(all[0], all[1], fused::activation::silu);
    }},
+  {"GEGLU",
+   {1},
+   [](const inputs& all) { return at::gelu(all[0]) * all[1]; },
+   [](const inputs& all) {
+     return fused::gated(all[0], all[1], fused::activation::gelu);
+   }},
 };
 
 struct layer_shape {
@@ -236,6 +242,13 @@ double microseconds_of(int repeats, const std::function<void()>& work) {
 
 using timed_work = std::function<void(bool ours)>;
 
+/// The instruction sets whose kernels some machine uses.
+std::vector<const fused::layer_kernels*> measured_layers() {
+  auto all = fused::usable_layers();
+  std::erase(all, &fused::plain_layers);
+  return all;
+}
+
 /// Prints a line of medians of LibTorch's and each instruction set's.
 void measure_layers(const std::string& name, const layer_shape& s, int rounds,
                     const timed_work& work) {
@@ -245,7 +258,7 @@ void measure_layers(const std::string& name, const layer_shape& s, int rounds,
   std::map<std::string, std::vector<double>> ours;
   for (int i = 0; i < rounds; ++i) {
     theirs.push_back(microseconds_of(repeats, [&] { work(false); }));
-    for (const auto* kernels : fused::usable_layers()) {
+    for (const auto* kernels : measured_layers()) {
       fused::use_layers(kernels);
       ours[kernels->name].push_back(
         microseconds_of(repeats, [&] { work(true); }));
@@ -253,7 +266,7 @@ void measure_layers(const std::string& name, const layer_shape& s, int rounds,
   }
   const auto base = median(theirs);
   std::string cells;
-  for (const auto* kernels : fused::usable_layers()) {
+  for (const auto* kernels : measured_layers()) {
     const auto own = median(ours[kernels->name]);
     cells += fmt::format(" {:.1f} | {:.2f} x |", own, base / own);
   }
@@ -294,7 +307,7 @@ void measure_sums(const layer_shape& s, int rounds) {
 
 void print_layers(int rounds) {
   std::string names, lines;
-  for (const auto* kernels : fused::usable_layers()) {
+  for (const auto* kernels : measured_layers()) {
     names += fmt::format(" {}, us | faster by |", kernels->name);
     lines += "---|---|";
   }

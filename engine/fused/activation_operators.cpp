@@ -134,8 +134,9 @@ bool has_activation_kernel(const at::Tensor& x, activation which) {
          && (x.scalar_type() == at::kFloat || !is_for_onednn(x, which));
 }
 
-bool has_gated_kernel(const at::Tensor& x, const at::Tensor& factor) {
-  return has_kernels(x) && match(x, factor);
+bool has_gated_kernel(const at::Tensor& x, const at::Tensor& factor,
+                      activation which) {
+  return has_activation_kernel(x, which) && match(x, factor);
 }
 
 at::Tensor activate(const at::Tensor& x, activation which) {
@@ -162,7 +163,7 @@ at::Tensor activate_backward(const at::Tensor& gradient, const at::Tensor& x,
 at::Tensor activate_gated(const at::Tensor& x, const at::Tensor& factor,
                           activation which) {
   const at::NoGradGuard no_grad;
-  if (!has_gated_kernel(x, factor))
+  if (!has_gated_kernel(x, factor, which))
     return activate_by_libtorch(x, which).mul_(factor).contiguous();
   static const auto gated = operator_of<decltype(activate_gated_operator)>(
     "troupe::activate_gated", define_activations);
@@ -175,7 +176,7 @@ gated_gradients activate_gated_backward(const at::Tensor& gradient,
                                         const at::Tensor& factor,
                                         activation which) {
   const at::NoGradGuard no_grad;
-  if (!has_gated_kernel(x, factor) || !match(x, gradient))
+  if (!has_gated_kernel(x, factor, which) || !match(x, gradient))
     return {slope_by_libtorch(gradient * factor, x, which).contiguous(),
             (gradient * activate_by_libtorch(x, which)).contiguous()};
   static const auto backward =

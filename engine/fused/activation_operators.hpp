@@ -19,7 +19,8 @@ at::Tensor activate(const at::Tensor& x, activation which);
 at::Tensor activate_backward(const at::Tensor& gradient, const at::Tensor& x,
                              activation which);
 
-bool has_gated_kernel(const at::Tensor& x, const at::Tensor& factor);
+bool has_gated_kernel(const at::Tensor& x, const at::Tensor& factor,
+                      activation which);
 
 /// activate(x) * factor, of the same shape.
 at::Tensor activate_gated(const at::Tensor& x, const at::Tensor& factor,
