@@ -69,17 +69,10 @@ at::Tensor activated_by_libtorch(const at::Tensor& x, activation which) {
   return at::gelu(x, which == activation::gelu ? "none" : "tanh");
 }
 
-/// LibTorch's node of a graph costs less than one of a function of ours, of few
-/// elements as much as SiLU's kernel saves. The same without a graph, as a
-/// forward that is computed again must have the bits of the first.
-bool is_too_small(const at::Tensor& x, activation which) {
-  return which == activation::silu && x.numel() < 1 << 12;
-}
-
 }  // namespace
 
 at::Tensor activated(const at::Tensor& x, activation which) {
-  if (!has_activation_kernel(x, which) || is_too_small(x, which))
+  if (!has_activation_kernel(x, which))
     return activated_by_libtorch(x, which);
   if (!at::GradMode::is_enabled() || !x.requires_grad())
     return activate(x, which);

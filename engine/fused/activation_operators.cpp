@@ -118,30 +118,37 @@ bool is_for_onednn(const at::Tensor& x, activation which) {
   return which == activation::gelu && x.numel() > most_elements;
 }
 
+/// LibTorch's node of a graph costs less than one of a function of ours: of few
+/// elements, as much as SiLU's kernel saves.
+bool is_too_small(const at::Tensor& x, activation which) {
+  return which == activation::silu && x.numel() < 1 << 12;
+}
+
 bool match(const at::Tensor& x, const at::Tensor& other) {
   return other.scalar_type() == x.scalar_type() && other.is_cpu()
          && other.sizes() == x.sizes();
 }
 
-bool has_forward_kernel(const at::Tensor& x, activation which) {
-  return has_kernels(x) && !is_for_onednn(x, which);
+/// For gated activations, and gradients of others.
+bool has_large_kernel(const at::Tensor& x, activation which) {
+  return has_kernels(x)
+         && (x.scalar_type() == at::kFloat || !is_for_onednn(x, which));
 }
 
 }  // namespace
 
 bool has_activation_kernel(const at::Tensor& x, activation which) {
-  return has_kernels(x)
-         && (x.scalar_type() == at::kFloat || !is_for_onednn(x, which));
+  return has_large_kernel(x, which) && !is_too_small(x, which);
 }
 
 bool has_gated_kernel(const at::Tensor& x, const at::Tensor& factor,
                       activation which) {
-  return has_activation_kernel(x, which) && match(x, factor);
+  return has_large_kernel(x, which) && match(x, factor);
 }
 
 at::Tensor activate(const at::Tensor& x, activation which) {
   const at::NoGradGuard no_grad;
-  if (!has_forward_kernel(x, which))
+  if (!has_activation_kernel(x, which) || is_for_onednn(x, which))
     return activate_by_libtorch(x, which).contiguous();
   static const auto forward = operator_of<decltype(activate_operator)>(
     "troupe::activate", define_activations);

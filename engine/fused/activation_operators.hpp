@@ -8,9 +8,9 @@ namespace troupe::fused {
 
 // Without an autograd graph. By kernels that compute in fp32 on CPUs with
 // AVX-512, for fp32 and bf16, and with AVX2, for fp32; else by LibTorch's
-// operators, and so are larger tensors' GELU, for which these call oneDNN, and
-// its gradient in bf16. Results are contiguous, of x's shape and dtype. Any
-// thread.
+// operators, and so are GELU of more than 2^14 elements, for which these call
+// oneDNN, its gradient in bf16, and SiLU of less than 2^12. Results are
+// contiguous, of x's shape and dtype. Any thread.
 
 /// Whether a kernel computes it, or at least the gradient.
 bool has_activation_kernel(const at::Tensor& x, activation which);
