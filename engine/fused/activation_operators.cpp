@@ -11,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "troupe/engine/fused/gpu_functions.hpp"
 #include "troupe/engine/fused/layer_tensors.hpp"
 #include "troupe/engine/fused/operator_of.hpp"
 
@@ -125,7 +126,7 @@ bool is_too_small(const at::Tensor& x, activation which) {
 }
 
 bool match(const at::Tensor& x, const at::Tensor& other) {
-  return other.scalar_type() == x.scalar_type() && other.is_cpu()
+  return other.scalar_type() == x.scalar_type() && other.device() == x.device()
          && other.sizes() == x.sizes();
 }
 
@@ -143,7 +144,8 @@ bool has_activation_kernel(const at::Tensor& x, activation which) {
 
 bool has_gated_kernel(const at::Tensor& x, const at::Tensor& factor,
                       activation which) {
-  return has_large_kernel(x, which) && match(x, factor);
+  const bool on_gpu = has_gpu_activations(x) && has_gpu_activations(factor);
+  return (on_gpu || has_large_kernel(x, which)) && match(x, factor);
 }
 
 at::Tensor activate(const at::Tensor& x, activation which) {
@@ -172,6 +174,8 @@ at::Tensor activate_gated(const at::Tensor& x, const at::Tensor& factor,
   const at::NoGradGuard no_grad;
   if (!has_gated_kernel(x, factor, which))
     return activate_by_libtorch(x, which).mul_(factor).contiguous();
+  if (x.is_cuda())
+    return gated_on_gpu(x, factor, which);
   static const auto gated = operator_of<decltype(activate_gated_operator)>(
     "troupe::activate_gated", define_activations);
   return gated.call(x.contiguous(), factor.contiguous(),
@@ -186,6 +190,10 @@ gated_gradients activate_gated_backward(const at::Tensor& gradient,
   if (!has_gated_kernel(x, factor, which) || !match(x, gradient))
     return {slope_by_libtorch(gradient * factor, x, which).contiguous(),
             (gradient * activate_by_libtorch(x, which)).contiguous()};
+  if (x.is_cuda()) {
+    auto all = gated_backward_on_gpu(gradient, x, factor, which);
+    return {std::move(all.x), std::move(all.factor)};
+  }
   static const auto backward =
     operator_of<decltype(activate_gated_backward_operator)>(
       "troupe::activate_gated_backward", define_activations);

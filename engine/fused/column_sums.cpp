@@ -2,8 +2,10 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 #include <c10/util/SmallVector.h>
 
+#include "troupe/engine/fused/gpu_functions.hpp"
 #include "troupe/engine/fused/layer_tensors.hpp"
 #include "troupe/engine/fused/operator_of.hpp"
 
@@ -47,6 +49,12 @@ void add_column_sums(at::Tensor& sum, const at::Tensor& rows,
                      at::ScalarType type) {
   const at::NoGradGuard no_grad;
   auto matrix = rows.dim() == 2 ? rows : rows.reshape({-1, rows.size(-1)});
+  if (has_gpu_column_sums(matrix)
+      && (sum.defined() ? sum.scalar_type() : type) == at::kFloat) {
+    if (!sum.defined())
+      sum = at::zeros({matrix.size(1)}, matrix.options().dtype(type));
+    return add_column_sums_on_gpu(sum, matrix);
+  }
   if (!sums_by_kernel(sum, matrix, type)) {
     if (sum.defined())
       sum.add_(matrix.sum(0, false, sum.scalar_type()));

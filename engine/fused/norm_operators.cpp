@@ -11,6 +11,7 @@
 #include <tuple>
 #include <utility>
 
+#include "troupe/engine/fused/gpu_functions.hpp"
 #include "troupe/engine/fused/layer_tensors.hpp"
 #include "troupe/engine/fused/operator_of.hpp"
 
@@ -68,7 +69,8 @@ bool is_parameter_of(const at::Tensor& parameter, const at::Tensor& x) {
 }
 
 bool is_as(const at::Tensor& gradient, const at::Tensor& x) {
-  return gradient.is_cpu() && gradient.scalar_type() == x.scalar_type()
+  return gradient.device() == x.device()
+         && gradient.scalar_type() == x.scalar_type()
          && gradient.sizes() == x.sizes();
 }
 
@@ -173,8 +175,9 @@ maybe_tensor if_defined(const at::Tensor& x) {
 
 bool has_norm_kernel(const at::Tensor& x, const at::Tensor& weight,
                      const at::Tensor& bias) {
-  return has_kernels(x) && x.dim() > 0 && is_parameter_of(weight, x)
-         && (!bias.defined() || is_parameter_of(bias, x));
+  return (has_kernels(x) && x.dim() > 0 && is_parameter_of(weight, x)
+          && (!bias.defined() || is_parameter_of(bias, x)))
+         || has_gpu_norm(x, weight, bias);
 }
 
 normalized normalize(const at::Tensor& x, const at::Tensor& weight,
@@ -182,6 +185,10 @@ normalized normalize(const at::Tensor& x, const at::Tensor& weight,
   const at::NoGradGuard no_grad;
   if (!has_norm_kernel(x, weight, bias))
     return normalize_by_libtorch(x, weight, bias, epsilon);
+  if (x.is_cuda()) {
+    auto y = norm_on_gpu(x, weight, bias, epsilon, x.scalar_type());
+    return {std::move(y.output), std::move(y.mean), std::move(y.scale)};
+  }
   static const auto forward = operator_of<decltype(normalize_operator)>(
     "troupe::normalize", define_norms);
   auto [output, mean, scale] = forward.call(
@@ -202,6 +209,11 @@ norm_gradients normalize_backward(const at::Tensor& gradient,
     if (added.defined())
       result.x.add_(added);
     return result;
+  }
+  if (x.is_cuda()) {
+    auto all = norm_backward_on_gpu(gradient, x, of.mean, of.scale, weight,
+                                    has_bias, added);
+    return {std::move(all.x), std::move(all.weight), std::move(all.bias)};
   }
   static const auto backward =
     operator_of<decltype(normalize_backward_operator)>(
