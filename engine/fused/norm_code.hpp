@@ -14,11 +14,7 @@ class norm_code : row_code<Bytes> {
   using size = typename base::size;
   using values = typename base::values;
   using base::for_each;
-  using base::lanes;
-  using base::load;
   using base::parts;
-  using base::store;
-  using base::total_of;
 
   struct moments {
     float mean, scale;
