@@ -91,22 +91,36 @@ at::Tensor rotated_by_libtorch(const at::Tensor& x, const at::Tensor& cosines,
                  3);
 }
 
-}  // namespace
-
-at::Tensor rotate(const at::Tensor& x, const at::Tensor& cosines,
-                  const at::Tensor& sines) {
+void require_shapes(const at::Tensor& x, const at::Tensor& cosines,
+                    const at::Tensor& sines) {
   if (x.dim() != 4 || cosines.dim() != 2 || cosines.sizes() != sines.sizes()
       || cosines.size(0) != x.size(1) || 2 * cosines.size(1) > x.size(3))
     fail(error_code::invalid_argument,
          "rotations take [rows, positions, heads, size], and cosines and sines "
          "[positions, pairs] of at most half the size, not {}, {} and {}",
          describe(x), describe(cosines), describe(sines));
+}
+
+}  // namespace
+
+at::Tensor rotate(const at::Tensor& x, const at::Tensor& cosines,
+                  const at::Tensor& sines) {
+  require_shapes(x, cosines, sines);
   if (!has_kernel(x, cosines.size(1)))
     return rotated_by_libtorch(x, cosines, sines);
   const auto c = cosines.contiguous(), s = sines.contiguous();
   if (!at::GradMode::is_enabled() || !x.requires_grad())
     return run(x, c, s, /*inverse=*/false);
   return rotate_function::apply(x, c, s);
+}
+
+at::Tensor rotate_back(const at::Tensor& x, const at::Tensor& cosines,
+                       const at::Tensor& sines) {
+  const at::NoGradGuard no_grad;
+  require_shapes(x, cosines, sines);
+  return has_kernel(x, cosines.size(1))
+           ? run(x, cosines.contiguous(), sines.contiguous(), /*inverse=*/true)
+           : rotated_by_libtorch(x, cosines, -sines);
 }
 
 }  // namespace troupe::fused

@@ -14,5 +14,9 @@ namespace troupe::fused {
 /// Throws `invalid_argument` on shapes that don't match. Any thread.
 at::Tensor rotate(const at::Tensor& x, const at::Tensor& cosines,
                   const at::Tensor& sines);
+/// Rotates back by the same angles, as the gradient of `rotate` is, without a
+/// graph.
+at::Tensor rotate_back(const at::Tensor& x, const at::Tensor& cosines,
+                       const at::Tensor& sines);
 
 }  // namespace troupe::fused

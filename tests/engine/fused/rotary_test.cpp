@@ -90,3 +90,15 @@ TEST_CASE("rotations of shapes that don't match are refused") {
   refused(x.squeeze(0), at::randn({3, 4}));
   CHECK_THROWS_AS(rotate(x, at::randn({3, 4}), at::randn({3, 2})), error);
 }
+
+TEST_CASE("rotating back has the bits of the gradient, without a graph") {
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kDouble}) {
+    CAPTURE(type);
+    const auto x = at::randn({2, 5, 3, 10}).to(type).requires_grad_();
+    const auto angles = at::randn({5, 4});
+    const auto gradient = at::randn(x.sizes()).to(type);
+    rotate(x, angles.cos(), angles.sin()).backward(gradient);
+    const auto back = fused::rotate_back(gradient, angles.cos(), angles.sin());
+    CHECK(at::equal(back, x.grad()));
+  }
+}
