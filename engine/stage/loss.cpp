@@ -4,8 +4,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/stack.h>
-#include <ATen/ops/where.h>
-#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 
@@ -42,14 +40,12 @@ loss_function cross_entropy_loss() {
                     + describe(data.targets));
     const auto& logits = outputs[0];
     const auto& target = data.targets[0];
-    const auto mean = at::cross_entropy_loss(
+    // The mean of no items would be NaN.
+    const auto sum = at::cross_entropy_loss(
       at_least_fp32(logits).reshape({-1, logits.size(-1)}),
-      target.reshape({-1}), {}, at::Reduction::Mean, ignored_target);
-    const auto counts = target.ne(ignored_target);
-    // The mean of no items is NaN.
-    auto loss = at::where(counts.any(), mean, at::zeros_like(mean));
-    return std::vector<loss_term>{
-      {"loss", std::move(loss), 0, 1, counts.sum()}};
+      target.reshape({-1}), {}, at::Reduction::Sum, ignored_target);
+    return std::vector{
+      loss_of_sum("loss", sum, target.ne(ignored_target).sum())};
   };
   const auto counts = [](const microbatch_data& data) {
     return data.targets.empty()
