@@ -1,7 +1,6 @@
 #include "troupe/engine/fused/attention.hpp"
 
 #include <ATen/autocast_mode.h>
-#include <ATen/cpu/Utils.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones.h>
@@ -27,27 +26,14 @@ bool is_plain(const at::Tensor& x, at::ScalarType type) {
          && x.layout() == at::kStrided;
 }
 
-/// Whether LibTorch's products in bf16 have units of their own (AMX).
-bool multiplies_bf16() {
-  static const bool has = [] {
-    const auto all = at::cpu::get_cpu_capabilities();
-    const auto found = all.find("amx_bf16");
-    return found != all.end() && found->second.toBool();
-  }();
-  return has;
-}
-
 bool has_kernel(const heads_of_three& all, bool causal) {
   const auto& [q, k, v] = all;
   const auto type = q.scalar_type();
   const bool is_cast = at::autocast::is_autocast_enabled(at::kCPU)
                        && at::autocast::get_autocast_dtype(at::kCPU) != type;
-  return has_attention()
-         && (type == at::kFloat
-             || (type == at::kBFloat16 && !multiplies_bf16()))
-         && !is_cast && is_plain(q, type) && is_plain(k, type)
-         && is_plain(v, type) && q.numel() > 0 && k.size(1) > 0
-         && (!causal || q.size(1) <= k.size(1));
+  return has_attention(type) && !is_cast && is_plain(q, type)
+         && is_plain(k, type) && is_plain(v, type) && q.numel() > 0
+         && k.size(1) > 0 && (!causal || q.size(1) <= k.size(1));
 }
 
 std::string text_of(const at::Tensor& x) {

@@ -1,6 +1,7 @@
 #include "troupe/engine/fused/attention_operators.hpp"
 
 #include <ATen/Parallel.h>
+#include <ATen/cpu/Utils.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/CPUAllocator.h>
 
@@ -21,6 +22,16 @@ std::atomic<const attention_kernels*>& chosen() {
     return best == &plain_attention ? nullptr : best;
   }();
   return kernels;
+}
+
+/// Whether LibTorch's products in bf16 have units of their own (AMX).
+bool multiplies_bf16() {
+  static const bool has = [] {
+    const auto all = at::cpu::get_cpu_capabilities();
+    const auto found = all.find("amx_bf16");
+    return found != all.end() && found->second.toBool();
+  }();
+  return has;
 }
 
 /// The heads of a row from that one on.
@@ -152,8 +163,10 @@ void define_attention(torch::Library& library) {
 
 }  // namespace
 
-bool has_attention() {
-  return chosen() != nullptr;
+bool has_attention(at::ScalarType type) {
+  return chosen() != nullptr
+         && (type == at::kFloat
+             || (type == at::kBFloat16 && !multiplies_bf16()));
 }
 
 void use_attention(const attention_kernels* kernels) {

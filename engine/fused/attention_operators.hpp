@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
 
 #include <array>
 
@@ -16,8 +17,8 @@ struct attended {
     logarithms;  // fp32 [rows, heads, queries]: of sums of exponentials
 };
 
-/// Whether this machine has kernels for the two below.
-bool has_attention();
+/// Whether this machine has kernels for the two below that are to be used.
+bool has_attention(at::ScalarType type);
 
 /// Attention on the CPU, in fp32 or bf16, without an autograd graph.
 attended attend(const heads_of_three& all, double scale, bool causal);

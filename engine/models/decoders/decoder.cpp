@@ -14,8 +14,10 @@
 #include "troupe/engine/models/decoders/decoder_parts.hpp"
 #include "troupe/engine/models/decoders/lora.hpp"
 #include "troupe/engine/models/layers/cross_entropy_in_parts.hpp"
+#include "troupe/engine/models/layers/joined_layers.hpp"
 #include "troupe/engine/stage/module/slices.hpp"
 #include "troupe/engine/stage/random.hpp"
+#include "troupe/engine/stage/random_draws.hpp"
 #include "troupe/engine/stage/stage_module.hpp"
 
 namespace troupe {
@@ -88,21 +90,28 @@ struct embeddings final : decoder_layer {
   tensor_list forward(const tensor_list& inputs,
                       const tensor_arguments& arguments) override {
     const auto& ids = inputs.at(0);
-    tensor_list outputs{observe(tokens, ids)};
-    if (positions) {
-      const auto first = current_slice().first;
-      auto places =
-        at::arange(first, first + ids.size(1), ids.options().dtype(at::kLong));
-      // Those within a document.
-      if (const auto starts = starts_among(arguments); starts.defined())
-        places = places - starts;
-      outputs[0] = outputs[0] + observe(positions, places);
-    }
-    outputs[0] = dropout(outputs[0], o.dropout.embedding);
+    const auto x =
+      positions ? with_positions(ids, arguments) : observe(tokens, ids);
+    tensor_list outputs{dropout(x, o.dropout.embedding)};
     if (o.has_router_loss())
       outputs.push_back(
         at::zeros({2, o.experts.count}, ids.options().dtype(at::kFloat)));
     return outputs;
+  }
+
+  at::Tensor with_positions(const at::Tensor& ids,
+                            const tensor_arguments& arguments) {
+    const auto first = current_slice().first;
+    auto places =
+      at::arange(first, first + ids.size(1), ids.options().dtype(at::kLong));
+    // Those within a document.
+    if (const auto starts = starts_among(arguments); starts.defined())
+      places = places - starts;
+    if (const auto sum = sum_of_embeddings(*tokens, ids, *positions, places);
+        sum.defined())
+      return sum;
+    const auto x = observe(tokens, ids);
+    return x + observe(positions, places);
   }
 
   std::shared_ptr<embedding_layer> tokens, positions;
@@ -153,11 +162,18 @@ struct block final : decoder_layer {
       const auto y = x + dropped(observe(first_norm, attend(x, starts)));
       return y + dropped(observe(second_norm, observe(mlp, y)));
     }
-    const auto attended = dropped(attend(observe(first_norm, x), starts));
-    if (o.place == parallel)
+    if (o.place == parallel) {
+      const auto attended = dropped(attend(observe(first_norm, x), starts));
       return dropped(observe(mlp, observe(second_norm, x))) + attended + x;
-    const auto y = x + attended;
-    return y + dropped(observe(mlp, observe(second_norm, y)));
+    }
+    const bool drops = o.dropout.residual > 0 && current_draws();
+    auto y = drops ? at::Tensor() : attention->branch(x, *first_norm, starts);
+    if (!y.defined())
+      y = x + dropped(attend(observe(first_norm, x), starts));
+    auto z = drops ? at::Tensor() : mlp->branch(y, *second_norm);
+    if (!z.defined())
+      z = y + dropped(observe(mlp, observe(second_norm, y)));
+    return z;
   }
 
   at::Tensor attend(const at::Tensor& x, const at::Tensor& starts) {
@@ -184,7 +200,9 @@ struct head_layer final : decoder_layer {
                   o.width, o.vocabulary, linear_options{kind, o.head_bias}))) {}
 
   tensor_list forward(const tensor_list& inputs) override {
-    return {observe(head, observe(norm, inputs.at(0)))};
+    const auto joined = norm_with_linear(inputs.at(0), *norm, *head);
+    return {joined.defined() ? joined
+                             : observe(head, observe(norm, inputs.at(0)))};
   }
 
   std::optional<std::vector<loss_term>> losses(

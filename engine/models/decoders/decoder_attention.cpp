@@ -3,11 +3,13 @@
 
 #include <array>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "troupe/engine/events/observe.hpp"
 #include "troupe/engine/fused/attention.hpp"
 #include "troupe/engine/models/decoders/decoder_parts.hpp"
+#include "troupe/engine/models/layers/joined_layers.hpp"
 #include "troupe/engine/stage/module/slices.hpp"
 #include "troupe/engine/stage/random.hpp"
 #include "troupe/engine/stage/random_draws.hpp"
@@ -69,7 +71,38 @@ struct attention final : decoder_attention {
     return observe(output_, y);
   }
 
+  at::Tensor branch(const at::Tensor& x, const norm_layer& norm,
+                    const at::Tensor& starts) override {
+    const bool joins = fused_ ? is_simple() : has_plain_heads();
+    if (!joins || !sees_all(x.size(1), starts))
+      return {};
+    branch_attention how{.heads = o_.heads,
+                         .key_heads = o_.key_heads,
+                         .scale = scale_,
+                         .by_head = o_.fused == decoder_options::fusion::heads};
+    if (o_.rotary.dimensions > 0) {
+      auto by = rotations_.of(0, x.size(1), x.device());
+      how.cosines = std::move(by.cosines);
+      how.sines = std::move(by.sines);
+    }
+    using layers = std::vector<const linear_layer*>;
+    return attention_branch(x, norm,
+                            fused_
+                              ? layers{fused_.get()}
+                              : layers{query_.get(), key_.get(), value_.get()},
+                            *output_, how);
+  }
+
  private:
+  /// Whether attention is that of one projection of all positions.
+  bool is_simple() const {
+    return fused_ && o_.rotary.dimensions == 0 && !current_pass()
+           && !drops_weights();
+  }
+  /// Whether it is that of three projections, at most rotated.
+  bool has_plain_heads() const {
+    return !fused_ && !query_norm_ && !current_pass() && !drops_weights();
+  }
   bool drops_weights() const {
     return o_.dropout.attention > 0 && current_draws();
   }
@@ -81,9 +114,7 @@ struct attention final : decoder_attention {
   /// [rows, positions, heads, head size].
   at::Tensor attended(const at::Tensor& x, const at::Tensor& starts) {
     const auto t = x.size(1);
-    const bool is_simple = fused_ && o_.rotary.dimensions == 0
-                           && !current_pass() && !drops_weights();
-    if (is_simple && sees_all(t, starts))
+    if (is_simple() && sees_all(t, starts))
       return fused::self_attention(projection(x), {.scale = scale_});
     auto [q, k, v] = projected(x);
     if (o_.rotary.dimensions > 0) {

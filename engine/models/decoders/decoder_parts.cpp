@@ -2,26 +2,27 @@
 
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/erf.h>
-#include <ATen/ops/gelu.h>
 #include <ATen/ops/hardswish.h>
 #include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/mish.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/relu6.h>
 #include <ATen/ops/sigmoid.h>
-#include <ATen/ops/silu.h>
 #include <ATen/ops/square.h>
 #include <ATen/ops/tanh.h>
 #include <fmt/ranges.h>
 
 #include <array>
 #include <cmath>
+#include <optional>
 #include <ranges>
 #include <utility>
 
 #include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/events/observe.hpp"
+#include "troupe/engine/fused/activation.hpp"
+#include "troupe/engine/models/layers/joined_layers.hpp"
 
 namespace troupe {
 
@@ -29,30 +30,41 @@ namespace {
 
 using function = at::Tensor (*)(const at::Tensor&);
 
+at::Tensor exact_gelu(const at::Tensor& x) {
+  return fused::activated(x, fused::activation::gelu);
+}
+
+at::Tensor gelu_by_tanh(const at::Tensor& x) {
+  return fused::activated(x, fused::activation::gelu_tanh);
+}
+
+at::Tensor silu(const at::Tensor& x) {
+  return fused::activated(x, fused::activation::silu);
+}
+
 /// Hugging Face's names (`hidden_act`).
 constexpr std::array<std::pair<const char*, function>, 20> functions{{
-  {"gelu", [](const at::Tensor& x) { return at::gelu(x); }},
-  {"gelu_new", [](const at::Tensor& x) { return at::gelu(x, "tanh"); }},
-  {"gelu_fast", [](const at::Tensor& x) { return at::gelu(x, "tanh"); }},
-  {"gelu_pytorch_tanh",
-   [](const at::Tensor& x) { return at::gelu(x, "tanh"); }},
+  {"gelu", exact_gelu},
+  {"gelu_new", gelu_by_tanh},
+  {"gelu_fast", gelu_by_tanh},
+  {"gelu_pytorch_tanh", gelu_by_tanh},
   {"quick_gelu",
    [](const at::Tensor& x) { return x * at::sigmoid(1.702 * x); }},
   {"relu", [](const at::Tensor& x) { return at::relu(x); }},
   {"relu2", [](const at::Tensor& x) { return at::square(at::relu(x)); }},
   {"relu6", [](const at::Tensor& x) { return at::relu6(x); }},
   {"sigmoid", [](const at::Tensor& x) { return at::sigmoid(x); }},
-  {"silu", [](const at::Tensor& x) { return at::silu(x); }},
-  {"swish", [](const at::Tensor& x) { return at::silu(x); }},
+  {"silu", silu},
+  {"swish", silu},
   {"tanh", [](const at::Tensor& x) { return at::tanh(x); }},
   {"mish", [](const at::Tensor& x) { return at::mish(x); }},
   {"linear", [](const at::Tensor& x) { return x; }},
   {"leaky_relu", [](const at::Tensor& x) { return at::leaky_relu(x); }},
   {"hardswish", [](const at::Tensor& x) { return at::hardswish(x); }},
-  {"gelu_python", [](const at::Tensor& x) { return at::gelu(x); }},
-  {"gelu_accurate", [](const at::Tensor& x) { return at::gelu(x, "tanh"); }},
+  {"gelu_python", exact_gelu},
+  {"gelu_accurate", gelu_by_tanh},
   {"gelu_10",
-   [](const at::Tensor& x) { return at::clamp(at::gelu(x), -10, 10); }},
+   [](const at::Tensor& x) { return at::clamp(exact_gelu(x), -10, 10); }},
   {"laplace",
    [](const at::Tensor& x) {
      return 0.5 * (1 + at::erf((x - 0.707107) / (0.282095 * std::sqrt(2.0))));
@@ -66,6 +78,14 @@ function function_of(const std::string& name) {
   fail(error_code::invalid_argument,
        "there is no activation function '{}'; the names are {}",
        printable(name), fmt::join(functions | std::views::keys, ", "));
+}
+
+/// For `mlp_branch`.
+std::optional<fused::activation> fused_activation(function of) {
+  return of == exact_gelu     ? std::optional(fused::activation::gelu)
+         : of == gelu_by_tanh ? std::optional(fused::activation::gelu_tanh)
+         : of == silu         ? std::optional(fused::activation::silu)
+                              : std::nullopt;
 }
 
 struct activation_layer final : torch::nn::Module {
@@ -95,6 +115,12 @@ struct mlp_layer final : decoder_mlp {
     const auto y = gate ? observe(act, observe(gate, x)) * observe(up, x)
                         : observe(act, observe(up, x));
     return observe(down, y);
+  }
+
+  at::Tensor branch(const at::Tensor& x, const norm_layer& norm) override {
+    const auto which = fused_activation(act->run);
+    return which ? mlp_branch(x, norm, gate.get(), *up, *down, *which)
+                 : at::Tensor();
   }
 
   std::shared_ptr<activation_layer> act;

@@ -19,6 +19,10 @@ std::shared_ptr<norm_layer> make_norm(const decoder_options& options,
 struct decoder_attention : torch::nn::Module {
   virtual at::Tensor forward(const at::Tensor& x,
                              const at::Tensor& starts = {}) = 0;
+  /// x + forward(norm(x), starts) as one node of the graph, with the same bits;
+  /// undefined if it can't compute that now.
+  virtual at::Tensor branch(const at::Tensor& x, const norm_layer& norm,
+                            const at::Tensor& starts) = 0;
 };
 std::shared_ptr<decoder_attention> make_attention(
   const decoder_options& options, std::size_t layer,
@@ -26,6 +30,11 @@ std::shared_ptr<decoder_attention> make_attention(
 
 struct decoder_mlp : torch::nn::Module {
   virtual at::Tensor forward(const at::Tensor& x) = 0;
+  /// x + forward(norm(x)), likewise.
+  virtual at::Tensor branch(const at::Tensor& /*x*/,
+                            const norm_layer& /*norm*/) {
+    return {};
+  }
   /// For experts whose use is to be balanced, fp32 [2, experts]: the sums of
   /// the router's probabilities and of its choices over the tokens of the last
   /// forward. Undefined for others.

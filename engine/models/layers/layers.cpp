@@ -3,118 +3,64 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/embedding.h>
-#include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/zeros.h>
-#include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "troupe/base/fnv_hash.hpp"
-#include "troupe/engine/device/matrix_product.hpp"
 #include "troupe/engine/events/observe.hpp"
+#include "troupe/engine/fused/activation.hpp"
+#include "troupe/engine/models/layers/layer_node.hpp"
 #include "troupe/engine/stage/module/autocast.hpp"
-#include "troupe/engine/stage/module/saved_tensors.hpp"
-#include "troupe/engine/stage/module/weight_gradients.hpp"
-#include "troupe/engine/stage/parameters/weight_casts.hpp"
 #include "troupe/engine/stage/random.hpp"
 
 namespace troupe {
 
 namespace {
 
-using torch::autograd::variable_list;
-
-/// x W^T + b whose backward adds the weight's gradient straight into `.grad`,
-/// in parts of at most 16 MiB (like Megatron-LM's gradient accumulation
-/// fusion); in a split backward, in W. A frozen weight keeps no x.
-/// `transposed`: W is [inputs, outputs].
-template <bool transposed>
-struct accumulating_linear
-  : torch::autograd::Function<accumulating_linear<transposed>> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context,
-                            const at::Tensor& x, const at::Tensor& weight,
-                            const std::optional<at::Tensor>& bias) {
-    const auto type = compute_type(x);
-    const auto input = x.to(type);
-    if (weight.scalar_type() != type)
-      note_casts(*context);
-    if (weight.requires_grad()) {
-      note_store(*context,
-                 bias ? tensor_list{weight, *bias} : tensor_list{weight});
-      context->save_for_backward({input, weight, bias.value_or(at::Tensor())});
-    } else {
-      context->save_for_backward({{}, weight, {}});
-    }
-    const auto factor = cast_of(weight, type);
-    return linear_product(input, transposed ? factor.t() : factor,
-                          bias ? cast_of(*bias, type) : bias);
+/// x W^T + b. A frozen weight keeps no x.
+struct linear_node final : layer_node {
+  at::Tensor backward(at::Tensor gradient) override {
+    const auto rows = gradient.reshape({-1, gradient.size(-1)});
+    auto sizes = gradient.sizes().vec();
+    const auto before = layer.backward(*this, rows, wants_input());
+    if (!before.defined())
+      return before;
+    sizes.back() = before.size(1);
+    return before.view(sizes);
   }
 
-  static variable_list backward(torch::autograd::AutogradContext* context,
-                                const variable_list& gradients) {
-    const auto saved = context->get_saved_variables();
-    const auto& x = saved[0];
-    const auto weight = parameter_of(saved[1]);
-    const auto bias = saved[2].defined() ? parameter_of(saved[2]) : saved[2];
-    const auto rows = gradients[0].reshape({-1, gradients[0].size(-1)});
-    at::Tensor before;
-    if (context->needs_input_grad(0)) {
-      const auto factor = cast_of(*context, weight, rows.scalar_type());
-      auto sizes = gradients[0].sizes().vec();
-      sizes.back() = weight.size(transposed ? 0 : 1);
-      before =
-        matrix_product(rows, transposed ? factor.t() : factor).view(sizes);
-    }
-    if (!weight.requires_grad())
-      return {before, {}, {}};
-    add_weight_gradients(*context, [=] {
-      const auto inputs = x.reshape({-1, x.size(-1)});
-      if (transposed)
-        add_matrix_product(weight.mutable_grad(), inputs.t(), rows,
-                           weight.scalar_type());
-      else
-        add_matrix_product(weight.mutable_grad(), rows.t(), inputs,
-                           weight.scalar_type());
-      if (bias.defined())
-        accumulate_gradient(bias, rows.sum(0, false, bias.scalar_type()));
-    });
-    return {before, {}, {}};
-  }
+  linear_part layer;
 };
 
-/// Rows of a table; its backward adds to the table's gradient.
-struct accumulating_embedding
-  : torch::autograd::Function<accumulating_embedding> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context,
-                            const at::Tensor& ids, const at::Tensor& weight,
-                            std::int64_t padding) {
-    note_store(*context, {weight});
-    context->save_for_backward({ids, weight});
-    context->saved_data["padding"] = padding;
-    return at::embedding(weight, ids);
+struct norm_node final : layer_node {
+  at::Tensor backward(at::Tensor gradient) override {
+    return layer.backward(*this, gradient);
   }
 
-  static variable_list backward(torch::autograd::AutogradContext* context,
-                                const variable_list& gradients) {
-    const auto saved = context->get_saved_variables();
-    add_weight_gradients(
-      *context,
-      [ids = saved[0], weight = parameter_of(saved[1]), rows = gradients[0],
-       padding = context->saved_data["padding"].toInt()] {
-        accumulate_gradient(weight, at::embedding_dense_backward(
-                                      rows, ids, weight.size(0), padding,
-                                      /*scale_grad_by_freq=*/false));
-      });
-    return {{}, {}, {}};
-  }
+  norm_part layer;
 };
+
+struct embedding_node final : layer_node {
+  at::Tensor backward(at::Tensor gradient) override {
+    layer.backward(*this, gradient);
+    return {};
+  }
+
+  embedding_part layer;
+};
+
+bool wants_graph(const at::Tensor& x, const tensor_list& parameters) {
+  return at::GradMode::is_enabled()
+         && (requires_gradient(x)
+             || std::ranges::any_of(parameters, requires_gradient));
+}
 
 }  // namespace
 
@@ -171,23 +117,16 @@ void linear_layer::add_adapter(const adapter_options& options,
 }
 
 at::Tensor linear_layer::base(const at::Tensor& x) const {
-  const bool trains_as_one =
-    !bias.defined() || bias.requires_grad() == weight.requires_grad();
   // LibTorch makes the graph here; without one its operator runs, too, since a
   // forward that is computed again must have the bits of the first.
-  if (!trains_as_one)
+  if (!trains_as_one())
     return at::linear(x, transposed ? weight.t() : weight, bias);
-  if (!at::GradMode::is_enabled()) {
-    const auto type = compute_type(x);
-    const auto factor = cast_of(weight, type);
-    return linear_product(x.to(type), transposed ? factor.t() : factor,
-                          bias.defined() ? cast_of(bias, type) : bias);
-  }
-  const auto optional_bias =
-    bias.defined() ? std::optional(bias) : std::nullopt;
-  return transposed
-           ? accumulating_linear<true>::apply(x, weight, optional_bias)
-           : accumulating_linear<false>::apply(x, weight, optional_bias);
+  const auto all = as_parameters();
+  if (!wants_graph(x, {weight}))
+    return linear_forward(x.to(compute_type(x)), all);
+  return with_node<linear_node>(x, {weight, bias}, [&](linear_node& node) {
+    return node.layer.run(node, x, all);
+  });
 }
 
 void linear_layer::fill(double deviation, at::Generator generator) {
@@ -206,13 +145,19 @@ norm_layer::norm_layer(std::int64_t width, double eps,
 }
 
 at::Tensor norm_layer::forward(const at::Tensor& x) const {
+  const auto all = as_parameters();
+  if (normalizes(x, all))
+    return wants_graph(x, {weight, bias}) ? with_node<norm_node>(
+             x, {weight, bias},
+             [&](norm_node& node) { return node.layer.run(node, x, all); })
+                                          : norm_forward(x, all).output;
   return bias.defined()
            ? at::layer_norm(x, weight.sizes(), weight, bias, epsilon)
            : at::rms_norm(x, weight.sizes(), weight, epsilon);
 }
 
 at::Tensor gelu_layer::forward(const at::Tensor& x) const {
-  return at::gelu(x);
+  return fused::activated(x, fused::activation::gelu);
 }
 
 embedding_layer::embedding_layer(std::int64_t entries, std::int64_t width,
@@ -223,10 +168,11 @@ embedding_layer::embedding_layer(std::int64_t entries, std::int64_t width,
 }
 
 at::Tensor embedding_layer::forward(const at::Tensor& ids) const {
-  const bool accumulates = at::GradMode::is_enabled() && weight.requires_grad();
-  if (!accumulates)
+  if (!wants_graph(ids, {weight}))
     return at::embedding(weight, ids, padding);
-  return accumulating_embedding::apply(ids, weight, padding);
+  return with_node<embedding_node>(ids, {weight}, [&](embedding_node& node) {
+    return node.layer.run(node, ids, *this);
+  });
 }
 
 }  // namespace troupe

@@ -35,6 +35,12 @@ struct linear_factors {
   at::Tensor x, weight;
 };
 
+/// What the backward of a linear layer adds to. The bias may be undefined.
+struct linear_parameters {
+  at::Tensor weight, bias;
+  bool transposed = false;
+};
+
 struct linear_layer : torch::nn::Module {
   linear_layer(std::int64_t inputs, std::int64_t outputs,
                linear_options options = {});
@@ -49,6 +55,13 @@ struct linear_layer : torch::nn::Module {
   /// that rank: A uniform as a new Linear of PyTorch, B zeros (LoRA).
   void add_adapter(const adapter_options& options, at::Generator generator);
 
+  linear_parameters as_parameters() const { return {weight, bias, transposed}; }
+  bool has_adapter() const { return lora_a_ != nullptr; }
+  /// Whether both parameters are trained, or none.
+  bool trains_as_one() const {
+    return !bias.defined() || bias.requires_grad() == weight.requires_grad();
+  }
+
   at::Tensor weight, bias;  // bias: may be undefined
   bool transposed;
 
@@ -60,12 +73,24 @@ struct linear_layer : torch::nn::Module {
   adapter_options adapter_;
 };
 
+/// Of a norm; the bias is that of LayerNorm.
+struct norm_parameters {
+  at::Tensor weight, bias;
+  double epsilon = 0;
+
+  bool trains() const {
+    return weight.requires_grad() || (bias.defined() && bias.requires_grad());
+  }
+};
+
 /// LayerNorm over the last dimension; or without a mean, RMSNorm:
 /// x / sqrt(mean(x^2) + epsilon) * weight (Zhang and Sennrich, 2019).
 struct norm_layer : torch::nn::Module {
   explicit norm_layer(std::int64_t width, double epsilon = 1e-5,
                       const at::TensorOptions& kind = {}, bool has_mean = true);
   at::Tensor forward(const at::Tensor& x) const;
+
+  norm_parameters as_parameters() const { return {weight, bias, epsilon}; }
 
   at::Tensor weight, bias;  // bias: of LayerNorm
   double epsilon;
