@@ -180,15 +180,12 @@ bool has_norm_kernel(const at::Tensor& x, const at::Tensor& weight,
          || has_gpu_norm(x, weight, bias);
 }
 
-normalized normalize(const at::Tensor& x, const at::Tensor& weight,
-                     const at::Tensor& bias, double epsilon) {
-  const at::NoGradGuard no_grad;
+namespace {
+
+normalized normalize_as_x(const at::Tensor& x, const at::Tensor& weight,
+                          const at::Tensor& bias, double epsilon) {
   if (!has_norm_kernel(x, weight, bias))
     return normalize_by_libtorch(x, weight, bias, epsilon);
-  if (x.is_cuda()) {
-    auto y = norm_on_gpu(x, weight, bias, epsilon, x.scalar_type());
-    return {std::move(y.output), std::move(y.mean), std::move(y.scale)};
-  }
   static const auto forward = operator_of<decltype(normalize_operator)>(
     "troupe::normalize", define_norms);
   auto [output, mean, scale] = forward.call(
@@ -197,11 +194,34 @@ normalized normalize(const at::Tensor& x, const at::Tensor& weight,
   return {std::move(output), std::move(mean), std::move(scale)};
 }
 
-norm_gradients normalize_backward(const at::Tensor& gradient,
-                                  const at::Tensor& x, const normalized& of,
+}  // namespace
+
+normalized normalize(const at::Tensor& x, const at::Tensor& weight,
+                     const at::Tensor& bias, double epsilon,
+                     std::optional<at::ScalarType> type) {
+  const at::NoGradGuard no_grad;
+  if (x.is_cuda() && has_norm_kernel(x, weight, bias)) {
+    auto y =
+      norm_on_gpu(x, weight, bias, epsilon, type.value_or(x.scalar_type()));
+    return {std::move(y.output), std::move(y.mean), std::move(y.scale)};
+  }
+  auto y = normalize_as_x(x, weight, bias, epsilon);
+  y.output = cast(y.output, type.value_or(x.scalar_type()));
+  return y;
+}
+
+norm_gradients normalize_backward(const at::Tensor& after, const at::Tensor& x,
+                                  const normalized& of,
                                   const at::Tensor& weight, bool has_bias,
                                   const at::Tensor& added) {
   const at::NoGradGuard no_grad;
+  if (x.is_cuda() && has_norm_kernel(x, weight, {})
+      && of.scale.scalar_type() == at::kFloat) {
+    auto all = norm_backward_on_gpu(after, x, of.mean, of.scale, weight,
+                                    has_bias, added);
+    return {std::move(all.x), std::move(all.weight), std::move(all.bias)};
+  }
+  const auto gradient = cast(after, x.scalar_type());
   if (!has_norm_kernel(x, weight, {}) || of.scale.scalar_type() != at::kFloat
       || !is_as(gradient, x) || (added.defined() && !is_as(added, x))) {
     auto result =
@@ -209,11 +229,6 @@ norm_gradients normalize_backward(const at::Tensor& gradient,
     if (added.defined())
       result.x.add_(added);
     return result;
-  }
-  if (x.is_cuda()) {
-    auto all = norm_backward_on_gpu(gradient, x, of.mean, of.scale, weight,
-                                    has_bias, added);
-    return {std::move(all.x), std::move(all.weight), std::move(all.bias)};
   }
   static const auto backward =
     operator_of<decltype(normalize_backward_operator)>(

@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
+
 namespace troupe::fused {
 
 struct normalized {
@@ -14,12 +16,13 @@ struct normalized {
 
 /// LayerNorm over the last dimension, or RMSNorm if the bias is undefined,
 /// without an autograd graph. x: [..., width]; weight and bias: [width], of x's
-/// dtype or, if that is bf16, fp32. For fp32 on CPUs with AVX2 or AVX-512,
-/// and with the latter also for bf16, by a kernel that computes in fp32: a
-/// row's bits depend on that row alone. Else by LibTorch's operators. Any
-/// thread.
+/// dtype or, if that is bf16, fp32. `type`: the output's dtype; x's if there is
+/// none. For fp32 on CPUs with AVX2 or AVX-512, and with the latter also for
+/// bf16, and on GPUs, by a kernel that computes in fp32: a row's bits depend on
+/// that row alone. Else by LibTorch's operators. Any thread.
 normalized normalize(const at::Tensor& x, const at::Tensor& weight,
-                     const at::Tensor& bias, double epsilon);
+                     const at::Tensor& bias, double epsilon,
+                     std::optional<at::ScalarType> type = {});
 
 /// Whether it is by a kernel.
 bool has_norm_kernel(const at::Tensor& x, const at::Tensor& weight,
@@ -30,9 +33,9 @@ struct norm_gradients {
 };
 
 /// Gradients of `normalize`, whose mean and scale `of` has (the output is not
-/// read). `added`: undefined, or a gradient that is added to that of x in the
-/// same pass, such as that of a residual connection. Sums over rows are in a
-/// fixed order for each number of rows.
+/// read). gradient: of any dtype. `added`: undefined, or a gradient that is
+/// added to that of x in the same pass, such as that of a residual connection.
+/// Sums over rows are in a fixed order for each number of rows.
 norm_gradients normalize_backward(const at::Tensor& gradient,
                                   const at::Tensor& x, const normalized& of,
                                   const at::Tensor& weight, bool has_bias,

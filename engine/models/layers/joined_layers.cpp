@@ -43,7 +43,8 @@ tensor_list leaf_of(const at::Tensor& x, const tensor_list& parameters) {
 
 /// Whether layers may be one node, and there is anything to train.
 bool joins(const at::Tensor& x, const tensor_list& parameters) {
-  return at::GradMode::is_enabled() && !is_observed() && x.device().is_cpu()
+  return at::GradMode::is_enabled() && !is_observed()
+         && (x.is_cpu() || x.is_cuda())
          && (x.requires_grad()
              || std::ranges::any_of(parameters, requires_gradient));
 }
@@ -71,9 +72,9 @@ at::Tensor rows_of(const at::Tensor& x) {
 struct norm_linear_node final : layer_node {
   at::Tensor forward(const at::Tensor& x, const norm_layer& first,
                      const linear_layer& layer) {
-    type_ = x.scalar_type();
-    return linear.run(*this, norm.run(*this, x, first.as_parameters()),
-                      layer.as_parameters());
+    return linear.run(
+      *this, norm.run(*this, x, first.as_parameters(), compute_type(x)),
+      layer.as_parameters());
   }
 
   at::Tensor backward(at::Tensor gradient) override {
@@ -84,14 +85,11 @@ struct norm_linear_node final : layer_node {
     if (!of_norm.defined())
       return {};
     sizes.back() = of_norm.size(-1);
-    return norm.backward(*this, of_norm.to(type_).view(sizes));
+    return norm.backward(*this, of_norm.view(sizes));
   }
 
   norm_part norm;
   linear_part linear;
-
- private:
-  at::ScalarType type_{};
 };
 
 struct embeddings_node final : layer_node {
@@ -122,7 +120,7 @@ struct embeddings_node final : layer_node {
 struct branch_node : layer_node {
   at::Tensor normalised(const at::Tensor& x, const norm_layer& layer) {
     type_ = x.scalar_type();
-    return norm.run(*this, x, layer.as_parameters());
+    return norm.run(*this, x, layer.as_parameters(), compute_type(x));
   }
   /// x + last(y)
   at::Tensor added(const at::Tensor& x, const at::Tensor& y,
@@ -142,17 +140,20 @@ struct branch_node : layer_node {
   /// sums up here.
   at::Tensor before_norm(const at::Tensor& gradient,
                          const at::Tensor& of_output) {
-    auto before =
-      norm.backward(*this, of_output.to(type_).view(gradient.sizes()));
+    const auto of_norm = of_output.view(gradient.sizes());
+    // Kernels for GPUs add what is rounded, as a sum of its own does.
+    if (gradient.is_cuda() && wants_input())
+      return norm.backward(*this, of_norm, gradient.to(type_));
+    auto before = norm.backward(*this, of_norm);
     return wants_input() ? before.add_(gradient.to(type_)) : at::Tensor();
   }
 
   /// As LibTorch's engine adds up the gradients of the norm's output.
   void add_use(at::Tensor& sum, const at::Tensor& gradient) const {
     if (sum.defined())
-      sum.add_(gradient.to(type_));
+      sum = sum.to(type_).add_(gradient.to(type_));
     else
-      sum = gradient.to(type_);
+      sum = gradient;
   }
 
   norm_part norm;
@@ -353,7 +354,7 @@ at::Tensor attention_branch(const at::Tensor& x, const norm_layer& norm,
                             const std::vector<const linear_layer*>& projections,
                             const linear_layer& output,
                             const branch_attention& how) {
-  if (!fused::has_attention(compute_type(x)))
+  if (!x.is_cpu() || !fused::has_attention(compute_type(x)))
     return {};
   auto layers = projections;
   layers.push_back(&output);

@@ -10,11 +10,11 @@ namespace troupe {
 
 // Layers that are one node of LibTorch's graph together, as its engine needs
 // about 10 us for each. They have the bits of the layers called one after
-// another, and save the same tensors. The result is undefined where the layers
+// another, and save no other tensors. The result is undefined where the layers
 // are to be called instead: without a gradient graph, while a monitor observes,
-// on other devices than CPUs, with adapters, or if only one of a linear layer's
-// parameters is trained. No other function of LibTorch's may read their
-// parameters.
+// on devices without kernels for the norm, with adapters, or if only one of a
+// linear layer's parameters is trained. No other function of LibTorch's may
+// read their parameters.
 
 /// layer(norm(x)); x: [rows, positions, width].
 at::Tensor norm_with_linear(const at::Tensor& x, const norm_layer& norm,
@@ -39,8 +39,8 @@ struct branch_attention {
   at::Tensor cosines{}, sines{};
 };
 
-/// x + output(causal attention(projections(norm(x)))); x: [rows, positions,
-/// width]. `projections`: one, or those of queries, keys and values.
+/// x + output(causal attention(projections(norm(x)))), on CPUs; x: [rows,
+/// positions, width]. `projections`: one, or those of queries, keys and values.
 at::Tensor attention_branch(const at::Tensor& x, const norm_layer& norm,
                             const std::vector<const linear_layer*>& projections,
                             const linear_layer& output,

@@ -98,13 +98,15 @@ void add_embedding_gradient(const at::Tensor& weight, const at::Tensor& ids,
 
 bool normalizes(const at::Tensor& x, const norm_parameters& p) {
   const auto type = p.weight.scalar_type();
-  return x.device().is_cpu() && x.scalar_type() == type && x.numel() > 0
-         && x.dim() > 0 && x.size(-1) == p.weight.numel()
+  return (x.device().is_cpu() || fused::has_norm_kernel(x, p.weight, p.bias))
+         && x.scalar_type() == type && x.numel() > 0 && x.dim() > 0
+         && x.size(-1) == p.weight.numel()
          && (!p.bias.defined() || p.bias.scalar_type() == type);
 }
 
-fused::normalized norm_forward(const at::Tensor& x, const norm_parameters& p) {
-  return fused::normalize(x, p.weight, p.bias, p.epsilon);
+fused::normalized norm_forward(const at::Tensor& x, const norm_parameters& p,
+                               std::optional<at::ScalarType> type) {
+  return fused::normalize(x, p.weight, p.bias, p.epsilon, type);
 }
 
 void add_norm_gradients(const norm_parameters& p,

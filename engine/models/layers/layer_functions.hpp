@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
+
 #include "troupe/engine/fused/norm_operators.hpp"
 #include "troupe/engine/models/layers/layers.hpp"
 
@@ -26,10 +28,13 @@ void add_linear_gradients(const linear_parameters& parameters,
 void add_embedding_gradient(const at::Tensor& weight, const at::Tensor& ids,
                             const at::Tensor& gradient, std::int64_t padding);
 
-/// Whether `fused::normalize` is to compute the norm of x: on CPUs.
+/// Whether `fused::normalize` is to compute the norm of x: on CPUs, and where
+/// GPUs have a kernel for it.
 bool normalizes(const at::Tensor& x, const norm_parameters& parameters);
+/// `type`: the output's dtype; x's if there is none.
 fused::normalized norm_forward(const at::Tensor& x,
-                               const norm_parameters& parameters);
+                               const norm_parameters& parameters,
+                               std::optional<at::ScalarType> type = {});
 /// Adds those of the parameters that are trained to their `.grad`.
 void add_norm_gradients(const norm_parameters& parameters,
                         const fused::norm_gradients& gradients);

@@ -110,12 +110,13 @@ void embedding_part::backward(layer_node& node, const at::Tensor& gradient) {
 }
 
 at::Tensor norm_part::run(layer_node& node, const at::Tensor& of,
-                          const norm_parameters& p) {
+                          const norm_parameters& p,
+                          std::optional<at::ScalarType> type) {
   trains = p.trains();
   if (trains)
     node.note(p.bias.defined() ? tensor_list{p.weight, p.bias}
                                : tensor_list{p.weight});
-  auto result = norm_forward(of, p);
+  auto result = norm_forward(of, p, type);
   x = node.keep(of);
   weight = node.keep(p.weight);
   bias = node.keep(p.bias);

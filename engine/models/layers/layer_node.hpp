@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -115,9 +116,12 @@ struct embedding_part {
 };
 
 struct norm_part {
+  /// `type`: the output's dtype; x's if there is none.
   at::Tensor run(layer_node& node, const at::Tensor& x,
-                 const norm_parameters& parameters);
-  /// `added`: as that of `fused::normalize_backward`.
+                 const norm_parameters& parameters,
+                 std::optional<at::ScalarType> type = {});
+  /// `gradient`, of any dtype, and `added`: as those of
+  /// `fused::normalize_backward`.
   at::Tensor backward(layer_node& node, const at::Tensor& gradient,
                       const at::Tensor& added = {});
 

@@ -1,4 +1,4 @@
-// For LD_PRELOAD: LibTorch's gelu throws once for each time that the file of
+// For LD_PRELOAD: LibTorch's add_ throws once for each time that the file of
 // FAILING_OP is there, in whichever process takes it first. Links nothing of
 // LibTorch, as programs that have none load it, too.
 #include <dlfcn.h>
@@ -6,29 +6,18 @@
 
 #include <cstdlib>
 #include <stdexcept>
-#include <string_view>
 
-// at::_ops::gelu::call(at::Tensor const&, std::string_view)
-#define GELU                                                            \
-  "_ZN2at4_ops4gelu4callERKNS_6TensorESt17basic_string_viewIcSt11char_" \
-  "traitsIcEE"
+// at::_ops::add__Tensor::call(at::Tensor&, at::Tensor const&, c10::Scalar
+// const&), which returns the first one.
+#define ADD "_ZN2at4_ops11add__Tensor4callERNS_6TensorERKS2_RKN3c106ScalarE"
 
-/// A tensor as it is returned: in memory, as it is not trivial.
-class returned_tensor {
- public:
-  ~returned_tensor();
+void* add(void* self, const void* other, const void* alpha) asm(ADD);
 
- private:
-  void* impl_;
-};
-
-returned_tensor gelu(const void* self, std::string_view approximate) asm(GELU);
-
-returned_tensor gelu(const void* self, std::string_view approximate) {
+void* add(void* self, const void* other, const void* alpha) {
   const auto* file = std::getenv("FAILING_OP");
   if (file && ::unlink(file) == 0)
-    throw std::runtime_error("gelu was made to fail");
+    throw std::runtime_error("add_ was made to fail");
   static const auto next =
-    reinterpret_cast<decltype(&gelu)>(::dlsym(RTLD_NEXT, GELU));
-  return next(self, approximate);
+    reinterpret_cast<decltype(&add)>(::dlsym(RTLD_NEXT, ADD));
+  return next(self, other, alpha);
 }
