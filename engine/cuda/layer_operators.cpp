@@ -1,9 +1,7 @@
 #include "troupe/engine/cuda/layer_operators.hpp"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <c10/cuda/CUDAGuard.h>
-#include <torch/library.h>
 
 #include <algorithm>
 #include <initializer_list>
@@ -43,9 +41,10 @@ void launch(const gated_task& task, const at::Tensor& x) {
 
 at::Tensor gated_operator(const at::Tensor& x, const at::Tensor& factor,
                           std::int64_t which) {
+  require_one_gpu({x, factor});
   const c10::cuda::CUDAGuard guard{x.device()};
   auto task = gated_of(x, factor, which);
-  auto output = at::empty_like(x);
+  auto output = at::empty(x.sizes(), x.options());
   task.output = dense_values_of(output);
   launch(task, x);
   return output;
@@ -54,9 +53,11 @@ at::Tensor gated_operator(const at::Tensor& x, const at::Tensor& factor,
 std::tuple<at::Tensor, at::Tensor> gated_backward_operator(
   const at::Tensor& gradient, const at::Tensor& x, const at::Tensor& factor,
   std::int64_t which) {
+  require_one_gpu({x, factor, gradient});
   const c10::cuda::CUDAGuard guard{x.device()};
   auto task = gated_of(x, factor, which);
-  auto of_x = at::empty_like(x), of_factor = at::empty_like(factor);
+  auto of_x = at::empty(x.sizes(), x.options());
+  auto of_factor = at::empty(factor.sizes(), factor.options());
   task.gradient = dense_values_of(gradient);
   task.of_x = dense_values_of(of_x);
   task.of_factor = dense_values_of(of_factor);
@@ -72,7 +73,7 @@ void require_rotatable(const at::Tensor& x, const at::Tensor& cosines,
                        const at::Tensor& sines) {
   const bool fits =
     x.dim() == 4 && cosines.dim() == 2 && cosines.sizes() == sines.sizes()
-    && cosines.is_contiguous() && sines.is_contiguous()
+    && cosines.scalar_type() == at::kFloat && sines.scalar_type() == at::kFloat
     && cosines.size(0) == x.size(1) && 2 * cosines.size(1) <= x.size(3)
     && x.stride(3) == 1
     && are_multiples_of_four(
@@ -80,20 +81,21 @@ void require_rotatable(const at::Tensor& x, const at::Tensor& cosines,
   if (!fits)
     fail(error_code::invalid_argument,
          "rotations on a GPU take [rows, positions, heads, size] and angles "
-         "[positions, pairs], in multiples of four, not {}, {} and {}",
+         "[positions, pairs] in fp32, in multiples of four, not {}, {} and {}",
          describe(x), describe(cosines), describe(sines));
 }
 
 at::Tensor rotate_operator(const at::Tensor& x, const at::Tensor& cosines,
                            const at::Tensor& sines, bool inverse) {
   require_rotatable(x, cosines, sines);
+  require_one_gpu({x, cosines, sines});
   const c10::cuda::CUDAGuard guard{x.device()};
   auto output = at::empty(x.sizes(), x.options());
   rotate_task task;
   task.x = values_of(x);
   task.output = dense_values_of(output);
-  task.cosines = cosines.const_data_ptr<float>();
-  task.sines = sines.const_data_ptr<float>();
+  task.cosines = dense_values_of(cosines);
+  task.sines = dense_values_of(sines);
   task.row_stride = x.stride(0);
   task.position_stride = x.stride(1);
   task.head_stride = x.stride(2);
@@ -111,7 +113,7 @@ at::Tensor rotate_operator(const at::Tensor& x, const at::Tensor& cosines,
 void require_losses(const at::Tensor& logits, const at::Tensor& targets) {
   if (logits.dim() != 2 || logits.size(1) == 0 || logits.size(1) % 4 != 0
       || targets.scalar_type() != at::kLong || !targets.is_contiguous()
-      || targets.numel() != logits.size(0) || !targets.is_cuda())
+      || targets.numel() != logits.size(0))
     fail(
       error_code::invalid_argument,
       "cross entropy on a GPU takes logits [rows, classes], of a multiple of "
@@ -123,10 +125,11 @@ cross_entropy_task losses_of(const at::Tensor& logits,
                              const at::Tensor& targets, const at::Tensor& norms,
                              std::int64_t ignored) {
   require_losses(logits, targets);
+  require_one_gpu({logits, targets, norms});
   cross_entropy_task task;
   task.logits = dense_values_of(logits);
   task.targets = targets.const_data_ptr<std::int64_t>();
-  task.norms = data_of(norms);
+  task.norms = data_of(norms, 2 * targets.numel());
   task.rows = logits.size(0);
   task.width = logits.size(1);
   task.ignored = ignored;
@@ -145,7 +148,7 @@ std::tuple<at::Tensor, at::Tensor> cross_entropy_operator(
   auto losses = floats_like(logits, {targets.numel()});
   auto norms = floats_like(logits, {targets.numel(), 2});
   auto task = losses_of(logits, targets, norms, ignored);
-  task.losses = data_of(losses);
+  task.losses = data_of(losses, targets.numel());
   launch(task, logits);
   return {std::move(losses), std::move(norms)};
 }
@@ -155,35 +158,34 @@ void cross_entropy_gradient_operator(const at::Tensor& logits,
                                      const at::Tensor& norms,
                                      const at::Tensor& scale,
                                      std::int64_t ignored) {
+  require_one_gpu({logits, scale});
   const c10::cuda::CUDAGuard guard{logits.device()};
   auto task = losses_of(logits, targets, norms, ignored);
-  task.scale = scale.const_data_ptr<float>();
+  task.scale = data_of(scale, 1);
   launch(task, logits);
 }
 
 void define_for_layers(torch::Library& library) {
-  library.def("gpu_gated(Tensor x, Tensor factor, int which) -> Tensor");
-  library.def(
-    "gpu_gated_backward(Tensor gradient, Tensor x, Tensor factor, int which) "
-    "-> (Tensor, Tensor)");
-  library.def(
-    "gpu_rotate(Tensor x, Tensor cosines, Tensor sines, bool inverse) -> "
-    "Tensor");
-  library.def(
-    "gpu_cross_entropy(Tensor logits, Tensor targets, int ignored) -> (Tensor, "
-    "Tensor)");
-  library.def(
-    "gpu_cross_entropy_gradient_(Tensor(a!) logits, Tensor targets, Tensor "
-    "norms, Tensor scale, int ignored) -> ()");
   constexpr auto key = c10::DispatchKey::CUDA;
-  library.impl("gpu_cross_entropy",
-               torch::dispatch(key, cross_entropy_operator));
-  library.impl("gpu_cross_entropy_gradient_",
-               torch::dispatch(key, cross_entropy_gradient_operator));
-  library.impl("gpu_gated", torch::dispatch(key, gated_operator));
-  library.impl("gpu_gated_backward",
-               torch::dispatch(key, gated_backward_operator));
-  library.impl("gpu_rotate", torch::dispatch(key, rotate_operator));
+  add_operator(library, "gpu_gated",
+               "gpu_gated(Tensor x, Tensor factor, int which) -> Tensor",
+               gated_operator, key);
+  add_operator(library, "gpu_gated_backward",
+               "gpu_gated_backward(Tensor gradient, Tensor x, Tensor factor, "
+               "int which) -> (Tensor, Tensor)",
+               gated_backward_operator, key);
+  add_operator(library, "gpu_rotate",
+               "gpu_rotate(Tensor x, Tensor cosines, Tensor sines, bool "
+               "inverse) -> Tensor",
+               rotate_operator, key);
+  add_operator(library, "gpu_cross_entropy",
+               "gpu_cross_entropy(Tensor logits, Tensor targets, int ignored) "
+               "-> (Tensor, Tensor)",
+               cross_entropy_operator, key);
+  add_operator(library, "gpu_cross_entropy_gradient_",
+               "gpu_cross_entropy_gradient_(Tensor(a!) logits, Tensor targets, "
+               "Tensor norms, Tensor scale, int ignored) -> ()",
+               cross_entropy_gradient_operator, key);
 }
 
 }  // namespace

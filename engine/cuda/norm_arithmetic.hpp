@@ -47,6 +47,9 @@ constexpr norm_sums joined(const norm_sums& a, const norm_sums& b) {
 constexpr float joined(float a, float b) {
   return a + b;
 }
+constexpr four_values joined(const four_values& a, const four_values& b) {
+  return {{a.v[0] + b.v[0], a.v[1] + b.v[1], a.v[2] + b.v[2], a.v[3] + b.v[3]}};
+}
 
 /// A thread's values of a row; those beyond the row's end are not there.
 template <int Chunks>

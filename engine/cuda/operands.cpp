@@ -48,12 +48,28 @@ typed_values dense_values_of(const at::Tensor& tensor) {
   return values_of(tensor);
 }
 
+void require_one_gpu(std::initializer_list<at::Tensor> tensors) {
+  const auto& first = *tensors.begin();
+  for (const auto& each : tensors)
+    if (each.defined() && (!each.is_cuda() || each.device() != first.device()))
+      fail(error_code::invalid_argument,
+           "kernels of layers take tensors of one GPU, not {} and {}",
+           describe(first), describe(each));
+}
+
 at::Tensor floats_like(const at::Tensor& tensor, at::IntArrayRef sizes) {
   return at::empty(sizes, tensor.options().dtype(at::kFloat));
 }
 
-float* data_of(const at::Tensor& floats) {
-  return floats.defined() ? floats.mutable_data_ptr<float>() : nullptr;
+float* data_of(const at::Tensor& floats, std::int64_t count) {
+  if (!floats.defined())
+    return nullptr;
+  if (floats.scalar_type() != at::kFloat || !floats.is_contiguous()
+      || floats.numel() != count)
+    fail(error_code::invalid_argument,
+         "kernels of layers take {} contiguous values of fp32 here, not {}",
+         count, describe(floats));
+  return floats.mutable_data_ptr<float>();
 }
 
 cudaStream_t current_stream(const at::Tensor& tensor) {

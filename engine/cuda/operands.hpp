@@ -3,6 +3,8 @@
 #include <ATen/core/Tensor.h>
 #include <cuda_runtime_api.h>
 
+#include <initializer_list>
+
 #include "troupe/engine/cuda/row_tasks.hpp"
 
 namespace troupe {
@@ -14,10 +16,14 @@ typed_values values_of(const at::Tensor& tensor);
 /// The same; throws for tensors with gaps, too.
 typed_values dense_values_of(const at::Tensor& tensor);
 
+/// Throws `invalid_argument` unless all that are defined are on one GPU.
+void require_one_gpu(std::initializer_list<at::Tensor> tensors);
+
 /// Uninitialised, in fp32, on the tensor's device.
 at::Tensor floats_like(const at::Tensor& tensor, at::IntArrayRef sizes);
-/// Null for an undefined tensor.
-float* data_of(const at::Tensor& floats);
+/// So many fp32 values without gaps, for kernels that read one at a time; null
+/// for an undefined tensor. Throws `invalid_argument` for others.
+float* data_of(const at::Tensor& floats, std::int64_t count);
 /// The current stream of the tensor's device.
 cudaStream_t current_stream(const at::Tensor& tensor);
 

@@ -8,36 +8,54 @@
 // four adjacent values at once. Also compiled for the host, where tests run
 // each thread of a block (tests/engine/cuda/host_block.hpp): whoever includes
 // this file has defined rounded_bfloat16 and rounded_half, of a float to the
-// nearest, halves to even, as the bits of the result.
+// nearest, halves to even, as the bits of the result, and TROUPE_UNROLL.
 namespace troupe {
 inline namespace row_kernels {
 
-/// `first`: the first value's index, a multiple of four; null data reads zeros.
-__device__ four_values read_four(const typed_values& from, std::int64_t first) {
-  four_values result{};
+/// Four values as they are in memory, of fp16 and bf16 in the first two words.
+/// Loading several before one is widened has them on the way at the same time.
+struct stored_four {
+  uint4 words;
+};
+
+/// `first`: the first value's index, a multiple of four; null data gives zeros.
+__device__ stored_four load_four(const typed_values& from, std::int64_t first) {
   if (from.data == nullptr)
-    return result;
-  if (from.type == device_type::fp32) {
-    const auto raw = *reinterpret_cast<const float4*>(
-      static_cast<const float*>(from.data) + first);
-    return {{raw.x, raw.y, raw.z, raw.w}};
-  }
-  const auto raw = *reinterpret_cast<const uint2*>(
+    return {};
+  if (from.type == device_type::fp32)
+    return {*reinterpret_cast<const uint4*>(static_cast<const float*>(from.data)
+                                            + first)};
+  const auto half = *reinterpret_cast<const uint2*>(
     static_cast<const std::uint16_t*>(from.data) + first);
-  std::uint16_t bits[4];
-  memcpy(bits, &raw, sizeof raw);
+  return {{half.x, half.y, 0, 0}};
+}
+
+__device__ four_values widened(const stored_four& four, device_type type) {
+  four_values result;
+  if (type == device_type::fp32) {
+    memcpy(&result, &four, sizeof result);
+    return result;
+  }
+  std::uint16_t bits[8];
+  memcpy(bits, &four, sizeof bits);
   for (int i = 0; i < 4; ++i)
-    result.v[i] = from.type == device_type::bf16 ? widened_bfloat16(bits[i])
-                                                 : widened_half(bits[i]);
+    result.v[i] = type == device_type::bf16 ? widened_bfloat16(bits[i])
+                                            : widened_half(bits[i]);
   return result;
 }
 
-/// Rounds to the nearest, halves to even.
+__device__ four_values read_four(const typed_values& from, std::int64_t first) {
+  return widened(load_four(from, first), from.type);
+}
+
+/// Rounds to the nearest, halves to even. __stwb is one store of all four; of
+/// an assignment the compiler may make four.
 __device__ void write_four(const typed_values& to, std::int64_t first,
                            const four_values& values) {
   if (to.type == device_type::fp32) {
-    *reinterpret_cast<float4*>(static_cast<float*>(to.data) + first) = {
-      values.v[0], values.v[1], values.v[2], values.v[3]};
+    uint4 raw;
+    memcpy(&raw, &values, sizeof raw);
+    __stwb(reinterpret_cast<uint4*>(static_cast<float*>(to.data) + first), raw);
     return;
   }
   std::uint16_t bits[4];
@@ -46,7 +64,8 @@ __device__ void write_four(const typed_values& to, std::int64_t first,
                                            : rounded_half(values.v[i]);
   uint2 raw;
   memcpy(&raw, bits, sizeof raw);
-  *reinterpret_cast<uint2*>(static_cast<std::uint16_t*>(to.data) + first) = raw;
+  __stwb(reinterpret_cast<uint2*>(static_cast<std::uint16_t*>(to.data) + first),
+         raw);
 }
 
 __device__ float from_lane(float value, int lanes) {
@@ -80,14 +99,30 @@ __device__ std::int64_t column_of(int chunk) {
   return 4 * (std::int64_t{chunk} * blockDim.x + threadIdx.x);
 }
 
+/// A thread's chunks of a row, or of a vector as its row 0.
 template <int Chunks>
-__device__ norm_share<Chunks> share_of(const typed_values& x, std::int64_t row,
-                                       std::int64_t width) {
+struct stored_chunks {
+  stored_four of[Chunks];
+};
+
+template <int Chunks>
+__device__ stored_chunks<Chunks> load_chunks(const typed_values& from,
+                                             std::int64_t row,
+                                             std::int64_t width) {
+  stored_chunks<Chunks> result{};
+  for (int c = 0; c < Chunks; ++c)
+    if (column_of(c) < width)
+      result.of[c] = load_four(from, row * width + column_of(c));
+  return result;
+}
+
+template <int Chunks>
+__device__ norm_share<Chunks> share_of(const stored_chunks<Chunks>& x,
+                                       device_type type, std::int64_t width) {
   norm_share<Chunks> share;
   for (int c = 0; c < Chunks; ++c) {
     share.has[c] = column_of(c) < width;
-    if (share.has[c])
-      share.x[c] = read_four(x, row * width + column_of(c));
+    share.x[c] = widened(x.of[c], type);
   }
   return share;
 }
@@ -96,12 +131,14 @@ template <int Chunks>
 __device__ void write_norm(const norm_task& task, std::int64_t row,
                            const norm_share<Chunks>& share, float mean,
                            float scale) {
+  const auto weight = load_chunks<Chunks>(task.weight, 0, task.width);
+  const auto bias = load_chunks<Chunks>(task.bias, 0, task.width);
   for (int c = 0; c < Chunks; ++c)
     if (share.has[c])
-      write_four(
-        task.output, row * task.width + column_of(c),
-        share.normalised(c, mean, scale, read_four(task.weight, column_of(c)),
-                         read_four(task.bias, column_of(c))));
+      write_four(task.output, row * task.width + column_of(c),
+                 share.normalised(c, mean, scale,
+                                  widened(weight.of[c], task.weight.type),
+                                  widened(bias.of[c], task.bias.type)));
   if (threadIdx.x > 0)
     return;
   if (task.means)
@@ -114,7 +151,8 @@ __global__ void __launch_bounds__(1024) norm_kernel(const norm_task task) {
   __shared__ float sums[warp_lanes], squares[warp_lanes];
   const auto count = static_cast<float>(task.width);
   for (auto row = std::int64_t{blockIdx.x}; row < task.rows; row += gridDim.x) {
-    const auto share = share_of<Chunks>(task.x, row, task.width);
+    const auto share = share_of(load_chunks<Chunks>(task.x, row, task.width),
+                                task.x.type, task.width);
     const auto mean =
       task.means ? joined_in_block(share.sum(), sums) / count : 0.F;
     const auto variance = joined_in_block(share.squares(mean), squares) / count;
@@ -128,18 +166,15 @@ __global__ void __launch_bounds__(1024) norm_kernel(const norm_task task) {
 /// Values of some columns, in the chunks of a thread.
 template <int Chunks>
 struct chunk_values {
-  four_values of[Chunks] = {};
+  four_values of[Chunks];
 };
 
-/// Those of a row, or of a vector as its row 0.
 template <int Chunks>
-__device__ chunk_values<Chunks> chunks_of(const typed_values& from,
-                                          std::int64_t row,
-                                          std::int64_t width) {
+__device__ chunk_values<Chunks> widened(const stored_chunks<Chunks>& chunks,
+                                        device_type type) {
   chunk_values<Chunks> result;
   for (int c = 0; c < Chunks; ++c)
-    if (column_of(c) < width)
-      result.of[c] = read_four(from, row * width + column_of(c));
+    result.of[c] = widened(chunks.of[c], type);
   return result;
 }
 
@@ -161,8 +196,11 @@ template <int Chunks>
 __device__ void take_row(const norm_backward_task& task, std::int64_t row,
                          const chunk_values<Chunks>& weight, norm_sums* shared,
                          norm_backward_share<Chunks>& own) {
-  auto share = share_of<Chunks>(task.x, row, task.width);
-  auto gradients = chunks_of<Chunks>(task.gradient, row, task.width);
+  const auto stored_x = load_chunks<Chunks>(task.x, row, task.width);
+  const auto stored = load_chunks<Chunks>(task.gradient, row, task.width);
+  const auto added = load_chunks<Chunks>(task.added, row, task.width);
+  auto share = share_of(stored_x, task.x.type, task.width);
+  auto gradients = widened(stored, task.gradient.type);
   const auto mean = task.means ? task.means[row] : 0.F;
   const auto scale = task.scales[row];
   const auto count = static_cast<float>(task.width);
@@ -174,7 +212,7 @@ __device__ void take_row(const norm_backward_task& task, std::int64_t row,
     if (share.has[c])
       write_four(task.input_gradient, first,
                  norm_input_gradients(share.x[c], gradients.of[c], means, scale,
-                                      read_four(task.added, first)));
+                                      widened(added.of[c], task.added.type)));
   }
 }
 
@@ -183,7 +221,8 @@ __global__ void __launch_bounds__(1024)
   norm_backward_kernel(const norm_backward_task task) {
   __shared__ norm_sums even[warp_lanes], odd[warp_lanes];
   norm_backward_share<Chunks> own;
-  const auto weight = chunks_of<Chunks>(task.weight, 0, task.width);
+  const auto weight =
+    widened(load_chunks<Chunks>(task.weight, 0, task.width), task.weight.type);
   bool is_odd = false;
   for (auto row = std::int64_t{blockIdx.x}; row < task.rows;
        row += gridDim.x, is_odd = !is_odd)
@@ -191,41 +230,47 @@ __global__ void __launch_bounds__(1024)
   write_parts(task, own);
 }
 
-__device__ void add(four_values& to, const four_values& more) {
-  for (int i = 0; i < 4; ++i)
-    to.v[i] += more.v[i];
-}
-
-/// Every `block_warps`-th row of a part, from the warp's on.
-__device__ four_values sum_of_rows(const column_sums_task& task, int warp,
-                                   std::int64_t column) {
+/// Every `row_lanes`-th row of a part, from the lane's on.
+__device__ four_values sum_of_rows(const column_sums_task& task,
+                                   std::int64_t lane, std::int64_t column) {
+  constexpr int at_once = 8;
   const auto begin = std::int64_t{blockIdx.y} * task.rows_per_part;
   const auto end = smaller(begin + task.rows_per_part, task.rows);
   four_values sum{};
-  for (auto row = begin + warp; row < end; row += block_warps)
-    add(sum, read_four(task.values, row * task.width + column));
+  for (auto row = begin + lane; row < end; row += at_once * row_lanes) {
+    stored_four rows[at_once] = {};
+    TROUPE_UNROLL
+    for (int i = 0; i < at_once; ++i)
+      if (row + i * row_lanes < end)
+        rows[i] =
+          load_four(task.values, (row + i * row_lanes) * task.width + column);
+    TROUPE_UNROLL
+    for (int i = 0; i < at_once; ++i)
+      sum = joined(sum, widened(rows[i], task.values.type));
+  }
   return sum;
 }
 
-/// A warp takes 128 adjacent columns; the block's warps take rows in turn, and
-/// their sums are joined in the order of the warps.
+/// A thread takes four adjacent columns of every `row_lanes`-th row; the sums
+/// are joined in the order of the lanes.
 __global__ void __launch_bounds__(block_threads)
   column_sums_kernel(const column_sums_task task) {
-  __shared__ four_values shared[block_warps][warp_lanes];
-  const int lane = threadIdx.x % warp_lanes, warp = threadIdx.x / warp_lanes;
-  const auto column = 4 * (std::int64_t{blockIdx.x} * warp_lanes + lane);
+  __shared__ four_values shared[row_lanes][column_lanes];
+  const int of_columns = threadIdx.x % column_lanes;
+  const int of_rows = threadIdx.x / column_lanes;
+  const auto column = std::int64_t{blockIdx.x} * tile_columns + 4 * of_columns;
   if (column < task.width)
-    shared[warp][lane] = sum_of_rows(task, warp, column);
+    shared[of_rows][of_columns] = sum_of_rows(task, of_rows, column);
   __syncthreads();
-  if (warp > 0 || column >= task.width)
+  if (of_rows > 0 || column >= task.width)
     return;
-  auto sum = shared[0][lane];
-  for (int other = 1; other < block_warps; ++other)
-    add(sum, shared[other][lane]);
+  auto sum = shared[0][of_columns];
+  for (int other = 1; other < row_lanes; ++other)
+    sum = joined(sum, shared[other][of_columns]);
   const auto first = std::int64_t{blockIdx.y} * task.width + column;
   if (task.adds)
-    add(sum, read_four({task.sums}, first));
-  write_four({task.sums}, first, sum);
+    sum = joined(sum, read_four(task.sums, first));
+  write_four(task.sums, first, sum);
 }
 
 }  // namespace row_kernels

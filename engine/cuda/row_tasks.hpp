@@ -26,9 +26,10 @@ struct norm_task {
 };
 
 /// How many blocks share the rows in the backward pass, whatever the device is:
-/// equal bits on all.
-constexpr std::int64_t norm_parts(std::int64_t rows) {
-  return smaller(rows, 512);
+/// equal bits on all. An H100 runs 2^17 such threads at once.
+constexpr std::int64_t norm_parts(std::int64_t rows, std::int64_t width) {
+  const auto blocks = (1 << 17) / cut_norm_row(width).threads;
+  return smaller(rows, smaller(blocks, 1024));
 }
 
 /// The gradients: of the inputs, plus `added`, and each block's part of those
@@ -46,15 +47,33 @@ struct norm_backward_task {
   }
 };
 
+/// A block of `column_sums_kernel` sums a part's rows in 32 columns.
+constexpr int column_lanes = 8;
+constexpr int tile_columns = 4 * column_lanes;
+constexpr int row_lanes = block_threads / column_lanes;
+
 /// Sums over the rows of each part, in fp32: [parts, width]. The width is a
-/// multiple of four.
+/// multiple of four, and of parts there are at most 65,535.
 struct column_sums_task {
-  typed_values values{};
-  float* sums = nullptr;
+  typed_values values{}, sums{};
   std::int64_t rows = 0, width = 0;
   std::int64_t rows_per_part = 0;
   bool adds = false;  // to the sums that are there
+
+  constexpr std::int64_t tiles() const {
+    return (width + tile_columns - 1) / tile_columns;
+  }
+  constexpr std::int64_t parts() const {
+    return (rows + rows_per_part - 1) / rows_per_part;
+  }
 };
+
+/// Large matrices are summed in so many parts that these fill a device.
+constexpr std::int64_t rows_per_sum(std::int64_t rows) {
+  constexpr std::int64_t least = 256, most_parts = 512;
+  return rows <= least * most_parts ? least
+                                    : (rows + most_parts - 1) / most_parts;
+}
 
 enum class gpu_activation : std::uint8_t { gelu, gelu_tanh, silu };
 
@@ -73,8 +92,7 @@ struct gated_task {
 /// and strides are multiples of four.
 struct rotate_task {
   typed_values x{}, output{};
-  const float* cosines = nullptr;  // [positions, pairs], as the sines
-  const float* sines = nullptr;
+  typed_values cosines{}, sines{};  // fp32 [positions, pairs]
   std::int64_t row_stride = 0, position_stride = 0, head_stride = 0;
   std::int64_t rows = 0;
   std::int32_t positions = 0, heads = 0, size = 0, pairs = 0;
@@ -82,9 +100,8 @@ struct rotate_task {
 
   /// Four pairs each, or four elements that stay.
   constexpr std::int32_t groups() const { return (size - pairs) / 4; }
-  constexpr std::int64_t items() const {
-    return rows * positions * heads * groups();
-  }
+  /// Of all heads of a position, each of which a thread takes.
+  constexpr std::int32_t items() const { return heads * groups(); }
 };
 
 /// Losses of rows of logits, and of each row two norms: the greatest logit, and

@@ -18,6 +18,7 @@ __device__ std::uint16_t rounded_half(float value) {
 }  // namespace row_kernels
 }  // namespace troupe
 
+#define TROUPE_UNROLL _Pragma("unroll")
 #include "troupe/engine/cuda/layer_kernels.cuh"
 #include "troupe/engine/cuda/loss_kernels.cuh"
 
@@ -48,7 +49,7 @@ cudaError_t launch_norm(const norm_task& task, cudaStream_t stream) {
 cudaError_t launch_norm_backward(const norm_backward_task& task,
                                  cudaStream_t stream) {
   const auto cut = cut_norm_row(task.width);
-  const auto blocks = static_cast<unsigned>(norm_parts(task.rows));
+  const auto blocks = static_cast<unsigned>(norm_parts(task.rows, task.width));
   with_chunks(cut.chunks, [&](auto chunks) {
     norm_backward_kernel<decltype(chunks)::value>
       <<<blocks, static_cast<unsigned>(cut.threads), 0, stream>>>(task);
@@ -58,26 +59,15 @@ cudaError_t launch_norm_backward(const norm_backward_task& task,
 
 cudaError_t launch_column_sums(const column_sums_task& task,
                                cudaStream_t stream) {
-  const auto tiles = (task.width + 127) / 128;
-  const auto parts = (task.rows + task.rows_per_part - 1) / task.rows_per_part;
-  column_sums_kernel<<<dim3(static_cast<unsigned>(tiles),
-                            static_cast<unsigned>(parts)),
-                       block_threads, 0, stream>>>(task);
+  const dim3 blocks(static_cast<unsigned>(task.tiles()),
+                    static_cast<unsigned>(task.parts()));
+  column_sums_kernel<<<blocks, block_threads, 0, stream>>>(task);
   return cudaGetLastError();
 }
 
-namespace {
-
-/// Blocks for that many items, each of which a thread takes.
-unsigned blocks_for(std::int64_t items) {
-  return static_cast<unsigned>(
-    smaller((items + block_threads - 1) / block_threads, 1 << 16));
-}
-
-}  // namespace
-
 cudaError_t launch_gated(const gated_task& task, cudaStream_t stream) {
-  const auto blocks = blocks_for(task.count / 4);
+  const auto needed = (task.count / 4 + block_threads - 1) / block_threads;
+  const auto blocks = static_cast<unsigned>(smaller(needed, 1 << 16));
   if (task.gradient.data)
     gated_backward_kernel<<<blocks, block_threads, 0, stream>>>(task);
   else
@@ -86,7 +76,11 @@ cudaError_t launch_gated(const gated_task& task, cudaStream_t stream) {
 }
 
 cudaError_t launch_rotate(const rotate_task& task, cudaStream_t stream) {
-  rotate_kernel<<<blocks_for(task.items()), block_threads, 0, stream>>>(task);
+  const dim3 blocks(static_cast<unsigned>(task.positions),
+                    static_cast<unsigned>(smaller(task.rows, 65535)));
+  const auto warps = (task.items() + warp_lanes - 1) / warp_lanes;
+  const auto threads = warp_lanes * smaller(warps, block_warps);
+  rotate_kernel<<<blocks, static_cast<unsigned>(threads), 0, stream>>>(task);
   return cudaGetLastError();
 }
 

@@ -6,7 +6,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/CPUAllocator.h>
-#include <torch/library.h>
 
 #include "troupe/engine/device/operators.hpp"
 #include "troupe/engine/device/small_product_kernels.hpp"
@@ -42,24 +41,23 @@ at::Tensor product_operator(const at::Tensor& a, const at::Tensor& b) {
   return c;
 }
 
-void add_operator(at::Tensor sum, const at::Tensor& transposed,
-                  const at::Tensor& b) {
+void add_product_operator(at::Tensor sum, const at::Tensor& transposed,
+                          const at::Tensor& b) {
   small_products()->add_transposed(
     transposed.const_data_ptr<float>(), b.const_data_ptr<float>(),
     sum.data_ptr<float>(), sum.size(0), b.size(0), b.size(1));
 }
 
 void define(torch::Library& library) {
-  const auto on_cpu = [](auto function) {
-    return torch::dispatch(c10::DispatchKey::CPU, function);
-  };
-  library.def("small_linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor");
-  library.def("small_product(Tensor a, Tensor b) -> Tensor");
-  library.def(
-    "add_small_product(Tensor(a!) sum, Tensor transposed, Tensor b) -> ()");
-  library.impl("small_linear", on_cpu(linear_operator));
-  library.impl("small_product", on_cpu(product_operator));
-  library.impl("add_small_product", on_cpu(add_operator));
+  add_operator(library, "small_linear",
+               "small_linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor",
+               linear_operator);
+  add_operator(library, "small_product",
+               "small_product(Tensor a, Tensor b) -> Tensor", product_operator);
+  add_operator(
+    library, "add_small_product",
+    "add_small_product(Tensor(a!) sum, Tensor transposed, Tensor b) -> ()",
+    add_product_operator);
 }
 
 template <class Signature>
@@ -122,7 +120,7 @@ bool add_small_product(const at::Tensor& sum, const at::Tensor& a,
   if (!is_dense(transposed))
     return false;
   static const auto call =
-    found<decltype(add_operator)>("troupe::add_small_product");
+    found<decltype(add_product_operator)>("troupe::add_small_product");
   call.call(sum, transposed, b);
   return true;
 }

@@ -16,7 +16,8 @@ namespace troupe::fused {
 at::Tensor activated(const at::Tensor& x, activation which);
 
 /// activated(x) * factor, of the same shape, in one pass, as in gated layers
-/// such as SwiGLU (Shazeer, 2020): only the two are kept for the backward.
+/// such as SwiGLU (Shazeer, 2020): only the two are kept for the backward. On
+/// GPUs by a kernel, too, for tensors of fp32, bf16 or fp16 without gaps.
 at::Tensor gated(const at::Tensor& x, const at::Tensor& factor,
                  activation which);
 

@@ -7,7 +7,8 @@
 namespace troupe::fused {
 
 // Without an autograd graph. By kernels that compute in fp32 on CPUs with
-// AVX-512, for fp32 and bf16, and with AVX2, for fp32; else by LibTorch's
+// AVX-512, for fp32 and bf16, and with AVX2, for fp32; gated ones on GPUs, too,
+// for fp32, bf16 and fp16 without gaps; else by LibTorch's
 // operators, and so are GELU of more than 2^14 elements, for which these call
 // oneDNN, its gradient in bf16, and SiLU of less than 2^12. Results are
 // contiguous, of x's shape and dtype. Any thread.

@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 #include <c10/util/SmallVector.h>
 
 #include "troupe/engine/fused/gpu_functions.hpp"
@@ -49,14 +48,14 @@ void add_column_sums(at::Tensor& sum, const at::Tensor& rows,
                      at::ScalarType type) {
   const at::NoGradGuard no_grad;
   auto matrix = rows.dim() == 2 ? rows : rows.reshape({-1, rows.size(-1)});
-  if (has_gpu_column_sums(matrix)
-      && (sum.defined() ? sum.scalar_type() : type) == at::kFloat) {
-    if (!sum.defined())
-      sum = at::zeros({matrix.size(1)}, matrix.options().dtype(type));
-    return add_column_sums_on_gpu(sum, matrix);
+  const bool adds = sum.defined();
+  if ((adds || type == at::kFloat) && has_gpu_column_sums(sum, matrix)) {
+    if (!adds)
+      sum = at::empty({matrix.size(1)}, matrix.options().dtype(type));
+    return sum_columns_on_gpu(sum, matrix, adds);
   }
   if (!sums_by_kernel(sum, matrix, type)) {
-    if (sum.defined())
+    if (adds)
       sum.add_(matrix.sum(0, false, sum.scalar_type()));
     else
       sum = matrix.sum(0, false, type);
@@ -64,7 +63,6 @@ void add_column_sums(at::Tensor& sum, const at::Tensor& rows,
   }
   if (matrix.size(1) > 1 && matrix.stride(1) != 1)
     matrix = matrix.contiguous();
-  const bool adds = sum.defined();
   if (!adds)
     sum = at::empty({matrix.size(1)}, matrix.options().dtype(type));
   static const auto sum_rows =

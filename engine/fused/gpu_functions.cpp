@@ -37,7 +37,8 @@ using cross_entropy_gradient_op = void(const at::Tensor& logits,
                                        const at::Tensor& norms,
                                        const at::Tensor& scale,
                                        std::int64_t ignored);
-using add_column_sums_op = void(const at::Tensor& sum, const at::Tensor& rows);
+using sum_columns_op = void(const at::Tensor& sum, const at::Tensor& rows,
+                            bool adds);
 
 template <class Op>
 c10::TypedOperatorHandle<Op> loaded_operator(const char* name) {
@@ -50,8 +51,8 @@ struct gpu_operators {
     loaded_operator<norm_op>("troupe::gpu_norm");
   c10::TypedOperatorHandle<norm_backward_op> norm_backward =
     loaded_operator<norm_backward_op>("troupe::gpu_norm_backward");
-  c10::TypedOperatorHandle<add_column_sums_op> add_column_sums =
-    loaded_operator<add_column_sums_op>("troupe::gpu_add_column_sums");
+  c10::TypedOperatorHandle<sum_columns_op> sum_columns =
+    loaded_operator<sum_columns_op>("troupe::gpu_sum_columns");
   c10::TypedOperatorHandle<gated_op> gated =
     loaded_operator<gated_op>("troupe::gpu_gated");
   c10::TypedOperatorHandle<gated_backward_op> gated_backward =
@@ -78,35 +79,44 @@ bool is_loaded() {
 }
 
 bool begins_well(const at::Tensor& x) {
+  if (!x.is_cuda() || x.layout() != at::kStrided || !is_loaded())
+    return false;
   const auto type = x.scalar_type();
   const auto address = reinterpret_cast<std::uintptr_t>(x.const_data_ptr());
-  return x.is_cuda() && is_loaded()
-         && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf)
+  return (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf)
          && address % static_cast<std::uintptr_t>(4 * x.element_size()) == 0;
+}
+
+bool is_dense(const at::Tensor& x) {
+  return begins_well(x) && x.is_contiguous();
 }
 
 /// Whether it has rows of a multiple of four values, without gaps.
 bool is_taken(const at::Tensor& x) {
-  return begins_well(x) && x.dim() > 0 && x.size(-1) > 0 && x.size(-1) % 4 == 0
-         && x.is_contiguous();
+  return is_dense(x) && x.dim() > 0 && x.size(-1) > 0 && x.size(-1) % 4 == 0;
+}
+
+/// Whether it is a vector for each row of x.
+bool is_vector_for(const at::Tensor& parameter, const at::Tensor& x) {
+  return is_taken(parameter) && parameter.dim() == 1
+         && parameter.numel() == x.size(-1) && parameter.device() == x.device();
 }
 
 optional_tensor optional_of(const at::Tensor& tensor) {
   return tensor.defined() ? optional_tensor(tensor) : std::nullopt;
 }
 
-/// Gradients may be views; a copy begins where memory is allocated.
-at::Tensor dense(const at::Tensor& gradient) {
-  return is_taken(gradient) ? gradient
-                            : gradient.clone(at::MemoryFormat::Contiguous);
+/// Tensors may be views; a copy begins where memory is allocated.
+at::Tensor dense(const at::Tensor& x) {
+  return is_dense(x) ? x : x.clone(at::MemoryFormat::Contiguous);
 }
 
 }  // namespace
 
 bool has_gpu_norm(const at::Tensor& x, const at::Tensor& weight,
                   const at::Tensor& bias) {
-  return is_taken(x) && x.size(-1) <= 8192 && is_taken(weight)
-         && weight.numel() == x.size(-1) && (!bias.defined() || is_taken(bias));
+  return is_taken(x) && x.size(-1) <= 8192 && is_vector_for(weight, x)
+         && (!bias.defined() || is_vector_for(bias, x));
 }
 
 gpu_norm norm_on_gpu(const at::Tensor& x, const at::Tensor& weight,
@@ -129,16 +139,20 @@ gpu_norm_gradients norm_backward_on_gpu(const at::Tensor& gradient,
   return {std::move(of_x), std::move(of_weight), std::move(of_bias)};
 }
 
-bool has_gpu_column_sums(const at::Tensor& rows) {
-  return is_taken(rows);
+bool has_gpu_column_sums(const at::Tensor& sum, const at::Tensor& rows) {
+  return is_taken(rows)
+         && (!sum.defined()
+             || (sum.scalar_type() == at::kFloat
+                 && is_vector_for(sum, rows)));
 }
 
-void add_column_sums_on_gpu(const at::Tensor& sum, const at::Tensor& rows) {
-  operators().add_column_sums.call(sum, rows);
+void sum_columns_on_gpu(const at::Tensor& sum, const at::Tensor& rows,
+                        bool adds) {
+  operators().sum_columns.call(sum, rows, adds);
 }
 
 bool has_gpu_activations(const at::Tensor& x) {
-  return begins_well(x) && x.is_contiguous() && x.numel() % 4 == 0;
+  return is_dense(x) && x.numel() % 4 == 0;
 }
 
 at::Tensor gated_on_gpu(const at::Tensor& x, const at::Tensor& factor,
@@ -164,7 +178,10 @@ bool has_gpu_rotation(const at::Tensor& x, std::int64_t pairs) {
 
 at::Tensor rotate_on_gpu(const at::Tensor& x, const at::Tensor& cosines,
                          const at::Tensor& sines, bool inverse) {
-  return operators().rotate.call(x, cosines, sines, inverse);
+  const auto heads = has_gpu_rotation(x, cosines.size(1))
+                       ? x
+                       : x.clone(at::MemoryFormat::Contiguous);
+  return operators().rotate.call(heads, dense(cosines), dense(sines), inverse);
 }
 
 bool has_gpu_cross_entropy(const at::Tensor& logits) {

@@ -39,11 +39,13 @@ gpu_norm_gradients norm_backward_on_gpu(const at::Tensor& gradient,
                                         const at::Tensor& weight, bool has_bias,
                                         const at::Tensor& added);
 
-/// Whether `add_column_sums_on_gpu` takes rows [..., columns] like these.
-bool has_gpu_column_sums(const at::Tensor& rows);
+/// Whether `sum_columns_on_gpu` takes rows [..., columns] like these, and that
+/// sum or, if it is undefined, a new one.
+bool has_gpu_column_sums(const at::Tensor& sum, const at::Tensor& rows);
 
-/// sum += the sum of all rows; sum: fp32 [columns].
-void add_column_sums_on_gpu(const at::Tensor& sum, const at::Tensor& rows);
+/// sum = the sum of all rows, or is added to; sum: fp32 [columns].
+void sum_columns_on_gpu(const at::Tensor& sum, const at::Tensor& rows,
+                        bool adds);
 
 /// Whether the two below take tensors like this one, all of its shape.
 bool has_gpu_activations(const at::Tensor& x);
@@ -65,7 +67,8 @@ gpu_gated_gradients gated_backward_on_gpu(const at::Tensor& gradient,
 /// by that many pairs.
 bool has_gpu_rotation(const at::Tensor& x, std::int64_t pairs);
 
-/// As `rotate`; `inverse`: by the negative angles. Contiguous.
+/// As `rotate`; `inverse`: by the negative angles. Contiguous. x is copied
+/// where only its strides or its first element are none that the kernel takes.
 at::Tensor rotate_on_gpu(const at::Tensor& x, const at::Tensor& cosines,
                          const at::Tensor& sines, bool inverse);
 

@@ -1,5 +1,6 @@
 #include "troupe/engine/fused/norm.hpp"
 
+#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/rms_norm.h>
@@ -39,6 +40,12 @@ bool requires_gradient(const at::Tensor& x) {
   return x.defined() && x.requires_grad();
 }
 
+/// LibTorch's autocast on GPUs computes LayerNorm in fp32, and returns that.
+bool is_cast(const at::Tensor& x) {
+  return x.is_cuda() && x.scalar_type() != at::kFloat
+         && at::autocast::is_autocast_enabled(at::kCUDA);
+}
+
 at::Tensor norm_by_kernel(const at::Tensor& x, const at::Tensor& weight,
                           const at::Tensor& bias, double epsilon) {
   if (!at::GradMode::is_enabled()
@@ -53,7 +60,8 @@ at::Tensor norm_by_kernel(const at::Tensor& x, const at::Tensor& weight,
 
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight,
                       const at::Tensor& bias, double epsilon) {
-  return weight.defined() && bias.defined() && has_norm_kernel(x, weight, bias)
+  return weight.defined() && bias.defined() && !is_cast(x)
+             && has_norm_kernel(x, weight, bias)
            ? norm_by_kernel(x, weight, bias, epsilon)
            : at::layer_norm(x, {x.size(-1)}, weight, bias, epsilon);
 }

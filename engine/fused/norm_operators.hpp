@@ -18,8 +18,9 @@ struct normalized {
 /// without an autograd graph. x: [..., width]; weight and bias: [width], of x's
 /// dtype or, if that is bf16, fp32. `type`: the output's dtype; x's if there is
 /// none. For fp32 on CPUs with AVX2 or AVX-512, and with the latter also for
-/// bf16, and on GPUs, by a kernel that computes in fp32: a row's bits depend on
-/// that row alone. Else by LibTorch's operators. Any thread.
+/// bf16, and on GPUs for rows that `has_gpu_norm` takes, by a kernel that
+/// computes in fp32: a row's bits depend on that row alone. Else by LibTorch's
+/// operators. Any thread.
 normalized normalize(const at::Tensor& x, const at::Tensor& weight,
                      const at::Tensor& bias, double epsilon,
                      std::optional<at::ScalarType> type = {});
@@ -33,7 +34,7 @@ struct norm_gradients {
 };
 
 /// Gradients of `normalize`, whose mean and scale `of` has (the output is not
-/// read). gradient: of any dtype. `added`: undefined, or a gradient that is
+/// read). `gradient`: of any dtype. `added`: undefined, or a gradient that is
 /// added to that of x in the same pass, such as that of a residual connection.
 /// Sums over rows are in a fixed order for each number of rows.
 norm_gradients normalize_backward(const at::Tensor& gradient,

@@ -57,9 +57,9 @@ bool has_kernel(const at::Tensor& x, std::int64_t pairs) {
 
 at::Tensor run(const at::Tensor& x, const at::Tensor& cosines,
                const at::Tensor& sines, bool inverse) {
+  if (x.is_cuda())
+    return rotate_on_gpu(x, cosines, sines, inverse);
   const auto rows = x.size(3) == 1 || x.stride(3) == 1 ? x : x.contiguous();
-  if (has_gpu_rotation(rows, cosines.size(1)))
-    return rotate_on_gpu(rows, cosines, sines, inverse);
   static const auto rotates =
     operator_of<decltype(rotate_operator)>("troupe::rotate", define_rotation);
   return rotates.call(rows, cosines, sines, inverse);

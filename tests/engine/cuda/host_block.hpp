@@ -18,19 +18,25 @@
 #define __device__
 #define __global__
 #define __shared__ static
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
+#define TROUPE_UNROLL
 
 namespace troupe {
 
 struct dim3 {
   unsigned x = 0, y = 0;
 };
-struct float4 {
-  float x, y, z, w;
-};
 struct uint2 {
   unsigned x, y;
 };
+struct uint4 {
+  unsigned x, y, z, w;
+};
+
+template <class Value>
+void __stwb(Value* to, Value value) {
+  *to = value;
+}
 
 inline thread_local dim3 threadIdx;
 inline dim3 blockIdx, blockDim, gridDim;

@@ -10,10 +10,12 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/silu.h>
+#include <ATen/ops/tensor.h>
 #include <catch2/catch_test_macros.hpp>
 
 using namespace troupe;
@@ -43,14 +45,14 @@ void sum_columns(const at::Tensor& matrix, const at::Tensor& sums,
                  std::int64_t rows_per_part, bool adds = false) {
   column_sums_task task;
   task.values = values_of(matrix);
-  task.sums = floats_of(sums);
+  task.sums = values_of(sums);
   task.rows = matrix.size(0);
   task.width = matrix.size(1);
   task.rows_per_part = rows_per_part;
   task.adds = adds;
-  run_on_host({static_cast<unsigned>((task.width + 127) / 128),
-               static_cast<unsigned>((task.rows - 1) / rows_per_part + 1)},
-              block_threads, column_sums_kernel, task);
+  run_on_host(
+    {static_cast<unsigned>(task.tiles()), static_cast<unsigned>(task.parts())},
+    block_threads, column_sums_kernel, task);
 }
 
 struct norm_inputs {
@@ -213,8 +215,33 @@ TEST_CASE("kernels of gated activations give what LibTorch gives in fp64") {
     }
 }
 
+TEST_CASE("kernels of activations are finite where LibTorch is in fp64") {
+  constexpr auto infinity = std::numeric_limits<float>::infinity();
+  const auto x = at::tensor({infinity, -infinity, NAN, 3e38F, -3e38F, 1e20F,
+                             -1e20F, 100.0F, -100.0F, 1e-40F, 0.0F, -13.3F});
+  const auto ones = at::ones_like(x);
+  for (const auto which : {gpu_activation::gelu, gpu_activation::gelu_tanh,
+                           gpu_activation::silu}) {
+    CAPTURE(static_cast<int>(which));
+    const auto x64 = leaf(x);
+    activated(which, x64).sum().backward();
+    const auto of_x = unwritten({12}), of_factor = unwritten({12});
+    gated_task task;
+    task.x = values_of(x);
+    task.factor = task.gradient = values_of(ones);
+    task.of_x = values_of(of_x);
+    task.of_factor = values_of(of_factor);
+    task.count = x.numel();
+    task.activation = which;
+    run_on_host({1, 1}, 32, gated_backward_kernel, task);
+    CHECK(of_x.isfinite().equal(x64.grad().isfinite()));
+    CHECK(of_factor.isfinite().equal(
+      activated(which, x.to(at::kDouble)).isfinite()));
+  }
+}
+
 TEST_CASE("a kernel rotates heads of any strides, and back") {
-  const auto projection = at::randn({2, 5, 3, 4, 24});
+  const auto projection = at::randn({3, 5, 3, 14, 24});
   const auto x = projection.select(2, 1);
   for (const std::int64_t pairs : {4, 8, 12}) {
     CAPTURE(pairs);
@@ -225,23 +252,23 @@ TEST_CASE("a kernel rotates heads of any strides, and back") {
     const auto expected = at::cat(
       {a * c - b * s, b * c + a * s, x.narrow(3, 2 * pairs, 24 - 2 * pairs)},
       3);
-    const auto output = unwritten({2, 5, 4, 24}), back = output.clone();
+    const auto output = unwritten({3, 5, 14, 24}), back = output.clone();
     auto task = rotation(x, angles, output);
-    task.cosines = floats_of(cosines);
-    task.sines = floats_of(sines);
-    run_on_host({2, 1}, block_threads, rotate_kernel, task);
+    task.cosines = values_of(cosines);
+    task.sines = values_of(sines);
+    run_on_host({5, 1}, 32, rotate_kernel, task);
     CHECK(near(output, expected.to(at::kDouble)));
     task = rotation(output, angles, back);
-    task.cosines = floats_of(cosines);
-    task.sines = floats_of(sines);
+    task.cosines = values_of(cosines);
+    task.sines = values_of(sines);
     task.inverse = true;
-    run_on_host({1, 1}, block_threads, rotate_kernel, task);
+    run_on_host({5, 2}, 32, rotate_kernel, task);
     CHECK(near(back, x.to(at::kDouble)));
   }
 }
 
 TEST_CASE("kernels of losses give what LibTorch gives in fp64") {
-  for (const std::int64_t classes : {4, 100, 2048})
+  for (const std::int64_t classes : {4, 100, 2048, 5000})
     for (const auto type : {at::kFloat, at::kBFloat16}) {
       CAPTURE(classes, type);
       const auto logits = (at::randn({5, classes}) * 5).to(type);
@@ -314,17 +341,34 @@ TEST_CASE("kernels of norms give what LibTorch gives in fp64") {
 
 TEST_CASE("kernels sum columns in parts, and add to what is there") {
   for (const auto& [rows, width] :
-       {std::pair<std::int64_t, std::int64_t>{70, 136}, {32, 4}, {33, 260}})
+       {std::pair<std::int64_t, std::int64_t>{70, 36},
+        {32, 4},
+        {33, 4},
+        {600, 36}})
     for (const auto type : {at::kFloat, at::kBFloat16}) {
       CAPTURE(rows, width, type);
       const auto matrix = at::randn({rows, width}).to(type);
-      const auto parts = unwritten({(rows - 1) / 32 + 1, width});
+      const auto per_part = rows < 600 ? 32 : 300;
+      const auto parts = unwritten({(rows - 1) / per_part + 1, width});
       const auto sums = at::randn({width});
       const auto expected =
         sums.to(at::kDouble) + matrix.to(at::kDouble).sum(0);
-      sum_columns(matrix, parts, 32);
+      sum_columns(matrix, parts, per_part);
       sum_columns(parts, sums, parts.size(0), /*adds=*/true);
       CHECK(near(sums, expected));
+    }
+}
+
+TEST_CASE("sums of rows are of as many parts as a launch takes") {
+  for (const std::int64_t rows :
+       {1LL, 256LL, 257LL, 16384LL, 1LL << 17, (1LL << 17) + 1, 1LL << 40}) {
+    const auto parts = (rows - 1) / rows_per_sum(rows) + 1;
+    CHECK((parts >= 1 && parts <= 512));
+  }
+  for (const std::int64_t width : {4, 64, 1024, 4096, 8192})
+    for (const std::int64_t rows : {0, 1, 300, 100000}) {
+      const auto parts = norm_parts(rows, width);
+      CHECK((parts <= rows && parts <= 1024 && (rows < 128 || parts >= 128)));
     }
 }
 

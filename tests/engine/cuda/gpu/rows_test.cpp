@@ -1,4 +1,6 @@
+#include <ATen/autocast_mode.h>
 #include <ATen/core/Reduction.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
@@ -7,11 +9,16 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/silu.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "gpu.hpp"
 #include "troupe/engine/device/matrix_product.hpp"
+#include "troupe/engine/fused/column_sums.hpp"
 #include "troupe/engine/fused/cross_entropy.hpp"
 #include "troupe/engine/fused/gpu_functions.hpp"
+#include "troupe/engine/fused/norm.hpp"
+#include "troupe/engine/fused/rotary.hpp"
 
 using namespace troupe;
 
@@ -116,10 +123,40 @@ TEST_CASE("sums of columns on a GPU are added to what is there") {
       const auto sums = at::randn({width}, here);
       const auto expected =
         sums.to(at::kDouble) + matrix.to(at::kDouble).sum(0);
-      REQUIRE(fused::has_gpu_column_sums(matrix));
-      fused::add_column_sums_on_gpu(sums, matrix);
+      REQUIRE(fused::has_gpu_column_sums(sums, matrix));
+      fused::sum_columns_on_gpu(sums, matrix, /*adds=*/true);
       CHECK(near(sums, expected));
     }
+}
+
+TEST_CASE("sums that a kernel can't read on a GPU are LibTorch's") {
+  const auto gpu = first_gpu();
+  const auto stream = gpu->make_stream(stream_priority::normal);
+  const auto scope = stream->enter();
+  const at::TensorOptions here(stream->device());
+  const auto rows = at::randn({30, 8}, here);
+  const auto expected = rows.to(at::kDouble).sum(0);
+  at::Tensor sum = at::zeros({9}, here).narrow(0, 1, 8), made;
+  CHECK_FALSE(fused::has_gpu_column_sums(sum, rows));
+  fused::add_column_sums(sum, rows, at::kFloat);
+  fused::add_column_sums(made, rows, at::kFloat);
+  CHECK(near(sum, expected));
+  CHECK(near(made, expected));
+}
+
+TEST_CASE("norms under autocast on a GPU have LibTorch's dtypes") {
+  const auto gpu = first_gpu();
+  const auto stream = gpu->make_stream(stream_priority::normal);
+  const auto scope = stream->enter();
+  const at::TensorOptions here(stream->device());
+  const auto weight = at::randn({64}, here), bias = at::randn({64}, here);
+  at::autocast::set_autocast_enabled(at::kCUDA, true);
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const auto x = at::randn({3, 64}, here).to(type);
+    CHECK(fused::layer_norm(x, weight, bias).scalar_type() == at::kFloat);
+    CHECK(fused::rms_norm(x, weight).scalar_type() == type);
+  }
+  at::autocast::set_autocast_enabled(at::kCUDA, false);
 }
 
 TEST_CASE("gated activations on a GPU are those of LibTorch in fp64") {
@@ -161,6 +198,32 @@ TEST_CASE("a GPU rotates heads of any strides, and back") {
   CHECK(at::equal(y.narrow(3, 32, 32), x.narrow(3, 32, 32)));
   CHECK(
     near(fused::rotate_on_gpu(y, c, s, /*inverse=*/true), x.to(at::kDouble)));
+}
+
+TEST_CASE("gradients of rotations on a GPU may be any view") {
+  const auto gpu = first_gpu();
+  const auto stream = gpu->make_stream(stream_priority::normal);
+  const auto scope = stream->enter();
+  const at::TensorOptions here(stream->device());
+  const auto x = at::randn({2, 5, 3, 8}, here).requires_grad_();
+  const auto angles = at::randn({5, 4}, here);
+  const auto gradient = at::randn({2, 5, 3, 9}, here).narrow(3, 1, 8);
+  const auto of_x = [&](const at::Tensor& of_output) {
+    const auto y = fused::rotate(x, angles.cos(), angles.sin());
+    return torch::autograd::grad({y}, {x}, {of_output})[0];
+  };
+  CHECK_FALSE(fused::has_gpu_rotation(gradient, 4));
+  CHECK(at::equal(of_x(gradient), of_x(gradient.contiguous())));
+}
+
+TEST_CASE("calls of operators for a GPU go past autograd") {
+  first_gpu();
+  for (const auto* name : {"gpu_norm", "gpu_norm_backward", "gpu_sum_columns",
+                           "gpu_gated", "gpu_gated_backward", "gpu_rotate",
+                           "gpu_cross_entropy", "gpu_cross_entropy_gradient_"})
+    CHECK(c10::Dispatcher::singleton()
+            .findSchemaOrThrow(("troupe::" + std::string(name)).c_str(), "")
+            .isKernelFallthroughKernel(c10::DispatchKey::Autograd));
 }
 
 TEST_CASE("cross entropy on a GPU is that of LibTorch in fp64") {
