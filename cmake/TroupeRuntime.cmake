@@ -131,6 +131,8 @@ if(TROUPE_BENCH)
   if(TROUPE_TESTS)
     add_test(NAME "bench: the overhead of an op is measured"
       COMMAND bench_overhead --steps 2)
+    add_test(NAME "bench: functions are measured as on a GPU"
+      COMMAND bench_fused --dry-run --rounds 1)
     find_package(Python3 COMPONENTS Interpreter)
     if(TROUPE_CUDA AND Python3_FOUND)
       add_test(NAME "bench: gpu_check runs all its parts on the CPU"

@@ -2,8 +2,10 @@
 // instruction set, beside LibTorch's operators: they alternate in one run on
 // one thread.
 //   fused [--rounds N] [--only attention|products|layers]
+//   fused --cuda|--dry-run [--rounds N] [--json]
 // Prints Markdown tables: times of the median round, of attention those of a
-// forward with its backward.
+// forward with its backward. --cuda: instead the functions with kernels for
+// GPUs, on the first one; --dry-run: that small, on the CPU.
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
@@ -31,6 +33,7 @@
 #include <string>
 #include <vector>
 
+#include "on_gpu.hpp"
 #include "troupe/bench/measuring.hpp"
 #include "troupe/engine/device/libtorch_settings.hpp"
 #include "troupe/engine/device/matrix_product.hpp"
@@ -348,8 +351,17 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", rounds)->check(CLI::PositiveNumber);
   app.add_option("--only", only)
     ->check(CLI::IsMember({"attention", "products", "layers"}));
+  bool cuda = false;
+  gpu_measurement on_gpu;
+  app.add_flag("--cuda", cuda, "what has kernels for GPUs, on the first one");
+  app.add_flag("--dry-run", on_gpu.dry_run, "that, but small and on the CPU");
+  app.add_flag("--json", on_gpu.json, "of these two: JSON, not a table");
   CLI11_PARSE(app, argc, argv);
   return run_benchmark([&] {
+    if (cuda || on_gpu.dry_run) {
+      on_gpu.rounds = rounds;
+      return measure_on_gpu(on_gpu);
+    }
     const compute_scope computing(1);
     const auto wanted = [&](const char* part) {
       return only.empty() || only == part;
