@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 PROGRAMS = ("bin/troupe", "bin/troupe-runtime", "bin/tests/gpu", "bin/tests/gpu_training",
-            "bin/bench/monitors", "bin/bench/overhead")
+            "bin/bench/fused", "bin/bench/monitors", "bin/bench/overhead")
 PLUGIN = "lib/libtroupe_cuda.so"
 # Of torch, of CUDA, and of every Linux.
 THEIRS = re.compile(r"lib(torch|c10|cu|nv|nccl|caffe2|shm|gomp)[-_.\w]*\.so"

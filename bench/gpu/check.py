@@ -3,6 +3,7 @@
 Parts, in the order of their worth, each with a limit of its own:
 
     tests       the tests labelled gpu
+    kernels     functions with kernels for GPUs beside LibTorch's operators
     nccl        jobs of several processes on this GPU: the bytes of --plain; a lost process
     speed       a GPT of 354 M beside PyTorch's eager loop and torch.compile
     monitors    what gap, overflow and timeline add to a step

@@ -21,8 +21,8 @@ from runs import report
 
 TINY = dict(d_model=64, layers=4, heads=4, seq=32, microbatch_size=2, microbatches=4)
 LARGE = dict(d_model=1024, layers=28, heads=16, seq=1024, microbatch_size=8, microbatches=8)
-PROGRAMS = ("troupe", "troupe-runtime", "tests/gpu", "tests/gpu_training", "bench/monitors",
-            "bench/overhead")
+PROGRAMS = ("troupe", "troupe-runtime", "tests/gpu", "tests/gpu_training", "bench/fused",
+            "bench/monitors", "bench/overhead")
 
 
 @dataclasses.dataclass
@@ -114,6 +114,12 @@ def test_gpu(a, results):
             sys.exit(f"tests/{name}: {lines[-1]}")
 
 
+def kernel_times(a, results):
+    out = report([os.path.join(a.build, "bin/bench/fused"), "--json", "--rounds",
+                  20 if a.on_gpu else 1, "--cuda" if a.on_gpu else "--dry-run"])
+    results.note("kernels", **out)
+
+
 def monitor_costs(a, results):
     shape = [w for k, v in a.shape.items() for w in ("--" + k.replace("_", "-"), v)]
     out = report([os.path.join(a.build, "bin/bench/monitors"), *shape, "--bf16",
@@ -130,6 +136,7 @@ def op_overhead(a, results):
 
 ALL = {
     "tests": Part(test_gpu, 120),
+    "kernels": Part(kernel_times, 40),
     "nccl": Part(jobs.run, 150),
     "speed": Part(speed.run_part, 170),
     "monitors": Part(monitor_costs, 60),

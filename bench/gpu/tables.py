@@ -35,6 +35,15 @@ def of_tests(part):
                                        if isinstance(what, dict)])
 
 
+def of_kernels(part):
+    rows = [[of["function"], of["shape"], of["dtype"], f"{of['libtorch_us']:.1f}",
+             f"{of['troupe_us']:.1f}", f"{of['gain']:.2f} x", f"{of['gb_per_s']:.0f}",
+             f"{of['share']:.0%}"] for of in part.get("functions", [])]
+    bandwidth = f"of {part.get('bandwidth_gb_per_s', 0):.0f} GB/s"
+    return table(["function", "shape", "dtype", "LibTorch, us", "troupe, us", "faster by",
+                  "GB/s", bandwidth], rows)
+
+
 def of_jobs(part):
     rows = [[name, what["verdict"], what.get("seconds", "-")]
             for name, what in part.get("jobs", {}).items()]
@@ -79,8 +88,9 @@ def of_profile(part):
                    f"{row['us'] / total:.1%}"] for row in part.get("rows", [])])
 
 
-FORMS = {"tests": of_tests, "nccl": of_jobs, "speed": of_rates, "monitors": of_monitors,
-         "overhead": of_overhead, "llama": of_rates, "memory": of_memory, "profile": of_profile}
+FORMS = {"tests": of_tests, "kernels": of_kernels, "nccl": of_jobs, "speed": of_rates,
+         "monitors": of_monitors, "overhead": of_overhead, "llama": of_rates,
+         "memory": of_memory, "profile": of_profile}
 
 
 def of(results):
