@@ -142,8 +142,7 @@ gpu_norm_gradients norm_backward_on_gpu(const at::Tensor& gradient,
 bool has_gpu_column_sums(const at::Tensor& sum, const at::Tensor& rows) {
   return is_taken(rows)
          && (!sum.defined()
-             || (sum.scalar_type() == at::kFloat
-                 && is_vector_for(sum, rows)));
+             || (sum.scalar_type() == at::kFloat && is_vector_for(sum, rows)));
 }
 
 void sum_columns_on_gpu(const at::Tensor& sum, const at::Tensor& rows,

@@ -137,10 +137,11 @@ void require_right(std::int64_t width, bool has_bias, at::ScalarType of_x,
                    at::ScalarType of_output) {
   constexpr std::int64_t rows = 5;
   const auto x = (at::randn({rows, width}) * 3 + 5).to(of_x);
-  const auto weight = at::randn({width});
+  const auto weight =
+    at::randn({width}).to(of_output == at::kHalf ? at::kBFloat16 : at::kFloat);
   const auto bias = has_bias ? at::randn({width}) : at::Tensor();
   const auto gradient = at::randn({rows, width}).to(of_output);
-  const auto added = at::randn({rows, width}).to(of_x);
+  const auto added = at::randn({rows, width}).to(of_output);
   const auto x64 = leaf(x), weight64 = leaf(weight), bias64 = leaf(bias);
   const auto expected =
     has_bias ? at::layer_norm(x64, {width}, weight64, bias64, epsilon)
