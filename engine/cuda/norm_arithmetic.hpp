@@ -4,16 +4,18 @@
 
 // The arithmetic of LayerNorm and RMSNorm on a GPU, as plain C++17 without
 // LibTorch: nvcc compiles it for the device, and the tests compile it for the
-// host. A block of threads takes a row at a time; each thread takes up to
-// `Chunks` groups of four adjacent columns of it, and keeps them in registers.
-// All in fp32. Everything is constexpr, so that kernels can call it.
+// host. A team of threads, a block or one of its warps, takes a row at a time;
+// each thread takes up to `Chunks` groups of four adjacent columns of it, and
+// keeps them in registers. All in fp32. Everything is constexpr, so that
+// kernels can call it.
 namespace troupe {
 
-/// How a block divides a row: chunk c of thread t is group c * threads + t of
+/// How a team divides a row: chunk c of thread t is group c * threads + t of
 /// four columns.
 struct norm_cut {
   int threads = 32;  // a power of two
   int chunks = 1;    // 1 or 2; 0: the kernels don't take such rows
+  int teams = 1;     // of so many threads in a block, each with its own rows
 };
 
 /// Two chunks where that keeps four warps busy, so that each thread has several
@@ -27,7 +29,7 @@ constexpr norm_cut cut_norm_row(std::int64_t width) {
   int threads = 32;
   while (threads * chunks < groups)
     threads *= 2;
-  return {threads, chunks};
+  return {threads, chunks, threads == 32 ? 8 : 1};
 }
 
 /// Four adjacent values.

@@ -75,9 +75,9 @@ __device__ norm_sums from_lane(const norm_sums& value, int lanes) {
   return {from_lane(value.gradients, lanes), from_lane(value.products, lanes)};
 }
 
-/// Joins the values of a block's threads in a fixed order; all get the result.
-/// `shared` has room for one value per warp, and must not be that of the call
-/// before.
+/// Joins the values of a block's threads, or if it has several teams, of a
+/// team's, a warp, in a fixed order; all get the result. `shared` has room for
+/// one value per warp, and must not be that of the call before.
 template <class Value>
 __device__ Value joined_in_block(Value value, Value* shared) {
   for (int lanes = warp_lanes / 2; lanes > 0; lanes /= 2)
@@ -92,6 +92,19 @@ __device__ Value joined_in_block(Value value, Value* shared) {
   for (int i = 1; i < warps; ++i)
     value = joined(value, shared[i]);
   return value;
+}
+
+/// The thread's team among those of all blocks, and how many there are. Blocks
+/// have several where a team is a warp, whose threads have one chunk.
+template <int Chunks>
+__device__ std::int64_t first_row() {
+  return Chunks > 1 ? std::int64_t{blockIdx.x}
+                    : std::int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
+}
+template <int Chunks>
+__device__ std::int64_t row_step() {
+  return Chunks > 1 ? std::int64_t{gridDim.x}
+                    : std::int64_t{gridDim.x} * blockDim.y;
 }
 
 /// The first column of a thread's chunk.
@@ -150,7 +163,8 @@ template <int Chunks>
 __global__ void __launch_bounds__(1024) norm_kernel(const norm_task task) {
   __shared__ float sums[warp_lanes], squares[warp_lanes];
   const auto count = static_cast<float>(task.width);
-  for (auto row = std::int64_t{blockIdx.x}; row < task.rows; row += gridDim.x) {
+  for (auto row = first_row<Chunks>(); row < task.rows;
+       row += row_step<Chunks>()) {
     const auto share = share_of(load_chunks<Chunks>(task.x, row, task.width),
                                 task.x.type, task.width);
     const auto mean =
@@ -158,7 +172,7 @@ __global__ void __launch_bounds__(1024) norm_kernel(const norm_task task) {
     const auto variance = joined_in_block(share.squares(mean), squares) / count;
     write_norm(task, row, share, mean, 1.F / sqrtf(variance + task.epsilon));
     // RMSNorm has one sum only, whose memory the next row writes.
-    if (!task.means)
+    if (!task.means && blockDim.y == 1)
       __syncthreads();
   }
 }
@@ -184,7 +198,8 @@ __device__ void write_parts(const norm_backward_task& task,
   for (int c = 0; c < Chunks; ++c) {
     if (column_of(c) >= task.width)
       continue;
-    auto* part = task.parts + blockIdx.x * task.part_width() + column_of(c);
+    auto* part =
+      task.parts + first_row<Chunks>() * task.part_width() + column_of(c);
     write_four({part}, 0, own.weights[c]);
     if (task.has_bias)
       write_four({part + task.width}, 0, own.biases[c]);
@@ -224,8 +239,8 @@ __global__ void __launch_bounds__(1024)
   const auto weight =
     widened(load_chunks<Chunks>(task.weight, 0, task.width), task.weight.type);
   bool is_odd = false;
-  for (auto row = std::int64_t{blockIdx.x}; row < task.rows;
-       row += gridDim.x, is_odd = !is_odd)
+  for (auto row = first_row<Chunks>(); row < task.rows;
+       row += row_step<Chunks>(), is_odd = !is_odd)
     take_row(task, row, weight, is_odd ? odd : even, own);
   write_parts(task, own);
 }

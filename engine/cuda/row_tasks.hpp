@@ -27,12 +27,16 @@ struct norm_task {
 
 /// How many blocks share the rows in the backward pass, whatever the device is:
 /// equal bits on all. An H100 runs 2^17 such threads at once.
+constexpr std::int64_t norm_blocks(std::int64_t rows, std::int64_t width) {
+  const auto cut = cut_norm_row(width);
+  const auto most = smaller((1 << 17) / cut.threads, 1024) / cut.teams;
+  return smaller((rows + cut.teams - 1) / cut.teams, most);
+}
 constexpr std::int64_t norm_parts(std::int64_t rows, std::int64_t width) {
-  const auto blocks = (1 << 17) / cut_norm_row(width).threads;
-  return smaller(rows, smaller(blocks, 1024));
+  return norm_blocks(rows, width) * cut_norm_row(width).teams;
 }
 
-/// The gradients: of the inputs, plus `added`, and each block's part of those
+/// The gradients: of the inputs, plus `added`, and each team's part of those
 /// of the weight, [norm_parts, width], followed in each part by the bias's.
 struct norm_backward_task {
   typed_values gradient{}, x{}, weight{}, added{}, input_gradient{};

@@ -34,14 +34,20 @@ void with_chunks(int chunks, Launch launch) {
     launch(std::integral_constant<int, 2>());
 }
 
+dim3 threads_of(const norm_cut& cut) {
+  return dim3(static_cast<unsigned>(cut.threads),
+              static_cast<unsigned>(cut.teams));
+}
+
 }  // namespace row_kernels
 
 cudaError_t launch_norm(const norm_task& task, cudaStream_t stream) {
   const auto cut = cut_norm_row(task.width);
-  const auto blocks = static_cast<unsigned>(smaller(task.rows, 1 << 16));
+  const auto needed = (task.rows + cut.teams - 1) / cut.teams;
+  const auto blocks = static_cast<unsigned>(smaller(needed, 1 << 16));
   with_chunks(cut.chunks, [&](auto chunks) {
     norm_kernel<decltype(chunks)::value>
-      <<<blocks, static_cast<unsigned>(cut.threads), 0, stream>>>(task);
+      <<<blocks, threads_of(cut), 0, stream>>>(task);
   });
   return cudaGetLastError();
 }
@@ -49,10 +55,10 @@ cudaError_t launch_norm(const norm_task& task, cudaStream_t stream) {
 cudaError_t launch_norm_backward(const norm_backward_task& task,
                                  cudaStream_t stream) {
   const auto cut = cut_norm_row(task.width);
-  const auto blocks = static_cast<unsigned>(norm_parts(task.rows, task.width));
+  const auto blocks = static_cast<unsigned>(norm_blocks(task.rows, task.width));
   with_chunks(cut.chunks, [&](auto chunks) {
     norm_backward_kernel<decltype(chunks)::value>
-      <<<blocks, static_cast<unsigned>(cut.threads), 0, stream>>>(task);
+      <<<blocks, threads_of(cut), 0, stream>>>(task);
   });
   return cudaGetLastError();
 }

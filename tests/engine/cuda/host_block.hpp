@@ -24,7 +24,9 @@
 namespace troupe {
 
 struct dim3 {
-  unsigned x = 0, y = 0;
+  constexpr dim3(unsigned columns = 1, unsigned rows = 1)
+    : x(columns), y(rows) {}
+  unsigned x, y;
 };
 struct uint2 {
   unsigned x, y;
@@ -58,11 +60,12 @@ inline void __syncthreads() {
 }
 
 inline float __shfl_xor_sync(unsigned, float value, int lanes) {
-  auto& warp = *current_block->warps[threadIdx.x / 32];
+  const auto own = threadIdx.y * blockDim.x + threadIdx.x;
+  auto& warp = *current_block->warps[own / 32];
   auto& values = current_block->values;
-  values[threadIdx.x] = value;
+  values[own] = value;
   warp.arrive_and_wait();
-  const auto result = values[threadIdx.x ^ static_cast<unsigned>(lanes)];
+  const auto result = values[own ^ static_cast<unsigned>(lanes)];
   warp.arrive_and_wait();
   return result;
 }
@@ -75,20 +78,19 @@ inline std::uint16_t rounded_half(float value) {
   return c10::Half(value).x;
 }
 
-/// kernel<<<blocks, threads>>>(task); threads: a multiple of 32.
+/// kernel<<<blocks, threads>>>(task); threads.x: a multiple of 32.
 template <class Kernel, class Task>
-void run_on_host(dim3 blocks, unsigned threads, Kernel kernel,
-                 const Task& task) {
+void run_on_host(dim3 blocks, dim3 threads, Kernel kernel, const Task& task) {
   gridDim = blocks;
-  blockDim = {threads, 1};
+  blockDim = threads;
   for (blockIdx.y = 0; blockIdx.y < blocks.y; ++blockIdx.y)
     for (blockIdx.x = 0; blockIdx.x < blocks.x; ++blockIdx.x) {
-      host_block block(threads);
+      host_block block(threads.x * threads.y);
       current_block = &block;
       std::vector<std::jthread> running;
-      for (unsigned i = 0; i < threads; ++i)
+      for (unsigned i = 0; i < threads.x * threads.y; ++i)
         running.emplace_back([&, i] {
-          threadIdx = {i, 0};
+          threadIdx = {i % threads.x, i / threads.x};
           kernel(task);
         });
     }

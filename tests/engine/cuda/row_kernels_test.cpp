@@ -55,6 +55,11 @@ void sum_columns(const at::Tensor& matrix, const at::Tensor& sums,
     block_threads, column_sums_kernel, task);
 }
 
+dim3 threads_for(std::int64_t width) {
+  const auto cut = cut_norm_row(width);
+  return {static_cast<unsigned>(cut.threads), static_cast<unsigned>(cut.teams)};
+}
+
 struct norm_inputs {
   at::Tensor x, weight, bias, gradient, added;
 };
@@ -73,8 +78,7 @@ void run_forward(const norm_inputs& in, const norm_results& out, auto kernel) {
   task.rows = in.x.size(0);
   task.width = in.x.size(1);
   task.epsilon = static_cast<float>(epsilon);
-  const auto threads = cut_norm_row(task.width).threads;
-  run_on_host({2, 1}, static_cast<unsigned>(threads), kernel, task);
+  run_on_host(2, threads_for(task.width), kernel, task);
 }
 
 void run_backward(const norm_inputs& in, norm_results& out, auto kernel) {
@@ -89,12 +93,12 @@ void run_backward(const norm_inputs& in, norm_results& out, auto kernel) {
   task.rows = in.x.size(0);
   task.width = in.x.size(1);
   task.has_bias = in.bias.defined();
-  const auto parts = unwritten({2, task.part_width()});
+  const auto threads = threads_for(task.width);
+  const auto parts = unwritten({2 * threads.y, task.part_width()});
   task.parts = floats_of(parts);
-  const auto threads = cut_norm_row(task.width).threads;
-  run_on_host({2, 1}, static_cast<unsigned>(threads), kernel, task);
+  run_on_host(2, threads, kernel, task);
   const auto sums = unwritten({task.part_width()});
-  sum_columns(parts, sums, 2);
+  sum_columns(parts, sums, parts.size(0));
   out.of_weight = sums.narrow(0, 0, task.width);
   if (task.has_bias)
     out.of_bias = sums.narrow(0, task.width, task.width);
@@ -135,7 +139,7 @@ at::Tensor leaf(const at::Tensor& tensor) {
 template <int Chunks>
 void require_right(std::int64_t width, bool has_bias, at::ScalarType of_x,
                    at::ScalarType of_output) {
-  constexpr std::int64_t rows = 5;
+  const std::int64_t rows = width > 128 ? 5 : has_bias ? 21 : 13;
   const auto x = (at::randn({rows, width}) * 3 + 5).to(of_x);
   const auto weight =
     at::randn({width}).to(of_output == at::kHalf ? at::kBFloat16 : at::kFloat);
@@ -369,7 +373,9 @@ TEST_CASE("sums of rows are of as many parts as a launch takes") {
   for (const std::int64_t width : {4, 64, 1024, 4096, 8192})
     for (const std::int64_t rows : {0, 1, 300, 100000}) {
       const auto parts = norm_parts(rows, width);
-      CHECK((parts <= rows && parts <= 1024 && (rows < 128 || parts >= 128)));
+      const auto teams = cut_norm_row(width).teams;
+      CHECK((parts < rows + teams && parts <= 1024
+             && (rows < 128 || parts >= 128)));
     }
 }
 

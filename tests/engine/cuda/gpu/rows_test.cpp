@@ -98,6 +98,7 @@ TEST_CASE("norms on a GPU are those of LibTorch in fp64, in equal bits") {
   const auto scope = stream->enter();
   for (const auto& [rows, width] : {std::pair<std::int64_t, std::int64_t>{1, 4},
                                     {3, 128},
+                                    {9001, 64},
                                     {700, 516},
                                     {2048, 1024},
                                     {600, 8192}})
