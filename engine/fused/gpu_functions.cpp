@@ -78,22 +78,16 @@ bool is_loaded() {
   return loaded;
 }
 
-bool begins_well(const at::Tensor& x) {
-  if (!x.is_cuda() || x.layout() != at::kStrided || !is_loaded())
-    return false;
+bool has_type(const at::Tensor& x) {
   const auto type = x.scalar_type();
-  const auto address = reinterpret_cast<std::uintptr_t>(x.const_data_ptr());
-  return (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf)
-         && address % static_cast<std::uintptr_t>(4 * x.element_size()) == 0;
-}
-
-bool is_dense(const at::Tensor& x) {
-  return begins_well(x) && x.is_contiguous();
+  return x.is_cuda() && x.layout() == at::kStrided && is_loaded()
+         && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
 }
 
 /// Whether it has rows of a multiple of four values, without gaps.
 bool is_taken(const at::Tensor& x) {
-  return is_dense(x) && x.dim() > 0 && x.size(-1) > 0 && x.size(-1) % 4 == 0;
+  return has_type(x) && x.is_contiguous() && x.dim() > 0 && x.size(-1) > 0
+         && x.size(-1) % 4 == 0;
 }
 
 /// Whether it is a vector for each row of x.
@@ -102,13 +96,24 @@ bool is_vector_for(const at::Tensor& parameter, const at::Tensor& x) {
          && parameter.numel() == x.size(-1) && parameter.device() == x.device();
 }
 
-optional_tensor optional_of(const at::Tensor& tensor) {
-  return tensor.defined() ? optional_tensor(tensor) : std::nullopt;
+bool begins_well(const at::Tensor& x) {
+  const auto address = reinterpret_cast<std::uintptr_t>(x.const_data_ptr());
+  return address % static_cast<std::uintptr_t>(4 * x.element_size()) == 0;
 }
 
-/// Tensors may be views; a copy begins where memory is allocated.
+at::Tensor copied(const at::Tensor& x) {
+  return x.clone(at::MemoryFormat::Contiguous);
+}
+
+/// Views may begin where kernels can't read; a copy begins where memory is
+/// allocated. So the choice between a kernel and LibTorch's operators, and with
+/// it the bits, don't depend on where a tensor is.
 at::Tensor dense(const at::Tensor& x) {
-  return is_dense(x) ? x : x.clone(at::MemoryFormat::Contiguous);
+  return x.is_contiguous() && begins_well(x) ? x : copied(x);
+}
+
+optional_tensor optional_of(const at::Tensor& tensor) {
+  return tensor.defined() ? optional_tensor(dense(tensor)) : std::nullopt;
 }
 
 }  // namespace
@@ -122,8 +127,8 @@ bool has_gpu_norm(const at::Tensor& x, const at::Tensor& weight,
 gpu_norm norm_on_gpu(const at::Tensor& x, const at::Tensor& weight,
                      const at::Tensor& bias, double epsilon,
                      at::ScalarType type) {
-  auto [output, mean, scale] =
-    operators().norm.call(x, weight, optional_of(bias), epsilon, type);
+  auto [output, mean, scale] = operators().norm.call(
+    dense(x), dense(weight), optional_of(bias), epsilon, type);
   return {std::move(output), std::move(mean), std::move(scale)};
 }
 
@@ -134,8 +139,8 @@ gpu_norm_gradients norm_backward_on_gpu(const at::Tensor& gradient,
                                         const at::Tensor& weight, bool has_bias,
                                         const at::Tensor& added) {
   auto [of_x, of_weight, of_bias] = operators().norm_backward.call(
-    dense(gradient), x, optional_of(mean), scale, weight, has_bias,
-    added.defined() ? optional_tensor(dense(added)) : std::nullopt);
+    dense(gradient), dense(x), optional_of(mean), scale, dense(weight),
+    has_bias, optional_of(added));
   return {std::move(of_x), std::move(of_weight), std::move(of_bias)};
 }
 
@@ -147,16 +152,21 @@ bool has_gpu_column_sums(const at::Tensor& sum, const at::Tensor& rows) {
 
 void sum_columns_on_gpu(const at::Tensor& sum, const at::Tensor& rows,
                         bool adds) {
-  operators().sum_columns.call(sum, rows, adds);
+  if (begins_well(sum))
+    return operators().sum_columns.call(sum, dense(rows), adds);
+  const auto result = copied(sum);
+  operators().sum_columns.call(result, dense(rows), adds);
+  sum.copy_(result);
 }
 
 bool has_gpu_activations(const at::Tensor& x) {
-  return is_dense(x) && x.numel() % 4 == 0;
+  return has_type(x) && x.is_contiguous() && x.numel() % 4 == 0;
 }
 
 at::Tensor gated_on_gpu(const at::Tensor& x, const at::Tensor& factor,
                         activation which) {
-  return operators().gated.call(x, factor, static_cast<std::int64_t>(which));
+  return operators().gated.call(dense(x), dense(factor),
+                                static_cast<std::int64_t>(which));
 }
 
 gpu_gated_gradients gated_backward_on_gpu(const at::Tensor& gradient,
@@ -164,23 +174,22 @@ gpu_gated_gradients gated_backward_on_gpu(const at::Tensor& gradient,
                                           const at::Tensor& factor,
                                           activation which) {
   auto [of_x, of_factor] = operators().gated_backward.call(
-    dense(gradient), x, factor, static_cast<std::int64_t>(which));
+    dense(gradient), dense(x), dense(factor), static_cast<std::int64_t>(which));
   return {std::move(of_x), std::move(of_factor)};
 }
 
 bool has_gpu_rotation(const at::Tensor& x, std::int64_t pairs) {
-  const std::array numbers{x.size(3), pairs, x.stride(0), x.stride(1),
-                           x.stride(2)};
-  return begins_well(x) && x.stride(3) == 1
-         && std::ranges::all_of(numbers, [](auto n) { return n % 4 == 0; });
+  return has_type(x) && x.size(3) % 4 == 0 && pairs % 4 == 0;
 }
 
 at::Tensor rotate_on_gpu(const at::Tensor& x, const at::Tensor& cosines,
                          const at::Tensor& sines, bool inverse) {
-  const auto heads = has_gpu_rotation(x, cosines.size(1))
-                       ? x
-                       : x.clone(at::MemoryFormat::Contiguous);
-  return operators().rotate.call(heads, dense(cosines), dense(sines), inverse);
+  const std::array strides{x.stride(0), x.stride(1), x.stride(2)};
+  const bool reads =
+    x.stride(3) == 1 && begins_well(x)
+    && std::ranges::all_of(strides, [](auto n) { return n % 4 == 0; });
+  return operators().rotate.call(reads ? x : copied(x), dense(cosines),
+                                 dense(sines), inverse);
 }
 
 bool has_gpu_cross_entropy(const at::Tensor& logits) {
@@ -191,7 +200,7 @@ gpu_losses cross_entropy_on_gpu(const at::Tensor& logits,
                                 const at::Tensor& targets,
                                 std::int64_t ignored) {
   auto [losses, norms] =
-    operators().cross_entropy.call(logits, targets, ignored);
+    operators().cross_entropy.call(dense(logits), targets, ignored);
   return {std::move(losses), std::move(norms)};
 }
 
@@ -200,8 +209,11 @@ void cross_entropy_gradient_on_gpu(const at::Tensor& logits,
                                    const at::Tensor& norms,
                                    const at::Tensor& scale,
                                    std::int64_t ignored) {
-  operators().cross_entropy_gradient.call(logits, targets, norms, scale,
+  const auto overwritten = dense(logits);
+  operators().cross_entropy_gradient.call(overwritten, targets, norms, scale,
                                           ignored);
+  if (!overwritten.is_same(logits))
+    logits.copy_(overwritten);
 }
 
 }  // namespace troupe::fused

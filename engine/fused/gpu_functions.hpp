@@ -8,7 +8,8 @@ namespace troupe::fused {
 
 /// Functions of layers by kernels of libtroupe_cuda.so, which compute in fp32,
 /// in a fixed order: equal bits from run to run. Tensors are of fp32, bf16 or
-/// fp16, and without gaps. Each function runs on the current stream; errors are
+/// fp16, and without gaps; copied if they don't begin at a multiple of four
+/// values. Each function runs on the current stream; errors are
 /// `error`s (device). Any thread.
 
 /// Whether the kernels take such rows: x is on a GPU whose library is loaded,
@@ -63,12 +64,11 @@ gpu_gated_gradients gated_backward_on_gpu(const at::Tensor& gradient,
                                           const at::Tensor& factor,
                                           activation which);
 
-/// Whether x, [rows, positions, heads, size] with adjacent elements, is rotated
-/// by that many pairs.
+/// Whether x, [rows, positions, heads, size], is rotated by that many pairs.
 bool has_gpu_rotation(const at::Tensor& x, std::int64_t pairs);
 
-/// As `rotate`; `inverse`: by the negative angles. Contiguous. x is copied
-/// where only its strides or its first element are none that the kernel takes.
+/// As `rotate`; `inverse`: by the negative angles. Contiguous. x is copied if
+/// its strides are no multiples of four, or that of the elements is not 1.
 at::Tensor rotate_on_gpu(const at::Tensor& x, const at::Tensor& cosines,
                          const at::Tensor& sines, bool inverse);
 

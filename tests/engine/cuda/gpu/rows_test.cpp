@@ -2,14 +2,15 @@
 #include <ATen/core/Reduction.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/layer_norm.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/silu.h>
-#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "gpu.hpp"
@@ -130,19 +131,26 @@ TEST_CASE("sums of columns on a GPU are added to what is there") {
     }
 }
 
-TEST_CASE("sums that a kernel can't read on a GPU are LibTorch's") {
+TEST_CASE("a tensor's place on a GPU doesn't change the bits") {
   const auto gpu = first_gpu();
   const auto stream = gpu->make_stream(stream_priority::normal);
   const auto scope = stream->enter();
   const at::TensorOptions here(stream->device());
-  const auto rows = at::randn({30, 8}, here);
-  const auto expected = rows.to(at::kDouble).sum(0);
-  at::Tensor sum = at::zeros({9}, here).narrow(0, 1, 8), made;
-  CHECK_FALSE(fused::has_gpu_column_sums(sum, rows));
+  const auto elsewhere = [&](const at::Tensor& x) {
+    const auto room = at::empty({x.numel() + 1}, x.options());
+    return room.narrow(0, 1, x.numel()).view(x.sizes()).copy_(x);
+  };
+  const auto rows = at::randn({30, 8}, here), factor = at::randn({30, 8}, here);
+  auto sum = at::ones({8}, here), displaced = elsewhere(sum);
   fused::add_column_sums(sum, rows, at::kFloat);
-  fused::add_column_sums(made, rows, at::kFloat);
-  CHECK(near(sum, expected));
-  CHECK(near(made, expected));
+  fused::add_column_sums(displaced, elsewhere(rows), at::kFloat);
+  CHECK(at::equal(displaced, sum));
+  REQUIRE(fused::has_gpu_norm(elsewhere(rows), elsewhere(sum), {}));
+  CHECK(at::equal(fused::rms_norm(elsewhere(rows), elsewhere(sum)),
+                  fused::rms_norm(rows, sum)));
+  const auto which = fused::activation::silu;
+  CHECK(at::equal(fused::gated_on_gpu(elsewhere(rows), factor, which),
+                  fused::gated_on_gpu(rows, factor, which)));
 }
 
 TEST_CASE("norms under autocast on a GPU have LibTorch's dtypes") {
@@ -213,7 +221,7 @@ TEST_CASE("gradients of rotations on a GPU may be any view") {
     const auto y = fused::rotate(x, angles.cos(), angles.sin());
     return torch::autograd::grad({y}, {x}, {of_output})[0];
   };
-  CHECK_FALSE(fused::has_gpu_rotation(gradient, 4));
+  REQUIRE(fused::has_gpu_rotation(gradient, 4));
   CHECK(at::equal(of_x(gradient), of_x(gradient.contiguous())));
 }
 
