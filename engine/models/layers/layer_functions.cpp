@@ -1,6 +1,7 @@
 #include "troupe/engine/models/layers/layer_functions.hpp"
 
 #include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -98,9 +99,12 @@ void add_embedding_gradient(const at::Tensor& weight, const at::Tensor& ids,
 
 bool normalizes(const at::Tensor& x, const norm_parameters& p) {
   const auto type = p.weight.scalar_type();
-  return (x.device().is_cpu() || fused::has_norm_kernel(x, p.weight, p.bias))
-         && x.scalar_type() == type && x.numel() > 0 && x.dim() > 0
-         && x.size(-1) == p.weight.numel()
+  // LibTorch's autocast on GPUs gives norms of other dtypes in fp32.
+  const bool on_gpu =
+    fused::has_norm_kernel(x, p.weight, p.bias)
+    && (type == at::kFloat || !at::autocast::is_autocast_enabled(at::kCUDA));
+  return (x.device().is_cpu() || on_gpu) && x.scalar_type() == type
+         && x.numel() > 0 && x.dim() > 0 && x.size(-1) == p.weight.numel()
          && (!p.bias.defined() || p.bias.scalar_type() == type);
 }
 
