@@ -69,10 +69,10 @@ void add_rows_operator(at::Tensor sum, const at::Tensor& ids,
 }
 
 void define_add_rows(torch::Library& library) {
-  fused::add_operator(library, "add_rows",
-                      "add_rows(Tensor(a!) sum, Tensor ids, Tensor rows, int "
-                      "padding) -> ()",
-                      add_rows_operator);
+  add_operator(library, "add_rows",
+               "add_rows(Tensor(a!) sum, Tensor ids, Tensor rows, int "
+               "padding) -> ()",
+               add_rows_operator);
 }
 
 }  // namespace
