@@ -279,13 +279,13 @@ void measure_layers(const std::string& name, const layer_shape& s, int rounds,
 }
 
 void measure_layer(const layer_case& layer, const layer_shape& s, int rounds) {
-  const auto made = [&](at::IntArrayRef sizes) {
+  const auto random = [&](at::IntArrayRef sizes) {
     return at::randn(sizes).to(s.type);
   };
-  inputs all{made({s.rows, s.width})};
+  inputs all{random({s.rows, s.width})};
   for (const auto is_as_x : layer.parameters)
-    all.push_back(is_as_x ? made({s.rows, s.width}) : made({s.width}));
-  const auto of_output = made({s.rows, s.width});
+    all.push_back(is_as_x ? random({s.rows, s.width}) : random({s.width}));
+  const auto of_output = random({s.rows, s.width});
   measure_layers(layer.name, s, rounds,
                  [&](bool ours) { (ours ? layer.ours : layer.theirs)(all); });
   for (auto& each : all)

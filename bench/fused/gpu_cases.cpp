@@ -54,7 +54,7 @@ class cases_of {
   void products() const;
 
  private:
-  at::Tensor made(at::IntArrayRef sizes) const {
+  at::Tensor random(at::IntArrayRef sizes) const {
     return at::randn(sizes, at::TensorOptions(device_)).to(type_);
   }
   std::int64_t bytes_of_one() const { return type_ == at::kFloat ? 4 : 2; }
@@ -90,9 +90,9 @@ std::function<void()> backward_of(const at::Tensor& y,
 
 void cases_of::norms() const {
   const auto shape = {s_.rows, s_.width};
-  const auto x = made(shape), weight = made({s_.width}), gradient = made(shape),
-             added = made(shape);
-  const auto bias = s_.is_llama ? at::Tensor() : made({s_.width});
+  const auto x = random(shape), weight = random({s_.width}),
+             gradient = random(shape), added = random(shape);
+  const auto bias = s_.is_llama ? at::Tensor() : random({s_.width});
   const auto by_libtorch =
     [has_bias = bias.defined()](const std::vector<at::Tensor>& all) {
       return has_bias ? at::layer_norm(all[0], all[1].sizes(), all[1], all[2])
@@ -119,7 +119,8 @@ void cases_of::norms() const {
 
 void cases_of::gated() const {
   const auto shape = {s_.rows, s_.inner};
-  const auto x = made(shape), factor = made(shape), gradient = made(shape);
+  const auto x = random(shape), factor = random(shape),
+             gradient = random(shape);
   const auto which =
     s_.is_llama ? fused::activation::silu : fused::activation::gelu;
   const auto by_libtorch = [is_silu = s_.is_llama](const at::Tensor& a,
@@ -140,7 +141,7 @@ void cases_of::rotation() const {
   const auto pairs = s_.head_size / 2;
   const auto shape = {s_.rows / s_.positions, s_.positions, s_.heads,
                       s_.head_size};
-  const auto x = made(shape);
+  const auto x = random(shape);
   const auto angles =
     at::randn({s_.positions, pairs}, at::TensorOptions(device_));
   const auto cosines = angles.cos(), sines = angles.sin();
@@ -156,7 +157,7 @@ void cases_of::rotation() const {
 
 void cases_of::column_sums() const {
   const auto shape = {s_.rows, s_.width};
-  const auto rows = made(shape);
+  const auto rows = random(shape);
   const auto sum = at::zeros({s_.width}, at::TensorOptions(device_));
   visit(
     "sum of rows, added", shape, rows.numel(),
@@ -170,7 +171,7 @@ void cases_of::column_sums() const {
 void cases_of::losses() const {
   constexpr std::int64_t ignored = -100;
   const auto shape = {s_.rows, s_.classes};
-  const auto logits = made(shape);
+  const auto logits = random(shape);
   const at::TensorOptions here(device_);
   const auto targets =
     at::randint(0, s_.classes, {s_.rows}, here.dtype(at::kLong));
@@ -193,8 +194,8 @@ void cases_of::losses() const {
 }
 
 void cases_of::products() const {
-  const auto gradient = made({s_.rows, s_.inner}),
-             x = made({s_.rows, s_.width});
+  const auto gradient = random({s_.rows, s_.inner}),
+             x = random({s_.rows, s_.width});
   const auto sum = at::zeros({s_.inner, s_.width}, at::TensorOptions(device_));
   visit(
     "product, added to fp32", {s_.inner, s_.rows, s_.width},

@@ -80,7 +80,7 @@ class measured_device {
 };
 
 /// Bytes per second by the vendor's data sheet.
-std::optional<double> known_bandwidth(const std::string& name) {
+std::optional<double> specified_bandwidth(const std::string& name) {
   if (name.find("H200") != std::string::npos)
     return 4.8e12;
   if (name.find("H100 80GB HBM3") != std::string::npos)  // SXM
@@ -122,26 +122,27 @@ void measure_on_gpu(const gpu_measurement& use) {
   const auto found = one_gpu(!use.dry_run);
   measured_device on(found.empty() ? nullptr : found[0]);
   const compute_scope computing(1);
-  const auto known = known_bandwidth(on.name());
-  const auto bandwidth = known ? *known : measured_bandwidth(on, use);
+  const auto specified = specified_bandwidth(on.name());
+  const auto bandwidth = specified ? *specified : measured_bandwidth(on, use);
   json rows = json::array();
   if (!use.json)
     fmt::print(
       "{}, {:.2f} TB/s ({})\n\n| function | shape | dtype | LibTorch, us | "
       "troupe, us | faster by | GB/s | of the bandwidth "
       "|\n|---|---|---|---|---|---|---|---|\n",
-      on.name(), bandwidth * 1e-12, known ? "data sheet" : "measured");
+      on.name(), bandwidth * 1e-12, specified ? "data sheet" : "measured");
   for_each_gpu_case(on.device(), use.dry_run, [&](const gpu_case& each) {
     rows.push_back(measured(on, each, bandwidth, use.rounds));
     if (!use.json)
       print_row(rows.back());
   });
   if (use.json)
-    fmt::print("{}\n", json{{"device", on.name()},
-                            {"bandwidth_gb_per_s", bandwidth * 1e-9},
-                            {"bandwidth_of", known ? "data sheet" : "a copy"},
-                            {"functions", rows}}
-                         .dump());
+    fmt::print("{}\n",
+               json{{"device", on.name()},
+                    {"bandwidth_gb_per_s", bandwidth * 1e-9},
+                    {"bandwidth_of", specified ? "data sheet" : "a copy"},
+                    {"functions", rows}}
+                 .dump());
 }
 
 }  // namespace troupe

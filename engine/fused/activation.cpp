@@ -43,9 +43,9 @@ struct gated_function : torch::autograd::Function<gated_function<Which>> {
   static variable_list backward(torch::autograd::AutogradContext* context,
                                 const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
-    auto made =
+    auto result =
       activate_gated_backward(gradients[0], saved[0], saved[1], Which);
-    return {std::move(made.x), std::move(made.factor)};
+    return {std::move(result.x), std::move(result.factor)};
   }
 };
 

@@ -20,19 +20,19 @@ struct norm_function : torch::autograd::Function<norm_function> {
                             const at::Tensor& x, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias,
                             double epsilon) {
-    const auto made =
+    const auto result =
       normalize(x, weight, bias.value_or(at::Tensor()), epsilon);
-    context->save_for_backward({x, weight, made.mean, made.scale});
-    return made.output;
+    context->save_for_backward({x, weight, result.mean, result.scale});
+    return result.output;
   }
 
   static variable_list backward(torch::autograd::AutogradContext* context,
                                 const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
-    const auto made =
+    const auto result =
       normalize_backward(gradients[0], saved[0], {{}, saved[2], saved[3]},
                          saved[1], saved[2].defined());
-    return {made.x, made.weight, made.bias, {}};
+    return {result.x, result.weight, result.bias, {}};
   }
 };
 

@@ -169,16 +169,16 @@ struct attention_node final : branch_node {
                      const branch_attention& options) {
     how = options;
     const auto h = normalised(x, first);
-    std::vector<at::Tensor> made;
+    std::vector<at::Tensor> projected_heads;
     for (const auto* each : layers) {
-      made.push_back(
+      projected_heads.push_back(
         projections.emplace_back().run(*this, h, each->as_parameters()));
       trains |= each->weight.requires_grad();
     }
-    const auto all = heads_of(made);
+    const auto all = heads_of(projected_heads);
     const auto result = fused::attend(all, how.scale, /*causal=*/true);
     if (layers.size() == 1)
-      projected = keep(made[0]);
+      projected = keep(projected_heads[0]);
     else
       for (const auto& each : all)
         projected = keep(each);  // the last of three
@@ -212,15 +212,16 @@ struct attention_node final : branch_node {
 
  private:
   /// Queries, keys and values, [rows, positions, heads, head size].
-  fused::heads_of_three heads_of(const std::vector<at::Tensor>& made) const {
-    if (made.size() == 1)
-      return parts_of(made[0]);
+  fused::heads_of_three heads_of(
+    const std::vector<at::Tensor>& projected_heads) const {
+    if (projected_heads.size() == 1)
+      return parts_of(projected_heads[0]);
     const auto heads = [&](const at::Tensor& y, std::int64_t count) {
       return y.view({y.size(0), y.size(1), count, y.size(2) / count});
     };
-    fused::heads_of_three all{heads(made[0], how.heads),
-                              heads(made[1], how.key_heads),
-                              heads(made[2], how.key_heads)};
+    fused::heads_of_three all{heads(projected_heads[0], how.heads),
+                              heads(projected_heads[1], how.key_heads),
+                              heads(projected_heads[2], how.key_heads)};
     if (how.cosines.defined())
       for (const auto i : {0, 1})
         all[i] = fused::rotate(all[i], how.cosines, how.sines);

@@ -129,12 +129,12 @@ at::Tensor norm_part::backward(layer_node& node, const at::Tensor& gradient,
                                const at::Tensor& added) {
   const norm_parameters p{node.take_parameter(weight),
                           node.take_parameter(bias)};
-  auto of = fused::normalize_backward(gradient, node.take(x),
-                                      {{}, node.take(mean), node.take(scale)},
-                                      p.weight, p.bias.defined(), added);
-  auto before = std::move(of.x);
+  auto gradients = fused::normalize_backward(
+    gradient, node.take(x), {{}, node.take(mean), node.take(scale)}, p.weight,
+    p.bias.defined(), added);
+  auto before = std::move(gradients.x);
   if (trains)
-    node.add_gradients([p, of] { add_norm_gradients(p, of); });
+    node.add_gradients([p, gradients] { add_norm_gradients(p, gradients); });
   return before;
 }
 
