@@ -38,7 +38,7 @@ class measured_device {
   }
   std::string name() const { return gpu_ ? gpu_->description().name : "CPU"; }
 
-  /// The seconds of each of the runs, between events. What ran before is no
+  /// Seconds per run, measured between events. What ran before is no
   /// more in the device's cache, and the host is ahead of it.
   std::vector<double> times_of(const std::function<void()>& run, int rounds) {
     std::vector<std::function<double()>> results;

@@ -5,31 +5,15 @@
 #include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDAGuard.h>
 
-#include <optional>
 #include <vector>
 
 #include "troupe/base/fail.hpp"
 #include "troupe/engine/cuda/check.hpp"
 #include "troupe/engine/cuda/launches.hpp"
+#include "troupe/engine/cuda/operands.hpp"
 
 namespace troupe {
 namespace {
-
-/// fp32, fp64, fp16 or bf16; none for other types.
-std::optional<device_type> device_type_of(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case at::kFloat:
-      return device_type::fp32;
-    case at::kDouble:
-      return device_type::fp64;
-    case at::kHalf:
-      return device_type::fp16;
-    case at::kBFloat16:
-      return device_type::bf16;
-    default:
-      return {};
-  }
-}
 
 /// The tensor, or a copy made on the current stream, in the form that
 /// statistics read: of one of those types, instances one after the other.

@@ -10,12 +10,13 @@
 #include "troupe/engine/device/tensor.hpp"
 
 namespace troupe {
-namespace {
 
-std::optional<device_type> type_of(const at::Tensor& tensor) {
+std::optional<device_type> device_type_of(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
     case at::kFloat:
       return device_type::fp32;
+    case at::kDouble:
+      return device_type::fp64;
     case at::kHalf:
       return device_type::fp16;
     case at::kBFloat16:
@@ -25,15 +26,14 @@ std::optional<device_type> type_of(const at::Tensor& tensor) {
   }
 }
 
-}  // namespace
-
 typed_values values_of(const at::Tensor& tensor) {
   if (!tensor.defined())
     return {};
-  const auto type = type_of(tensor);
+  const auto type = device_type_of(tensor);
   auto* data = const_cast<void*>(tensor.const_data_ptr());
   const auto address = reinterpret_cast<std::uintptr_t>(data);
-  if (!type || !tensor.is_cuda() || address % (4 * tensor.element_size()) != 0)
+  if (!type || type == device_type::fp64 || !tensor.is_cuda()
+      || address % (4 * tensor.element_size()) != 0)
     fail(error_code::invalid_argument,
          "kernels of layers take tensors of fp32, fp16 or bf16 on a GPU that "
          "begin at a multiple of four values, not {}",

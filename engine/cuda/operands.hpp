@@ -3,11 +3,16 @@
 #include <ATen/core/Tensor.h>
 #include <cuda_runtime_api.h>
 
+#include <optional>
+
 #include <initializer_list>
 
 #include "troupe/engine/cuda/row_tasks.hpp"
 
 namespace troupe {
+
+/// fp32, fp64, fp16 or bf16; none for other dtypes.
+std::optional<device_type> device_type_of(const at::Tensor& tensor);
 
 /// A tensor for kernels that read four values at once, which begin at multiples
 /// of four; null for an undefined one. Throws `invalid_argument` unless it is

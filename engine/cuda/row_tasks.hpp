@@ -104,7 +104,7 @@ struct rotate_task {
 
   /// Four pairs each, or four elements that stay.
   constexpr std::int32_t groups() const { return (size - pairs) / 4; }
-  /// Of all heads of a position, each of which a thread takes.
+  /// The groups of all heads of a position; a thread takes one at a time.
   constexpr std::int32_t items() const { return heads * groups(); }
 };
 

@@ -2,7 +2,7 @@
 
 namespace troupe {
 
-/// Of the processors for which kernels are compiled. avx2: with fused
+/// The instruction sets for which kernels are compiled. avx2: with fused
 /// multiply-adds; avx512: with the parts F, BW, DQ and VL, too.
 enum class instruction_set { plain, avx2, avx512 };
 

@@ -177,7 +177,7 @@ class vector_code {
   static values shifted_exponent(values x) {
     return x * 1.44269504f + rounding;
   }
-  /// What is left of x, by two parts of ln 2 (Cephes).
+  /// x less a multiple of ln 2, which is subtracted in two parts (Cephes).
   static values reduced(values x, values shifted) {
     const values n = shifted - rounding;
     return (x - n * 0.693359375f) + n * 2.12194440e-4f;

@@ -190,10 +190,8 @@ gated_gradients activate_gated_backward(const at::Tensor& gradient,
   if (!has_gated_kernel(x, factor, which) || !match(x, gradient))
     return {slope_by_libtorch(gradient * factor, x, which).contiguous(),
             (gradient * activate_by_libtorch(x, which)).contiguous()};
-  if (x.is_cuda()) {
-    auto all = gated_backward_on_gpu(gradient, x, factor, which);
-    return {std::move(all.x), std::move(all.factor)};
-  }
+  if (x.is_cuda())
+    return gated_backward_on_gpu(gradient, x, factor, which);
   static const auto backward =
     operator_of<decltype(activate_gated_backward_operator)>(
       "troupe::activate_gated_backward", define_activations);

@@ -12,7 +12,8 @@ namespace troupe::fused {
 
 namespace {
 
-/// Of rows [count, width] with adjacent elements.
+/// Sets or adds to sum, fp32 [width], the sum of rows [count, width], whose
+/// elements are adjacent.
 void sum_rows_operator(at::Tensor sum, const at::Tensor& rows, bool adds) {
   const auto width = rows.size(1);
   auto* to = sum.data_ptr<float>();

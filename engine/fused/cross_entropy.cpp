@@ -127,11 +127,8 @@ row_losses cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
   const at::NoGradGuard no_grad;
   require_shapes(logits, targets);
   const auto rows = logits.contiguous();
-  if (has_gpu_cross_entropy(rows)) {
-    auto [losses, norms] =
-      cross_entropy_on_gpu(rows, targets.contiguous(), ignored);
-    return {losses.sum(), std::move(norms)};
-  }
+  if (has_gpu_cross_entropy(rows))
+    return cross_entropy_on_gpu(rows, targets.contiguous(), ignored);
   if (!has_kernels(rows))
     return losses_by_libtorch(rows, targets, ignored);
   static const auto forward = operator_of<decltype(losses_operator)>(

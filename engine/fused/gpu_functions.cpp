@@ -1,5 +1,6 @@
 #include "troupe/engine/fused/gpu_functions.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
@@ -124,22 +125,20 @@ bool has_gpu_norm(const at::Tensor& x, const at::Tensor& weight,
          && (!bias.defined() || is_vector_for(bias, x));
 }
 
-gpu_norm norm_on_gpu(const at::Tensor& x, const at::Tensor& weight,
-                     const at::Tensor& bias, double epsilon,
-                     at::ScalarType type) {
+normalized norm_on_gpu(const at::Tensor& x, const at::Tensor& weight,
+                       const at::Tensor& bias, double epsilon,
+                       at::ScalarType type) {
   auto [output, mean, scale] = operators().norm.call(
     dense(x), dense(weight), optional_of(bias), epsilon, type);
   return {std::move(output), std::move(mean), std::move(scale)};
 }
 
-gpu_norm_gradients norm_backward_on_gpu(const at::Tensor& gradient,
-                                        const at::Tensor& x,
-                                        const at::Tensor& mean,
-                                        const at::Tensor& scale,
-                                        const at::Tensor& weight, bool has_bias,
-                                        const at::Tensor& added) {
+norm_gradients norm_backward_on_gpu(const at::Tensor& gradient,
+                                    const at::Tensor& x, const normalized& of,
+                                    const at::Tensor& weight, bool has_bias,
+                                    const at::Tensor& added) {
   auto [of_x, of_weight, of_bias] = operators().norm_backward.call(
-    dense(gradient), dense(x), optional_of(mean), scale, dense(weight),
+    dense(gradient), dense(x), optional_of(of.mean), of.scale, dense(weight),
     has_bias, optional_of(added));
   return {std::move(of_x), std::move(of_weight), std::move(of_bias)};
 }
@@ -169,10 +168,10 @@ at::Tensor gated_on_gpu(const at::Tensor& x, const at::Tensor& factor,
                                 static_cast<std::int64_t>(which));
 }
 
-gpu_gated_gradients gated_backward_on_gpu(const at::Tensor& gradient,
-                                          const at::Tensor& x,
-                                          const at::Tensor& factor,
-                                          activation which) {
+gated_gradients gated_backward_on_gpu(const at::Tensor& gradient,
+                                      const at::Tensor& x,
+                                      const at::Tensor& factor,
+                                      activation which) {
   auto [of_x, of_factor] = operators().gated_backward.call(
     dense(gradient), dense(x), dense(factor), static_cast<std::int64_t>(which));
   return {std::move(of_x), std::move(of_factor)};
@@ -196,12 +195,12 @@ bool has_gpu_cross_entropy(const at::Tensor& logits) {
   return logits.dim() == 2 && is_taken(logits);
 }
 
-gpu_losses cross_entropy_on_gpu(const at::Tensor& logits,
+row_losses cross_entropy_on_gpu(const at::Tensor& logits,
                                 const at::Tensor& targets,
                                 std::int64_t ignored) {
   auto [losses, norms] =
     operators().cross_entropy.call(dense(logits), targets, ignored);
-  return {std::move(losses), std::move(norms)};
+  return {losses.sum(), std::move(norms)};
 }
 
 void cross_entropy_gradient_on_gpu(const at::Tensor& logits,

@@ -2,7 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "troupe/engine/fused/activation_kind.hpp"
+#include "troupe/engine/fused/activation_operators.hpp"
+#include "troupe/engine/fused/cross_entropy.hpp"
+#include "troupe/engine/fused/norm_operators.hpp"
 
 namespace troupe::fused {
 
@@ -17,28 +19,17 @@ namespace troupe::fused {
 bool has_gpu_norm(const at::Tensor& x, const at::Tensor& weight,
                   const at::Tensor& bias);
 
-struct gpu_norm {
-  at::Tensor output;       // as x, of the dtype asked for
-  at::Tensor mean, scale;  // fp32 [rows]; no mean for RMSNorm
-};
+/// As `normalize`.
+normalized norm_on_gpu(const at::Tensor& x, const at::Tensor& weight,
+                       const at::Tensor& bias, double epsilon,
+                       at::ScalarType type);
 
-/// LayerNorm over the last dimension, or RMSNorm if the bias is undefined.
-gpu_norm norm_on_gpu(const at::Tensor& x, const at::Tensor& weight,
-                     const at::Tensor& bias, double epsilon,
-                     at::ScalarType type);
-
-struct gpu_norm_gradients {
-  at::Tensor x, weight, bias;  // of the dtypes of these
-};
-
-/// One pass over the rows: gradients of x, plus `added` if it is defined, and
-/// those of weight and bias.
-gpu_norm_gradients norm_backward_on_gpu(const at::Tensor& gradient,
-                                        const at::Tensor& x,
-                                        const at::Tensor& mean,
-                                        const at::Tensor& scale,
-                                        const at::Tensor& weight, bool has_bias,
-                                        const at::Tensor& added);
+/// As `normalize_backward`, in one pass over the rows. Adding rounds as a sum
+/// of its own does.
+norm_gradients norm_backward_on_gpu(const at::Tensor& gradient,
+                                    const at::Tensor& x, const normalized& of,
+                                    const at::Tensor& weight, bool has_bias,
+                                    const at::Tensor& added);
 
 /// Whether `sum_columns_on_gpu` takes rows [..., columns] like these, and that
 /// sum or, if it is undefined, a new one.
@@ -55,14 +46,10 @@ bool has_gpu_activations(const at::Tensor& x);
 at::Tensor gated_on_gpu(const at::Tensor& x, const at::Tensor& factor,
                         activation which);
 
-struct gpu_gated_gradients {
-  at::Tensor x, factor;
-};
-
-gpu_gated_gradients gated_backward_on_gpu(const at::Tensor& gradient,
-                                          const at::Tensor& x,
-                                          const at::Tensor& factor,
-                                          activation which);
+gated_gradients gated_backward_on_gpu(const at::Tensor& gradient,
+                                      const at::Tensor& x,
+                                      const at::Tensor& factor,
+                                      activation which);
 
 /// Whether x, [rows, positions, heads, size], is rotated by that many pairs.
 bool has_gpu_rotation(const at::Tensor& x, std::int64_t pairs);
@@ -75,12 +62,8 @@ at::Tensor rotate_on_gpu(const at::Tensor& x, const at::Tensor& cosines,
 /// Whether the two below take such logits, [rows, classes].
 bool has_gpu_cross_entropy(const at::Tensor& logits);
 
-struct gpu_losses {
-  at::Tensor losses, norms;  // fp32 [rows], and [rows, 2]
-};
-
-/// As `cross_entropy`.
-gpu_losses cross_entropy_on_gpu(const at::Tensor& logits,
+/// As `cross_entropy` and `cross_entropy_gradient_`.
+row_losses cross_entropy_on_gpu(const at::Tensor& logits,
                                 const at::Tensor& targets,
                                 std::int64_t ignored);
 void cross_entropy_gradient_on_gpu(const at::Tensor& logits,

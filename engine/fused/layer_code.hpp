@@ -7,8 +7,8 @@
 
 namespace troupe::fused {
 
-/// Kernels with vectors of that many bytes. Those of fewer than 64 convert bf16
-/// in as many operations as LibTorch's, and have no kernels for it.
+/// The kernels for vectors of that many bytes. There are none for bf16 below 64
+/// bytes: converting it takes as many operations there as LibTorch's code.
 template <int Bytes>
 constexpr layer_kernels layer_kernels_of(const char* name) {
   layer_kernels all{name, {}, {}};

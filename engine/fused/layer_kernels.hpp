@@ -22,7 +22,7 @@ struct norm_call {
 
 template <class T>
 struct norm_backward_call {
-  const T *gradient, *x, *added;  // added: may be null
+  const T *gradient, *x;
   const float *mean, *scale, *weight;
   T* of_x;
   std::int64_t width;
@@ -53,7 +53,7 @@ template <class T>
 struct cross_entropy_call {
   T* logits;  // which their gradients, of `scale` times the loss, overwrite
   const std::int64_t* targets;
-  /// Of each row the greatest logit, and the logarithm of the sum of
+  /// [rows, 2]: the greatest logit, and the logarithm of the sum of
   /// exponentials of what the logits are less than it.
   float* norms;
   float* losses;
@@ -63,7 +63,7 @@ struct cross_entropy_call {
 
 template <class T>
 struct layer_functions {
-  /// Of the rows from `first` up to `end`.
+  /// Normalizes the rows [first, end).
   void (*normalize)(const norm_call<T>&, std::int64_t first, std::int64_t end);
   /// Also sets the sums over these rows, [width]: of the weight's gradient, and
   /// of the bias's for a norm with a mean.
@@ -74,17 +74,17 @@ struct layer_functions {
   void (*sum_rows)(const T* rows, std::int64_t count, std::int64_t width,
                    std::int64_t step, float* sum);
 
-  /// Of the positions of all rows from `first` up to `end`.
+  /// Rotates positions [first, end), counted over all rows.
   void (*rotate)(const rotation_call<T>&, std::int64_t first, std::int64_t end);
 
-  /// Of the rows from `first` up to `end`: sets losses and norms; or gradients,
-  /// which read the norms.
+  /// `losses` sets the losses and norms of the rows [first, end);
+  /// `loss_gradients` reads the norms.
   void (*losses)(const cross_entropy_call<T>&, std::int64_t first,
                  std::int64_t end);
   void (*loss_gradients)(const cross_entropy_call<T>&, std::int64_t first,
                          std::int64_t end);
 
-  /// Of the elements from `first` up to `end`.
+  /// Computes the elements [first, end).
   using elements = void (*)(const activation_call<T>&, std::int64_t first,
                             std::int64_t end);
   struct of_activation {

@@ -115,14 +115,13 @@ class norm_code : row_code<Bytes> {
         normalize_row<false>(all, row);
   }
 
-  template <bool HasMean, bool Adds, class T>
+  template <bool HasMean, class T>
   [[gnu::flatten]] static void backward_row(const norm_backward_call<T>& all,
                                             size row, float* of_weight,
                                             float* of_bias) {
     const auto width = all.width;
     const auto* x = all.x + row * width;
     const auto* gradient = all.gradient + row * width;
-    const auto* added = Adds ? all.added + row * width : nullptr;
     auto* of_x = all.of_x + row * width;
     const auto* weight = all.weight;
     const float mean = HasMean ? all.mean[row] : 0, scale = all.scale[row];
@@ -147,8 +146,6 @@ class norm_code : row_code<Bytes> {
       if constexpr (HasMean)
         d = d - sum;
       d = (d - u * product) * scale;
-      if constexpr (Adds)
-        d = d + at.load(added);
       at.store(of_x, d);
       at.store(of_weight, at.load(of_weight) + after * u);
       if constexpr (HasMean)
@@ -156,7 +153,7 @@ class norm_code : row_code<Bytes> {
     });
   }
 
-  template <bool HasMean, bool Adds, class T>
+  template <bool HasMean, class T>
   static void backward_rows(const norm_backward_call<T>& all, size first,
                             size end, float* of_weight, float* of_bias) {
     for (size i = 0; i < all.width; ++i)
@@ -164,20 +161,16 @@ class norm_code : row_code<Bytes> {
     for (size i = 0; HasMean && i < all.width; ++i)
       of_bias[i] = 0;
     for (auto row = first; row < end; ++row)
-      backward_row<HasMean, Adds>(all, row, of_weight, of_bias);
+      backward_row<HasMean>(all, row, of_weight, of_bias);
   }
 
   template <class T>
   static void backward(const norm_backward_call<T>& all, size first, size end,
                        float* of_weight, float* of_bias) {
-    if (all.mean && all.added)
-      backward_rows<true, true>(all, first, end, of_weight, of_bias);
-    else if (all.mean)
-      backward_rows<true, false>(all, first, end, of_weight, of_bias);
-    else if (all.added)
-      backward_rows<false, true>(all, first, end, of_weight, of_bias);
+    if (all.mean)
+      backward_rows<true>(all, first, end, of_weight, of_bias);
     else
-      backward_rows<false, false>(all, first, end, of_weight, of_bias);
+      backward_rows<false>(all, first, end, of_weight, of_bias);
   }
 
   /// Rows are added in groups of 8, pair by pair.

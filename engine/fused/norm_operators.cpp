@@ -136,8 +136,7 @@ three_tensors normalize_backward_operator(const at::Tensor& gradient,
                                           const at::Tensor& x,
                                           const maybe_tensor& mean,
                                           const at::Tensor& scale,
-                                          const at::Tensor& weight,
-                                          const maybe_tensor& added) {
+                                          const at::Tensor& weight) {
   const auto width = x.size(-1);
   auto of_x = at::empty(x.sizes(), x.options());
   auto of_weight = floats(width, x);
@@ -146,7 +145,6 @@ three_tensors normalize_backward_operator(const at::Tensor& gradient,
     using T = decltype(type);
     run_norm_backward<T>(
       {data_of<const T>(gradient), data_of<const T>(x),
-       added ? data_of<const T>(*added) : nullptr,
        mean ? data_of<const float>(*mean) : nullptr,
        data_of<const float>(scale), data_of<const float>(weight),
        data_of<T>(of_x), width},
@@ -163,7 +161,7 @@ void define_norms(torch::Library& library) {
   add_operator(
     library, "normalize_backward",
     "normalize_backward(Tensor gradient, Tensor x, Tensor? mean, Tensor scale, "
-    "Tensor weight, Tensor? added) -> (Tensor, Tensor, Tensor)",
+    "Tensor weight) -> (Tensor, Tensor, Tensor)",
     normalize_backward_operator);
 }
 
@@ -194,17 +192,30 @@ normalized normalize_as_x(const at::Tensor& x, const at::Tensor& weight,
   return {std::move(output), std::move(mean), std::move(scale)};
 }
 
+norm_gradients normalize_backward_by_kernel(const at::Tensor& gradient,
+                                            const at::Tensor& x,
+                                            const normalized& of,
+                                            const at::Tensor& weight,
+                                            bool has_bias) {
+  static const auto backward =
+    operator_of<decltype(normalize_backward_operator)>(
+      "troupe::normalize_backward", define_norms);
+  auto [of_x, of_weight, of_bias] = backward.call(
+    gradient.contiguous(), x.contiguous(),
+    has_bias ? if_defined(of.mean) : std::nullopt, of.scale, wide(weight));
+  const auto type = weight.scalar_type();
+  return {std::move(of_x), cast(of_weight, type), cast(of_bias, type)};
+}
+
 }  // namespace
 
 normalized normalize(const at::Tensor& x, const at::Tensor& weight,
                      const at::Tensor& bias, double epsilon,
                      std::optional<at::ScalarType> type) {
   const at::NoGradGuard no_grad;
-  if (x.is_cuda() && has_norm_kernel(x, weight, bias)) {
-    auto y =
-      norm_on_gpu(x, weight, bias, epsilon, type.value_or(x.scalar_type()));
-    return {std::move(y.output), std::move(y.mean), std::move(y.scale)};
-  }
+  if (has_gpu_norm(x, weight, bias))
+    return norm_on_gpu(x, weight, bias, epsilon,
+                       type.value_or(x.scalar_type()));
   auto y = normalize_as_x(x, weight, bias, epsilon);
   y.output = cast(y.output, type.value_or(x.scalar_type()));
   return y;
@@ -215,30 +226,21 @@ norm_gradients normalize_backward(const at::Tensor& after, const at::Tensor& x,
                                   const at::Tensor& weight, bool has_bias,
                                   const at::Tensor& added) {
   const at::NoGradGuard no_grad;
-  if (x.is_cuda() && has_norm_kernel(x, weight, {})
-      && of.scale.scalar_type() == at::kFloat) {
-    auto all = norm_backward_on_gpu(after, x, of.mean, of.scale, weight,
-                                    has_bias, added);
-    return {std::move(all.x), std::move(all.weight), std::move(all.bias)};
-  }
+  if (has_gpu_norm(x, weight, {}) && of.scale.scalar_type() == at::kFloat)
+    return norm_backward_on_gpu(after, x, of, weight, has_bias, added);
   const auto gradient = cast(after, x.scalar_type());
-  if (!has_norm_kernel(x, weight, {}) || of.scale.scalar_type() != at::kFloat
-      || !is_as(gradient, x) || (added.defined() && !is_as(added, x))) {
-    auto result =
-      normalize_backward_by_libtorch(gradient, x, of, weight, has_bias);
-    if (added.defined())
-      result.x.add_(added);
-    return result;
-  }
-  static const auto backward =
-    operator_of<decltype(normalize_backward_operator)>(
-      "troupe::normalize_backward", define_norms);
-  auto [of_x, of_weight, of_bias] =
-    backward.call(gradient.contiguous(), x.contiguous(),
-                  has_bias ? if_defined(of.mean) : std::nullopt, of.scale,
-                  wide(weight), if_defined(added));
-  const auto type = weight.scalar_type();
-  return {std::move(of_x), cast(of_weight, type), cast(of_bias, type)};
+  const bool by_kernel = has_norm_kernel(x, weight, {})
+                         && of.scale.scalar_type() == at::kFloat
+                         && is_as(gradient, x);
+  auto result =
+    by_kernel
+      ? normalize_backward_by_kernel(gradient, x, of, weight, has_bias)
+      : normalize_backward_by_libtorch(gradient, x, of, weight, has_bias);
+  // Not in the kernel, where the compiler may round a product and this sum
+  // once.
+  if (added.defined())
+    result.x.add_(added);
+  return result;
 }
 
 }  // namespace troupe::fused

@@ -35,7 +35,8 @@ struct norm_gradients {
 
 /// Gradients of `normalize`, whose mean and scale `of` has (the output is not
 /// read). `gradient`: of any dtype. `added`: undefined, or a gradient that is
-/// added to that of x in the same pass, such as that of a residual connection.
+/// added to that of x, such as that of a residual connection, on GPUs in the
+/// same pass, and rounded as a sum of its own.
 /// Sums over rows are in a fixed order for each number of rows.
 norm_gradients normalize_backward(const at::Tensor& gradient,
                                   const at::Tensor& x, const normalized& of,

@@ -140,12 +140,8 @@ struct branch_node : layer_node {
   /// sums up here.
   at::Tensor before_norm(const at::Tensor& gradient,
                          const at::Tensor& of_output) {
-    const auto of_norm = of_output.view(gradient.sizes());
-    // Kernels for GPUs add what is rounded, as a sum of its own does.
-    if (gradient.is_cuda() && wants_input())
-      return norm.backward(*this, of_norm, gradient.to(type_));
-    auto before = norm.backward(*this, of_norm);
-    return wants_input() ? before.add_(gradient.to(type_)) : at::Tensor();
+    return norm.backward(*this, of_output.view(gradient.sizes()),
+                         wants_input() ? gradient.to(type_) : at::Tensor());
   }
 
   /// As LibTorch's engine adds up the gradients of the norm's output.

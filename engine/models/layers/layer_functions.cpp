@@ -10,6 +10,7 @@
 
 #include "troupe/engine/device/matrix_product.hpp"
 #include "troupe/engine/fused/column_sums.hpp"
+#include "troupe/engine/fused/gpu_functions.hpp"
 #include "troupe/engine/fused/operator_of.hpp"
 #include "troupe/engine/stage/module/weight_gradients.hpp"
 #include "troupe/engine/stage/parameters/weight_casts.hpp"
@@ -97,13 +98,20 @@ void add_embedding_gradient(const at::Tensor& weight, const at::Tensor& ids,
   }
 }
 
+namespace {
+
+/// LibTorch's autocast on GPUs gives norms of other dtypes in fp32.
+bool normalizes_on_gpu(const at::Tensor& x, const norm_parameters& p) {
+  return fused::has_gpu_norm(x, p.weight, p.bias)
+         && (x.scalar_type() == at::kFloat
+             || !at::autocast::is_autocast_enabled(at::kCUDA));
+}
+
+}  // namespace
+
 bool normalizes(const at::Tensor& x, const norm_parameters& p) {
   const auto type = p.weight.scalar_type();
-  // LibTorch's autocast on GPUs gives norms of other dtypes in fp32.
-  const bool on_gpu =
-    fused::has_norm_kernel(x, p.weight, p.bias)
-    && (type == at::kFloat || !at::autocast::is_autocast_enabled(at::kCUDA));
-  return (x.device().is_cpu() || on_gpu) && x.scalar_type() == type
+  return (x.is_cpu() || normalizes_on_gpu(x, p)) && x.scalar_type() == type
          && x.numel() > 0 && x.dim() > 0 && x.size(-1) == p.weight.numel()
          && (!p.bias.defined() || p.bias.scalar_type() == type);
 }

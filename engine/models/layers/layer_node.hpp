@@ -27,7 +27,7 @@ class layer_node : public torch::autograd::Node {
  public:
   /// Saves for the backward.
   std::size_t keep(const at::Tensor& tensor);
-  /// What was saved, which is freed here unless the graph is kept.
+  /// Returns a saved tensor, and frees it here unless the graph is kept.
   at::Tensor take(std::size_t index);
   at::Tensor take_parameter(std::size_t index);
 

@@ -59,8 +59,8 @@ struct norm_inputs {
   tensor_list run() const {
     const auto y =
       fused::norm_on_gpu(x, weight, bias, 1e-5, gradient.scalar_type());
-    const auto gradients = fused::norm_backward_on_gpu(
-      gradient, x, y.mean, y.scale, weight, bias.defined(), added);
+    const auto gradients = fused::norm_backward_on_gpu(gradient, x, y, weight,
+                                                       bias.defined(), added);
     return {y.output, gradients.x, gradients.weight, gradients.bias};
   }
   tensor_list run_in_fp64() const {
