@@ -97,7 +97,8 @@ trainer::impl::impl(const model& all_layers, trainer_options options)
     graphs = std::make_unique<graph_steps>(
       graph_steps_setup{&actors, plans.training(), stages.devices(),
                         stages.stages(), setup.options.execution.loading,
-                        item_counter_of(layers, setup.options.numerics)});
+                        item_counter_of(layers, setup.options.numerics),
+                        setup.options.numerics.seed});
 }
 
 void trainer::impl::meet() {

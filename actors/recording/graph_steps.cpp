@@ -12,6 +12,7 @@
 #include "troupe/engine/plan/compile/part.hpp"
 #include "troupe/engine/stage/microbatch.hpp"
 #include "troupe/engine/stage/module/on_device.hpp"
+#include "troupe/engine/stage/random_draws.hpp"
 
 namespace troupe {
 
@@ -153,6 +154,7 @@ bool graph_steps::prepare(const step_settings& settings,
     copy_to_inputs(step);
   else
     return false;
+  set_draw_keys(settings);
   return (graph_ && recorded_scale_ == settings.loss_scale) || record(settings);
 }
 
@@ -163,6 +165,15 @@ void graph_steps::copy_to_inputs(const std::vector<microbatch_data>& step) {
     for (std::size_t t = 0; t < source.size(); ++t)
       copy_to_device(source[t], target[t], *origin_);
   }
+}
+
+void graph_steps::set_draw_keys(const step_settings& settings) {
+  const auto keys = draw_keys(setup_.seed, settings.step,
+                              settings.first_microbatch, std::ssize(inputs_));
+  if (draw_keys_.defined())
+    copy_to_device(keys, draw_keys_, *origin_);
+  else
+    draw_keys_ = to_device(keys, *origin_);
 }
 
 bool graph_steps::record(const step_settings& settings) {
@@ -186,6 +197,7 @@ void graph_steps::run_recorded(const step_settings& settings, bool& ended) {
   auto part = settings;
   part.part = step_part::gradients;
   part.first_microbatch = 0;
+  part.draw_keys = draw_keys_;
   part.tells_memory = false;
   part.reading = step_reading::once;  // nobody reads in a recording
   const auto recorded = std::make_shared<recording>();

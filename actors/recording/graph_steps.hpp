@@ -18,6 +18,7 @@ struct graph_steps_setup {
   std::vector<std::vector<stage>> stages;
   loading_options loading = {};  // ahead: while the device works
   item_counter counter = {};     // null: no loss counts its items
+  std::uint64_t seed = 0;        // of the numbers that models draw
 };
 
 /// Training steps of which all up to the gradients is launched at once. The
@@ -51,6 +52,7 @@ class graph_steps {
   bool prepare(const step_settings& settings,
                const std::vector<microbatch_data>& step);
   void copy_to_inputs(const std::vector<microbatch_data>& step);
+  void set_draw_keys(const step_settings& settings);
   bool record(const step_settings& settings);
   void run_recorded(const step_settings& settings, bool& ended);
   void join(const std::vector<event_handle>& reduced);
@@ -68,6 +70,7 @@ class graph_steps {
   /// The microbatches of a step, those of all replicas, in memory of the device
   /// that stays where it is: what a recorded step reads. Empty before it.
   std::vector<microbatch_data> inputs_;
+  at::Tensor draw_keys_;  // likewise
   std::unique_ptr<device_graph> graph_;
   double recorded_scale_ = 0;
   std::int64_t launches_ = 0;

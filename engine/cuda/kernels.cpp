@@ -151,14 +151,23 @@ class cuda_kernels final : public device_kernels {
   }
 
   void fill_mask(const at::Tensor& mask, const philox_stream& stream,
-                 std::uint32_t threshold) override {
+                 std::uint32_t threshold, const at::Tensor& key) override {
     require_here(mask);
+    const philox_key* words = nullptr;
+    if (key.defined()) {
+      require_here(key);
+      if (key.scalar_type() != at::kInt || key.numel() != 2
+          || !key.is_contiguous())
+        fail(error_code::invalid_argument, "no key of two words: {}",
+             describe(key));
+      words = static_cast<const philox_key*>(key.const_data_ptr());
+    }
     if (mask.scalar_type() != at::kByte || !mask.is_contiguous())
       fail(error_code::invalid_argument, "no mask of bytes: {}",
            describe(mask));
     const c10::cuda::CUDAGuard guard{index_of(device_)};
     check(launch_fill_mask(mask.mutable_data_ptr<std::uint8_t>(), mask.numel(),
-                           stream, threshold, current(device_)),
+                           stream, words, threshold, current(device_)),
           "launching a mask of dropout");
   }
 

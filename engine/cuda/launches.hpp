@@ -52,7 +52,8 @@ cudaError_t launch_norm_powers(const flat_table& table, std::int64_t pieces,
                                norm_type type, cudaStream_t stream);
 cudaError_t launch_fill_mask(std::uint8_t* mask, std::int64_t count,
                              const philox_stream& numbers,
-                             std::uint32_t threshold, cudaStream_t stream);
+                             const philox_key* key, std::uint32_t threshold,
+                             cudaStream_t stream);
 
 cudaError_t launch_norm(const norm_task& task, cudaStream_t stream);
 cudaError_t launch_norm_backward(const norm_backward_task& task,

@@ -46,8 +46,12 @@ class device_kernels {
 
   /// Fills a contiguous uint8 tensor with 1 where the stream's number of the
   /// element, as philox.hpp numbers them, is at least the threshold, else 0.
+  /// `key`: int32 [2] on the device, the words of a key that are read there in
+  /// place of the stream's, so that a recorded launch can have others each
+  /// time; undefined: the stream's.
   virtual void fill_mask(const at::Tensor& mask, const philox_stream& stream,
-                         std::uint32_t threshold) = 0;
+                         std::uint32_t threshold,
+                         const at::Tensor& key = {}) = 0;
 
   /// Keeps the stream busy for that long, doing nothing: used by tests to
   /// prolong work. At most 10 seconds.

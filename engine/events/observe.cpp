@@ -14,9 +14,13 @@ void report_metric(const std::string& name, double value, double count) {
     current->metric(name, value, count);
 }
 
+observer* watching_observer() {
+  auto* current = current_observer();
+  return current && current->watches() ? current : nullptr;
+}
+
 bool is_observed() {
-  const auto* current = current_observer();
-  return current && current->watches();
+  return watching_observer() != nullptr;
 }
 
 void observe_call(const torch::nn::Module& module,

@@ -278,6 +278,14 @@ void observer::gradient_arrived(const watched& module,
   ++calls_;
 }
 
+void observer::gradient(const torch::nn::Module& module,
+                        const at::Tensor& value) {
+  const auto found = modules_.find(&module);
+  if (found != modules_.end()
+      && found->second.activation_gradient != tensor_needs::none)
+    gradient_arrived(found->second, {}, value);
+}
+
 void observer::loss(const std::string& name, const at::Tensor& value) {
   left(value);
   if (!interest_ || loss_needs_ == tensor_needs::none)

@@ -77,6 +77,9 @@ class observer {
   bool watches() const { return watches_; }
   void called(const torch::nn::Module& module, const observed_values& inputs,
               const observed_values& outputs);
+  /// Publishes the gradient of a module's only output, in a backward, for a
+  /// call whose outputs were not in the graph.
+  void gradient(const torch::nn::Module& module, const at::Tensor& value);
   void loss(const std::string& name, const at::Tensor& value);
   /// Publishes all parameters, and their gradients times `unscale`.
   void parameters(double unscale);
@@ -158,6 +161,9 @@ class observer {
 
 /// The observer of the calling thread; null: nothing is published.
 observer*& current_observer();
+
+/// That observer, if it watches now; else null.
+observer* watching_observer();
 
 /// Sets the calling thread's observer for a scope.
 using observer_scope = current_scope<observer*, current_observer>;

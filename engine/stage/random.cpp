@@ -103,7 +103,8 @@ at::Tensor mask_like(const at::Tensor& x, double p, random_draws& draws) {
   const auto threshold = static_cast<std::uint32_t>(
     std::min(std::round(std::ldexp(p, 32)), 0x1p32 - 1));
   if (draws.device)
-    draws.device->hardware()->kernels().fill_mask(mask, stream, threshold);
+    draws.device->hardware()->kernels().fill_mask(mask, stream, threshold,
+                                                  draws.key);
   else
     fill_mask(mask, stream, threshold);
   return mask;
@@ -151,16 +152,33 @@ struct dropout_function : torch::autograd::Function<dropout_function> {
 
 }  // namespace
 
-philox_stream random_draws::next() {
-  if (is_recorded)
-    throw error(error_code::invalid_argument,
-                "the model draws random numbers (dropout), which a recorded "
-                "graph would repeat in each step; turn cuda_graphs off");
+namespace {
+
+philox_key draw_key(std::uint64_t seed, std::int64_t step,
+                    std::int64_t microbatch) {
   const auto words = philox(counter_of(step, microbatch), key_of(seed));
+  return {words.x, words.y};
+}
+
+}  // namespace
+
+philox_stream random_draws::next() {
   return {
-    {words.x, words.y},
+    key.defined() ? philox_key{} : draw_key(seed, step, microbatch),
     static_cast<std::uint32_t>(slice) << 16 | static_cast<std::uint32_t>(layer),
     drawn++};
+}
+
+at::Tensor draw_keys(std::uint64_t seed, std::int64_t step, std::int64_t first,
+                     std::int64_t count) {
+  auto keys = at::empty({count, 2}, at::kInt);
+  auto* word = keys.mutable_data_ptr<std::int32_t>();
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto key = draw_key(seed, step, first + i);
+    *word++ = static_cast<std::int32_t>(key.first);
+    *word++ = static_cast<std::int32_t>(key.second);
+  }
+  return keys;
 }
 
 at::Tensor dropout(const at::Tensor& x, double p) {
@@ -183,6 +201,11 @@ at::Generator op_generator() {
     throw error(error_code::invalid_argument,
                 "op_generator() is for forwards of training; elsewhere use a "
                 "generator of your own");
+  if (draws->key.defined())
+    throw error(error_code::invalid_argument,
+                "the model draws random numbers on the host (op_generator), "
+                "which a recorded graph would repeat in each step; turn "
+                "cuda_graphs off");
   return generator_of(draws->next().block(0));
 }
 

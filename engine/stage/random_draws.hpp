@@ -18,7 +18,9 @@ struct random_draws {
   std::int64_t microbatch = 0;  // index in the source
   std::int32_t slice = 0;
   rank_device* device = nullptr;  // null: the CPU
-  bool is_recorded = false;       // as a graph, which would repeat its numbers
+  /// Of a forward that is recorded for launches in many steps, its microbatch's
+  /// row of `draw_keys` on the device, where launches read it; else undefined.
+  at::Tensor key{};
   std::int32_t layer = 0;
   std::uint32_t drawn = 0;  // in the layer so far
 
@@ -26,9 +28,13 @@ struct random_draws {
     layer = number;
     drawn = 0;
   }
-  /// The stream of the next draw.
+  /// The stream of the next draw; its key is `key`, if that is defined.
   philox_stream next();
 };
+
+/// The keys of the numbers of `count` microbatches of a step: int32 [count, 2].
+at::Tensor draw_keys(std::uint64_t seed, std::int64_t step, std::int64_t first,
+                     std::int64_t count);
 
 /// device_kernels::fill_mask on a CPU.
 void fill_mask(const at::Tensor& mask, const philox_stream& stream,

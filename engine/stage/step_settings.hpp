@@ -55,6 +55,9 @@ struct step_settings : step_decision, step_wishes, plan_traits {
   /// The sequences that a step of inference continues; else null.
   std::shared_ptr<const generation_step> generation = {};
   step_part part = step_part::whole;
+  /// Of a step that is recorded, for the microbatches of all replicas, on the
+  /// device (engine/stage/random_draws.hpp).
+  at::Tensor draw_keys = {};
   /// The tokens behind an update's gradients, and the time when its step began,
   /// in host nanoseconds.
   std::int64_t tokens = 0, began = 0;

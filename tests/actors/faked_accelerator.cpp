@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <torch/library.h>
 
 #include <algorithm>
 
@@ -127,6 +128,26 @@ class counted_graph final : public device_graph {
   int& launches_;
 };
 
+/// As an operator, so that it is recorded.
+void fill_mask_by_key(at::Tensor mask, const at::Tensor& key,
+                      std::int64_t place, std::int64_t occurrence,
+                      std::int64_t threshold) {
+  const auto* words = key.const_data_ptr<std::int32_t>();
+  troupe::fill_mask(mask,
+                    {{static_cast<std::uint32_t>(words[0]),
+                      static_cast<std::uint32_t>(words[1])},
+                     static_cast<std::uint32_t>(place),
+                     static_cast<std::uint32_t>(occurrence)},
+                    static_cast<std::uint32_t>(threshold));
+}
+
+TORCH_LIBRARY(troupe_faked, library) {
+  library.def(
+    "fill_mask(Tensor(a!) mask, Tensor key, int place, int occurrence, int "
+    "threshold) -> ()");
+  library.impl("fill_mask", c10::DispatchKey::CPU, fill_mask_by_key);
+}
+
 class faked_kernels final : public device_kernels {
  public:
   void measure(const tensor_list& tensors, const at::Tensor& rows) override {
@@ -162,7 +183,15 @@ class faked_kernels final : public device_kernels {
     return sums;
   }
   void fill_mask(const at::Tensor& mask, const philox_stream& stream,
-                 std::uint32_t threshold) override {
+                 std::uint32_t threshold, const at::Tensor& key) override {
+    if (key.defined()) {
+      static const auto by_key =
+        c10::Dispatcher::singleton()
+          .findSchemaOrThrow("troupe_faked::fill_mask", "")
+          .typed<decltype(fill_mask_by_key)>();
+      by_key.call(mask, key, stream.place, stream.occurrence, threshold);
+      return;
+    }
     note({}, {mask});
     troupe::fill_mask(mask, stream, threshold);
   }

@@ -36,6 +36,21 @@ TEST_CASE("steps that are launched whole train the same bits") {
   compare_graphs({.schedule = "seq_1f1b", .ranks = 2, .slices = 2});
 }
 
+TEST_CASE("launched steps draw the random numbers of their step") {
+  small_case what{.ranks = 2, .clip = 0.5};
+  what.dropout = 0.2;
+  for (const auto* schedule : {"1f1b", "zb_h1", "seq_1f1b"}) {
+    what.schedule = schedule;
+    what.slices = what.schedule == "seq_1f1b" ? 2 : 1;
+    compare_graphs(what);
+  }
+  compare_graphs({.schedule = "1f1b",
+                  .ranks = 2,
+                  .data_parallel = 2,
+                  .recompute = true,
+                  .dropout = 0.2});
+}
+
 TEST_CASE("replicas are averaged within the recorded steps") {
   compare_graphs({.schedule = "1f1b", .data_parallel = 2, .clip = 0.5});
   compare_graphs({.schedule = "gpipe", .ranks = 2, .data_parallel = 2});

@@ -9,7 +9,7 @@
 #include "troupe/engine/events/observe.hpp"
 #include "troupe/engine/fused/attention.hpp"
 #include "troupe/engine/models/decoders/decoder_parts.hpp"
-#include "troupe/engine/models/layers/joined_layers.hpp"
+#include "troupe/engine/models/layers/residual_branches.hpp"
 #include "troupe/engine/stage/module/slices.hpp"
 #include "troupe/engine/stage/random.hpp"
 #include "troupe/engine/stage/random_draws.hpp"
@@ -76,21 +76,23 @@ struct attention final : decoder_attention {
     const bool joins = fused_ ? is_simple() : has_plain_heads();
     if (!joins || !sees_all(x.size(1), starts))
       return {};
-    branch_attention how{.heads = o_.heads,
-                         .key_heads = o_.key_heads,
-                         .scale = scale_,
-                         .by_head = o_.fused == decoder_options::fusion::heads};
+    attention_shape shape{
+      .heads = o_.heads,
+      .key_heads = o_.key_heads,
+      .scale = scale_,
+      .by_head = o_.fused == decoder_options::fusion::heads};
     if (o_.rotary.dimensions > 0) {
       auto by = rotations_.of(0, x.size(1), x.device());
-      how.cosines = std::move(by.cosines);
-      how.sines = std::move(by.sines);
+      shape.cosines = std::move(by.cosines);
+      shape.sines = std::move(by.sines);
     }
     using layers = std::vector<const linear_layer*>;
-    return attention_branch(x, norm,
-                            fused_
-                              ? layers{fused_.get()}
-                              : layers{query_.get(), key_.get(), value_.get()},
-                            *output_, how);
+    return attention_branch(
+      x, norm,
+      {*this,
+       fused_ ? layers{fused_.get()}
+              : layers{query_.get(), key_.get(), value_.get()},
+       *output_, shape});
   }
 
  private:

@@ -22,7 +22,7 @@
 #include "troupe/base/printable.hpp"
 #include "troupe/engine/events/observe.hpp"
 #include "troupe/engine/fused/activation.hpp"
-#include "troupe/engine/models/layers/joined_layers.hpp"
+#include "troupe/engine/models/layers/residual_branches.hpp"
 
 namespace troupe {
 
@@ -112,14 +112,16 @@ struct mlp_layer final : decoder_mlp {
   }
 
   at::Tensor forward(const at::Tensor& x) override {
-    const auto y = gate ? observe(act, observe(gate, x)) * observe(up, x)
-                        : observe(act, observe(up, x));
+    auto y = observe(act, observe(gate ? gate : up, x));
+    if (gate)
+      y = y * observe(up, x);
     return observe(down, y);
   }
 
   at::Tensor branch(const at::Tensor& x, const norm_layer& norm) override {
     const auto which = fused_activation(act->run);
-    return which ? mlp_branch(x, norm, gate.get(), *up, *down, *which)
+    return which ? mlp_branch(x, norm,
+                              {*this, *act, gate.get(), *up, *down, *which})
                  : at::Tensor();
   }
 

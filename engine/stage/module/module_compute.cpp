@@ -179,7 +179,9 @@ random_draws module_compute::draws_of(microbatch_key key) const {
           .microbatch = settings_.first_microbatch + number_of(key),
           .slice = key.slice,
           .device = options_.device.get(),
-          .is_recorded = settings_.part == step_part::gradients};
+          .key = settings_.draw_keys.defined()
+                   ? settings_.draw_keys.select(0, number_of(key))
+                   : at::Tensor()};
 }
 
 module_compute::forward_result module_compute::run_observed(

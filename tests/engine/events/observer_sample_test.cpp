@@ -43,7 +43,8 @@ struct row_kernels final : device_kernels {
   }
   at::Tensor norm_powers(const tensor_list&, norm_type) override { return {}; }
   void fill_mask(const at::Tensor&, const philox_stream&,
-                 std::uint32_t) override {}
+                 std::uint32_t,
+                 const at::Tensor&) override {}
   void delay(double) override {}
 };
 

@@ -1,41 +1,33 @@
-// Layers that are one node together have the bits of the layers.
+// Layers that are one node together have the bits of the layers, and monitors
+// see the same of them.
 #include "troupe/engine/models/layers/joined_layers.hpp"
 
-#include <ATen/ops/add.h>
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/gelu.h>
-#include <ATen/ops/layer_norm.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
-#include <ATen/ops/rms_norm.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
-#include <ATen/ops/silu.h>
 #include <ATen/ops/zeros.h>
-#include <torch/csrc/autograd/function.h>
+#include <fmt/format.h>
 #include <catch2/catch_test_macros.hpp>
 
-#include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "../stage/driven_stage.hpp"
-#include "troupe/engine/fused/attention_operators.hpp"
-#include "troupe/engine/models/decoders/decoder.hpp"
+#include "small_decoders.hpp"
+#include "troupe/engine/events/observer.hpp"
 #include "troupe/engine/models/layers/layer_functions.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 #include "troupe/engine/stage/module/module_compute.hpp"
 
 using namespace troupe;
+using namespace troupe::testing::small_decoders;
 using troupe::testing::driven_stage;
 
 namespace {
-
-constexpr std::int64_t width = 32, heads = 2, length = 16, blocks = 2;
 
 struct branch_case {
   std::string name;
@@ -44,53 +36,6 @@ struct branch_case {
   std::vector<std::string> frozen{};  // parts of parameters' names
   bool splits = false;
 };
-
-/// GPT-2's kind of block, or with `gated` Llama's without rotary embeddings.
-decoder_options options(bool gated, bool biased = true) {
-  decoder_options o;
-  o.vocabulary = 64;
-  o.width = width;
-  o.layers = blocks;
-  o.heads = o.key_heads = heads;
-  o.head_size = width / heads;
-  o.inner = 2 * width;
-  o.length = length;
-  o.names.positions = "positions";
-  o.names.fused = "qkv";
-  o.norm =
-    gated ? decoder_options::norm_kind::rms : decoder_options::norm_kind::layer;
-  o.gated = gated;
-  o.activation = gated ? "silu" : "gelu";
-  o.query_bias = o.output_bias = o.mlp_bias = biased;
-  return o;
-}
-
-/// Llama's kind: three projections, of which one key head serves two queries'.
-decoder_options grouped(std::int64_t rotated) {
-  auto o = options(true, false);
-  o.names.fused.clear();
-  o.names.positions.clear();
-  o.key_heads = 1;
-  o.rotary.dimensions = rotated;
-  return o;
-}
-
-model model_of(const decoder_options& o) {
-  return decoder(o, [fill = fresh_parameters(o, 3)](const std::string& name,
-                                                    at::Tensor& parameter) {
-    fill(name, parameter);
-    if (parameter.dim() == 1)  // not ones and zeros alone
-      parameter.add_(at::randn(parameter.sizes(),
-                               at::make_generator<at::CPUGeneratorImpl>(
-                                 std::hash<std::string>()(name) & 0xFFFF),
-                               at::kFloat),
-                     0.3);
-  });
-}
-
-at::Generator generator(std::uint64_t seed) {
-  return at::make_generator<at::CPUGeneratorImpl>(seed);
-}
 
 /// Wants all that modules publish.
 interest_pointer everything() {
@@ -121,9 +66,34 @@ microbatch_data text(std::uint64_t seed) {
           .targets = {at::randint(64, sizes, generator(seed + 1), at::kLong)}};
 }
 
+/// What a monitor is shown of each tensor, in order.
+class seen_tensors {
+ public:
+  void add(const tensors_event& event) {
+    for (const auto& each : event.tensors) {
+      const auto& s = each.statistics;
+      lines_.push_back(fmt::format(
+        "{} {}{} microbatch {} {} {}, call {}, {} of {}: {} {:a} {:a} {:a}",
+        event.source.step, event.backward ? "backward" : "forward",
+        event.reading == step_reading::once ? "" : " again",
+        event.source.microbatch, each.owner->name, part_text(each), each.call,
+        at::toString(each.dtype), each.dimensions, s.count, s.mean,
+        s.variance(), s.max_abs));
+    }
+  }
+  const std::vector<std::string>& lines() const { return lines_; }
+
+ private:
+  std::vector<std::string> lines_;
+};
+
+struct training {
+  tensor_list tensors;  // losses, gradients of inputs and parameters
+  seen_tensors seen;
+};
+
 /// Two steps of three microbatches, of the whole model or of its blocks alone.
-/// Returns losses, gradients of inputs and parameters.
-tensor_list train(const branch_case& what, bool whole, bool observed) {
+training train(const branch_case& what, bool whole, bool observed) {
   const auto module = std::make_shared<layer_sequence>(
     model_of(what.decoder),
     whole ? layer_range{0, blocks + 2} : layer_range{1, blocks + 1});
@@ -132,10 +102,8 @@ tensor_list train(const branch_case& what, bool whole, bool observed) {
   module_stage_options options;
   options.index = whole ? 0 : 1;
   options.numerics = what.numerics;
-  std::int64_t seen = 0;
-  options.publish = [&](const tensors_event& event) {
-    seen += std::ssize(event.tensors);
-  };
+  seen_tensors seen;
+  options.publish = [&](const tensors_event& event) { seen.add(event); };
   module_compute stage(module, options);
   tensor_list result;
   for (std::int64_t step = 1; step <= 2; ++step) {
@@ -177,8 +145,7 @@ tensor_list train(const branch_case& what, bool whole, bool observed) {
       result.push_back(parameter.grad());
     update(module->parameters_by_name());
   }
-  CHECK((seen > 0) == observed);
-  return result;
+  return {result, seen};
 }
 
 std::vector<branch_case> cases() {
@@ -228,117 +195,108 @@ std::vector<branch_case> cases() {
 
 }  // namespace
 
-TEST_CASE("branches have the bits of their layers, which monitors observe") {
+void check_equal(const tensor_list& tensors, const tensor_list& others) {
+  REQUIRE(tensors.size() == others.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    CAPTURE(i);
+    REQUIRE(tensors[i].defined() == others[i].defined());
+    if (tensors[i].defined())
+      CHECK(at::equal(tensors[i], others[i]));
+  }
+}
+
+/// Dropout that drops nothing, with which a block's layers are called one by
+/// one.
+branch_case apart(branch_case what) {
+  what.decoder.dropout.residual = 1e-12;
+  return what;
+}
+
+}  // namespace
+
+TEST_CASE("branches have the bits of their layers") {
   for (const auto& what : cases())
     for (const bool whole : {true, false}) {
       CAPTURE(what.name, whole);
       const auto plain = train(what, whole, false);
       const auto observed = train(what, whole, true);
-      REQUIRE(plain.size() == observed.size());
-      for (std::size_t i = 0; i < plain.size(); ++i) {
-        CAPTURE(i);
-        REQUIRE(plain[i].defined() == observed[i].defined());
-        if (plain[i].defined())
-          CHECK(at::equal(plain[i], observed[i]));
-      }
+      CHECK(plain.seen.lines().empty());
+      check_equal(plain.tensors, observed.tensors);
+      if (what.decoder.dropout.residual > 0)
+        continue;
+      const auto layers = train(apart(what), whole, true);
+      check_equal(plain.tensors, layers.tensors);
+      CHECK_FALSE(layers.seen.lines().empty());
+      CHECK(observed.seen.lines() == layers.seen.lines());
     }
 }
 
 namespace {
 
-/// A block of `options`, by LibTorch's functions.
-at::Tensor composed(const at::Tensor& x,
-                    const std::map<std::string, at::Tensor>& all, bool gated) {
-  const auto norm = [&](const at::Tensor& of, const std::string& name) {
-    const auto& weight = all.at(name + ".weight");
-    return gated ? at::rms_norm(of, weight.sizes(), weight, 1e-6)
-                 : at::layer_norm(of, weight.sizes(), weight,
-                                  all.at(name + ".bias"), 1e-6);
-  };
-  const auto linear = [&](const at::Tensor& of, const std::string& name) {
-    return at::linear(of, all.at(name + ".weight"), all.at(name + ".bias"));
-  };
-  const auto parts = linear(norm(x, "input_layernorm"), "self_attn.qkv")
-                       .view({x.size(0), x.size(1), 3, heads, width / heads})
-                       .permute({2, 0, 3, 1, 4});
-  const auto attended = at::scaled_dot_product_attention(
-    parts[0], parts[1], parts[2], {}, 0.0, /*is_causal=*/true);
-  const auto y =
-    x + linear(attended.transpose(1, 2).reshape(x.sizes()), "self_attn.o_proj");
-  const auto h = norm(y, "post_attention_layernorm");
-  const auto inner =
-    gated ? at::silu(linear(h, "mlp.gate_proj")) * linear(h, "mlp.up_proj")
-          : at::gelu(linear(h, "mlp.up_proj"));
-  return y + linear(inner, "mlp.down_proj");
-}
+/// The layers of a decoder's ends.
+struct ends {
+  std::shared_ptr<embedding_layer> tokens =
+    std::make_shared<embedding_layer>(9, width);
+  std::shared_ptr<embedding_layer> positions =
+    std::make_shared<embedding_layer>(length, width);
+  std::shared_ptr<norm_layer> norm = std::make_shared<norm_layer>(width);
+  std::shared_ptr<linear_layer> head = std::make_shared<linear_layer>(width, 9);
 
-/// The names of all nodes behind a tensor, parameters' aside.
-std::vector<std::string> nodes_of(const at::Tensor& y) {
-  std::vector<std::string> names;
-  for (auto node = y.grad_fn(); node && node->num_outputs() > 0;
-       node = node->next_edge(0).function) {
-    names.push_back(node->name());
-    if (node->next_edges().empty())
-      break;
+  ends() {
+    const at::NoGradGuard no_grad;
+    tokens->weight.normal_(0, 1, generator(1));
+    positions->weight.normal_(0, 1, generator(2));
+    norm->weight.normal_(0, 1, generator(3));
+    head->fill(1, generator(4));
   }
-  return names;
-}
 
-/// Gradients of the block of `module` and of LibTorch's in fp64.
-void check_gradients(bool gated, at::ScalarType type, double tolerance) {
-  layer_sequence module(model_of(options(gated)), {1, 2});
-  module.convert({type});
-  const auto given = at::randn({2, length, width}, generator(7), at::kDouble);
-  const auto x = given.to(type).detach().requires_grad_(true);
-  const auto y = module.forward({x}).at(0);
-  const auto gradient = at::randn(y.sizes(), generator(8), at::kDouble);
-  y.backward(gradient.to(type));
-
-  std::map<std::string, at::Tensor> all;
-  for (const auto& [name, value] : module.parameters_by_name())
-    all.emplace(name.substr(name.find("layers.0.") + 9),
-                value.detach().to(at::kDouble).requires_grad_(true));
-  const auto x2 = x.detach().to(at::kDouble).requires_grad_(true);
-  const auto y2 = composed(x2, all, gated);
-  y2.backward(gradient);
-  const auto close = [&](const at::Tensor& a, const at::Tensor& b) {
-    return at::allclose(a.to(at::kDouble), b, tolerance, tolerance);
-  };
-  CHECK(close(y, y2));
-  CHECK(close(x.grad(), x2.grad()));
-  for (const auto& [name, value] : module.parameters_by_name()) {
-    CAPTURE(name);
-    CHECK(close(value.grad(),
-                all.at(name.substr(name.find("layers.0.") + 9)).grad()));
+  at::Tensor embed(const at::Tensor& ids, const at::Tensor& places,
+                   bool joined) {
+    if (joined)
+      return sum_of_embeddings(*tokens, ids, *positions, places);
+    const auto x = observe(tokens, ids);
+    return x + observe(positions, places);
   }
-}
+  at::Tensor logits(const at::Tensor& x, bool joined) {
+    return joined ? norm_with_linear(x, *norm, *head)
+                  : observe(head, observe(norm, x));
+  }
+
+  std::vector<std::string> seen(bool joined) {
+    seen_tensors seen;
+    observer eyes({{tokens.get(), "tokens"},
+                   {positions.get(), "positions"},
+                   {norm.get(), "norm"},
+                   {head.get(), "head"}},
+                  {}, [&](const tensors_event& event) { seen.add(event); });
+    eyes.begin_step(everything());
+    eyes.begin_op({}, observer::pass::forward, 1);
+    at::Tensor loss;
+    {
+      const observer_scope scope(&eyes);
+      const auto ids = at::randint(9, {2, length}, generator(5), at::kLong);
+      const auto places = at::arange(length, at::kLong);
+      loss = logits(embed(ids, places, joined), joined).square().sum();
+    }
+    eyes.end_op();
+    eyes.begin_op({}, observer::pass::backward, 1);
+    loss.backward();
+    eyes.end_op();
+    return seen.lines();
+  }
+};
 
 }  // namespace
 
-TEST_CASE("a block has the gradients of LibTorch's functions") {
-  for (const bool gated : {false, true}) {
-    CAPTURE(gated);
-    check_gradients(gated, at::kDouble, 1e-10);
-    check_gradients(gated, at::kFloat, 2e-4);
+TEST_CASE("embeddings and the head show monitors the same as their layers") {
+  for (const bool frozen : {false, true}) {
+    ends layers;
+    layers.tokens->weight.set_requires_grad(!frozen);
+    layers.norm->weight.set_requires_grad(!frozen);
+    const auto apart = layers.seen(false);
+    CHECK(apart.size() > 8);
+    CHECK(layers.seen(true) == apart);
   }
-}
-
-TEST_CASE("a block is two nodes of the graph, or one for each layer") {
-  layer_sequence module(model_of(options(false)), {1, 2});
-  const auto x =
-    at::randn({1, length, width}, generator(1), at::kFloat).requires_grad_();
-  for (const auto& o : {options(false), options(true), grouped(16)}) {
-    layer_sequence other(model_of(o), {1, 2});
-    const auto nodes = nodes_of(other.forward({x}).at(0));
-    REQUIRE(nodes.size() >= 2);
-    CHECK(nodes[0].find("mlp_node") != std::string::npos);
-    CHECK((nodes[1].find("attention_node") != std::string::npos)
-          == fused::has_attention(at::kFloat));
-  }
-  const auto strided =
-    at::randn({length, 2, width}, generator(1), at::kFloat).transpose(0, 1);
-  const auto others = nodes_of(module.forward({strided}).at(0));
-  CHECK(others.front().find("AddBackward") != std::string::npos);
 }
 
 TEST_CASE("an embedding's gradient is added to its rows") {

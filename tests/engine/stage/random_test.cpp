@@ -154,9 +154,19 @@ TEST_CASE("dropout is for forwards of training") {
                     ContainsSubstring("for forwards of training"));
   CHECK_THROWS_WITH(dropout(x, 1.5), ContainsSubstring("from 0 to 1"));
   CHECK_THROWS_WITH(dropout(x, std::nan("")), ContainsSubstring("is nan"));
-  random_draws recorded{.is_recorded = true};
+  random_draws recorded{.key = at::zeros({2}, at::kInt)};
   const draws_scope scope(&recorded);
-  CHECK_THROWS_WITH(dropout(x, 0.5), ContainsSubstring("cuda_graphs"));
+  CHECK_THROWS_WITH(op_generator(), ContainsSubstring("cuda_graphs"));
+}
+
+TEST_CASE("a recorded forward reads the keys of its step's microbatches") {
+  const auto keys = draw_keys(3, 7, 40, 5);
+  for (std::int64_t i = 0; i < 5; ++i) {
+    random_draws draws{.seed = 3, .step = 7, .microbatch = 40 + i};
+    const auto key = draws.next().key;
+    CHECK(static_cast<std::uint32_t>(keys[i][0].item<int>()) == key.first);
+    CHECK(static_cast<std::uint32_t>(keys[i][1].item<int>()) == key.second);
+  }
 }
 
 TEST_CASE("an op's generators differ from draw to draw, and repeat") {

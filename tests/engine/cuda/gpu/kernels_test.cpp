@@ -7,6 +7,7 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <limits>
@@ -144,6 +145,11 @@ TEST_CASE("masks of dropout hold the numbers of their stream") {
       {count}, at::TensorOptions(gpu->description().device).dtype(at::kByte));
     gpu->kernels().fill_mask(device, numbers, threshold);
     const auto mask = device.cpu();
+    const auto words = on_device(
+      {at::tensor(std::vector<std::int32_t>{7, 8}, at::kInt)}, *stream);
+    const auto by_key = at::zeros_like(device);
+    gpu->kernels().fill_mask(by_key, {{}, 9, 10}, threshold, words.at(0));
+    CHECK(by_key.cpu().equal(mask));
     const auto* bits = mask.const_data_ptr<std::uint8_t>();
     std::int64_t wrong = 0;
     for (std::int64_t e = 0; e < count; ++e) {
