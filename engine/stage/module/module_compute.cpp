@@ -82,6 +82,8 @@ module_compute::module_compute(std::shared_ptr<layer_sequence> module,
 
 void module_compute::begin_step(const step_settings& settings) {
   settings_ = settings;
+  if (settings_.draw_keys.defined())
+    options_.device->compute().uses(settings_.draw_keys);
   result_ = {};
   if (casts_)
     casts_->clear();

@@ -193,8 +193,6 @@ std::vector<branch_case> cases() {
   };
 }
 
-}  // namespace
-
 void check_equal(const tensor_list& tensors, const tensor_list& others) {
   REQUIRE(tensors.size() == others.size());
   for (std::size_t i = 0; i < tensors.size(); ++i) {
