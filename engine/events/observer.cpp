@@ -278,12 +278,16 @@ void observer::gradient_arrived(const watched& module,
   ++calls_;
 }
 
+bool observer::follows(const torch::nn::Module& module) const {
+  const auto found = modules_.find(&module);
+  return found != modules_.end()
+         && found->second.activation_gradient != tensor_needs::none;
+}
+
 void observer::gradient(const torch::nn::Module& module,
                         const at::Tensor& value) {
-  const auto found = modules_.find(&module);
-  if (found != modules_.end()
-      && found->second.activation_gradient != tensor_needs::none)
-    gradient_arrived(found->second, {}, value);
+  if (follows(module))
+    gradient_arrived(modules_.at(&module), {}, value);
 }
 
 void observer::loss(const std::string& name, const at::Tensor& value) {

@@ -1,5 +1,7 @@
 #include "troupe/engine/models/decoders/decoder_parts.hpp"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/erf.h>
 #include <ATen/ops/hardswish.h>
@@ -20,7 +22,7 @@
 
 #include "troupe/base/fail.hpp"
 #include "troupe/base/printable.hpp"
-#include "troupe/engine/events/observe.hpp"
+#include "troupe/engine/events/observer.hpp"
 #include "troupe/engine/fused/activation.hpp"
 #include "troupe/engine/models/layers/residual_branches.hpp"
 
@@ -112,10 +114,40 @@ struct mlp_layer final : decoder_mlp {
   }
 
   at::Tensor forward(const at::Tensor& x) override {
-    auto y = observe(act, observe(gate ? gate : up, x));
-    if (gate)
-      y = y * observe(up, x);
-    return observe(down, y);
+    return observe(down, gate ? gated(observe(gate, x), x)
+                              : observe(act, observe(up, x)));
+  }
+
+  /// act(g) * up(x)
+  at::Tensor gated(const at::Tensor& g, const at::Tensor& x) {
+    const auto which = fused_activation(act->run);
+    if (!which) {
+      const auto y = observe(act, g);
+      return y * observe(up, x);
+    }
+    auto* const watching = watching_observer();
+    if (watching)
+      show(*watching, g, *which);
+    const auto u = observe(up, x);
+    const auto y = fused::gated(g, u, *which);
+    if (watching && g.requires_grad())
+      show_gradient(*watching, y, u);
+    return y;
+  }
+  /// What `act` would give, of which one kernel makes the product.
+  void show(observer& to, const at::Tensor& g, fused::activation which) const {
+    const at::NoGradGuard no_grad;
+    to.called(*act, {{g, tensor_content::tensor, 0}},
+              {{fused::activated(g, which)}});
+  }
+  /// y: the product with u.
+  void show_gradient(observer& to, const at::Tensor& y,
+                     const at::Tensor& u) const {
+    if (y.requires_grad() && to.follows(*act))
+      y.register_hook(
+        [&to, layer = act.get(), u = u.detach()](const at::Tensor& gradient) {
+          to.gradient(*layer, gradient * u);
+        });
   }
 
   at::Tensor branch(const at::Tensor& x, const norm_layer& norm) override {

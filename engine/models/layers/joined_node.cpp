@@ -16,6 +16,10 @@ void joined_node::publish(const torch::nn::Module& module,
     observer_->called(module, {{input, tensor_content::tensor, 0}}, {{output}});
 }
 
+bool joined_node::follows(const torch::nn::Module& module) const {
+  return observer_ && observer_->follows(module);
+}
+
 void joined_node::publish_gradient(const torch::nn::Module& module,
                                    const at::Tensor& gradient) const {
   if (observer_)

@@ -17,6 +17,8 @@ class joined_node : public layer_node {
   /// In the forward.
   void publish(const torch::nn::Module& module, const at::Tensor& input,
                const at::Tensor& output) const;
+  /// Whether a monitor wants the gradient of the module's output.
+  bool follows(const torch::nn::Module& module) const;
   /// In the backward, of the module's output.
   void publish_gradient(const torch::nn::Module& module,
                         const at::Tensor& gradient) const;

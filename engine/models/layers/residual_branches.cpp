@@ -200,14 +200,16 @@ struct mlp_node final : branch_node {
     auto h = normalised(x, first);
     const auto u = is_gated ? gate.run(*this, *parts.gate, h)
                             : up.run(*this, parts.up, h);
-    auto y = fused::activate(u, which);
-    publish(*act, u, y);
     activated = keep(u);
+    at::Tensor y;
+    if (!is_gated || is_observed()) {
+      y = fused::activate(u, which);
+      publish(*act, u, y);
+    }
     if (is_gated) {
       const auto v = up.run(*this, parts.up, h);
-      kept_act = keep(y);
-      kept_up = keep(v);
-      y = y * v;
+      factor = keep(v);
+      y = fused::activate_gated(u, v, which);
     }
     h = {};
     return added(x, y, parts.down, parts.whole);
@@ -218,33 +220,47 @@ struct mlp_node final : branch_node {
     auto after = before_last(gradient, wants_up);
     if (!after.defined())
       return {};
-    at::Tensor of_up;
-    if (is_gated) {
-      of_up = up.backward(*this, after * rows_of(take(kept_act)), wants_norm());
-      after = after * rows_of(take(kept_up));
-    }
-    auto& before_act = is_gated ? gate : up;
-    if (is_observed() && (before_act.trains() || wants_norm()))
-      publish_gradient(*act, after.view(before_act.sizes));
+    const auto of_norm =
+      is_gated ? before_both(std::move(after)) : before_up(std::move(after));
+    return of_norm.defined() ? before_norm(gradient, of_norm) : at::Tensor();
+  }
+
+ private:
+  // `after`: the gradient of what the last layer reads. Return that of the
+  // norm's output.
+  at::Tensor before_up(at::Tensor after) {
+    if (shows_before_act(up))
+      publish_gradient(*act, after.view(up.sizes));
     after = fused::activate_backward(after, rows_of(take(activated)), which);
-    auto of_norm = before_act.backward(*this, after, wants_norm());
+    return up.backward(*this, after, wants_norm());
+  }
+  at::Tensor before_both(at::Tensor after) {
+    const auto u = rows_of(take(activated)), v = rows_of(take(factor));
+    if (shows_before_act(gate))
+      publish_gradient(*act, (after * v).view(gate.sizes));
+    auto of_both = fused::activate_gated_backward(after, u, v, which);
     after.reset();
-    if (!of_norm.defined())
+    at::Tensor sum;
+    const auto of_up =
+      up.backward(*this, std::exchange(of_both.factor, {}), wants_norm());
+    const auto of_gate =
+      gate.backward(*this, std::exchange(of_both.x, {}), wants_norm());
+    if (!of_gate.defined())
       return {};
-    if (is_gated) {
-      at::Tensor sum;
-      add_use(sum, of_norm);
-      add_use(sum, of_up);
-      of_norm = sum;
-    }
-    return before_norm(gradient, of_norm);
+    add_use(sum, of_gate);
+    add_use(sum, of_up);
+    return sum;
+  }
+  /// `before`: the layer that the activation reads.
+  bool shows_before_act(const joined_linear& before) const {
+    return follows(*act) && (before.trains() || wants_norm());
   }
 
   joined_linear gate, up;
   const torch::nn::Module* act = nullptr;
   fused::activation which{};
   bool is_gated = false;
-  std::size_t activated = 0, kept_act = 0, kept_up = 0;
+  std::size_t activated = 0, factor = 0;
 };
 
 }  // namespace

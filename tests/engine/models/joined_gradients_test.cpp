@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "small_decoders.hpp"
+#include "troupe/engine/events/observer.hpp"
 #include "troupe/engine/fused/attention_operators.hpp"
 #include "troupe/engine/stage/layer_sequence.hpp"
 
@@ -111,6 +112,17 @@ TEST_CASE("a block is two nodes of the graph, or one for each layer") {
     CHECK(nodes[0].find("mlp_node") != std::string::npos);
     CHECK((nodes[1].find("attention_node") != std::string::npos)
           == fused::has_attention(at::kFloat));
+  }
+  observer eyes(module.modules_by_name(), {}, [](tensors_event) {});
+  subscription all;
+  all.tensors = module_kinds;
+  eyes.begin_step(std::make_shared<tensor_interest>(std::vector{all}));
+  eyes.begin_op({}, observer::pass::forward, 1);
+  {
+    const observer_scope scope(&eyes);
+    REQUIRE(watching_observer() == &eyes);
+    CHECK(nodes_of(module.forward({x}).at(0))[0].find("mlp_node")
+          != std::string::npos);
   }
   const auto strided =
     at::randn({length, 2, width}, generator(1), at::kFloat).transpose(0, 1);
