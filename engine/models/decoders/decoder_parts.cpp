@@ -114,8 +114,8 @@ struct mlp_layer final : decoder_mlp {
   }
 
   at::Tensor forward(const at::Tensor& x) override {
-    return observe(down, gate ? gated(observe(gate, x), x)
-                              : observe(act, observe(up, x)));
+    return observe(
+      down, gate ? gated(observe(gate, x), x) : observe(act, observe(up, x)));
   }
 
   /// act(g) * up(x)

@@ -23,9 +23,8 @@ struct norm_linear_node final : joined_node {
 
   at::Tensor backward(at::Tensor gradient) override {
     auto sizes = gradient.sizes().vec();
-    const auto of_norm =
-      linear.backward(*this, gradient.reshape({-1, gradient.size(-1)}),
-                      norm.is_wanted(*this));
+    const auto of_norm = linear.backward(
+      *this, gradient.reshape({-1, gradient.size(-1)}), norm.is_wanted(*this));
     if (!of_norm.defined())
       return {};
     sizes.back() = of_norm.size(-1);

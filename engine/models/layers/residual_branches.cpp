@@ -198,8 +198,8 @@ struct mlp_node final : branch_node {
     act = &parts.act;
     is_gated = parts.gate != nullptr;
     auto h = normalised(x, first);
-    const auto u = is_gated ? gate.run(*this, *parts.gate, h)
-                            : up.run(*this, parts.up, h);
+    const auto u =
+      is_gated ? gate.run(*this, *parts.gate, h) : up.run(*this, parts.up, h);
     activated = keep(u);
     at::Tensor y;
     if (!is_gated || is_observed()) {

@@ -45,8 +45,7 @@ class host_kernels final : public device_kernels {
           false));
   }
   at::Tensor norm_powers(const tensor_list&, norm_type) override { return {}; }
-  void fill_mask(const at::Tensor&, const philox_stream&,
-                 std::uint32_t,
+  void fill_mask(const at::Tensor&, const philox_stream&, std::uint32_t,
                  const at::Tensor&) override {}
   void delay(double) override {}
 };

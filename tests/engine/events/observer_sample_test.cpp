@@ -42,8 +42,7 @@ struct row_kernels final : device_kernels {
     row[column_mean] = what.mean;
   }
   at::Tensor norm_powers(const tensor_list&, norm_type) override { return {}; }
-  void fill_mask(const at::Tensor&, const philox_stream&,
-                 std::uint32_t,
+  void fill_mask(const at::Tensor&, const philox_stream&, std::uint32_t,
                  const at::Tensor&) override {}
   void delay(double) override {}
 };

@@ -349,8 +349,7 @@ struct noting_kernels final : device_kernels {
   void measure_rows(const std::vector<tensor_rows>&,
                     const at::Tensor&) override {}
   at::Tensor norm_powers(const tensor_list&, norm_type) override { return {}; }
-  void fill_mask(const at::Tensor&, const philox_stream&,
-                 std::uint32_t,
+  void fill_mask(const at::Tensor&, const philox_stream&, std::uint32_t,
                  const at::Tensor&) override {}
   void delay(double) override {}
   std::vector<std::size_t> launches;
