@@ -166,8 +166,9 @@ class cuda_kernels final : public device_kernels {
       fail(error_code::invalid_argument, "no mask of bytes: {}",
            describe(mask));
     const c10::cuda::CUDAGuard guard{index_of(device_)};
-    check(launch_fill_mask(mask.mutable_data_ptr<std::uint8_t>(), mask.numel(),
-                           stream, words, threshold, current(device_)),
+    check(launch_fill_mask({mask.mutable_data_ptr<std::uint8_t>(), mask.numel(),
+                            stream, words, threshold},
+                           current(device_)),
           "launching a mask of dropout");
   }
 

@@ -2,10 +2,10 @@
 
 #include <cuda_runtime_api.h>
 
+#include "troupe/engine/cuda/mask_task.hpp"
 #include "troupe/engine/cuda/row_tasks.hpp"
 #include "troupe/engine/cuda/statistics_pieces.hpp"
 #include "troupe/engine/device/norm_type.hpp"
-#include "troupe/engine/device/philox.hpp"
 
 // The kernels' C++ interface. Tables are passed as kernel arguments, so nothing
 // has to be copied before a launch, nor kept after it.
@@ -50,10 +50,7 @@ struct flat_table {
 
 cudaError_t launch_norm_powers(const flat_table& table, std::int64_t pieces,
                                norm_type type, cudaStream_t stream);
-cudaError_t launch_fill_mask(std::uint8_t* mask, std::int64_t count,
-                             const philox_stream& numbers,
-                             const philox_key* key, std::uint32_t threshold,
-                             cudaStream_t stream);
+cudaError_t launch_fill_mask(const mask_task& task, cudaStream_t stream);
 
 cudaError_t launch_norm(const norm_task& task, cudaStream_t stream);
 cudaError_t launch_norm_backward(const norm_backward_task& task,

@@ -12,7 +12,7 @@
 
 // Runs kernels of CUDA on the host, to test the code that a GPU would run: each
 // thread of a block is a thread of the system, and the blocks run one after the
-// other. To be included before a kernel's file, by one source alone.
+// other. To be included before a kernel's file.
 
 // NOLINTBEGIN: the names are CUDA's.
 #define __device__
