@@ -46,9 +46,24 @@ bool await_reader(int descriptor) {
   return true;
 }
 
+/// Keeps other threads from printing to a stream.
+class stream_lock {
+ public:
+  explicit stream_lock(std::FILE* stream) : stream_(stream) {
+    ::flockfile(stream_);
+  }
+  ~stream_lock() { ::funlockfile(stream_); }
+  stream_lock(const stream_lock&) = delete;
+  stream_lock& operator=(const stream_lock&) = delete;
+
+ private:
+  std::FILE* stream_;
+};
+
 }  // namespace
 
 bool print_all(std::FILE* out, std::string_view text) {
+  const stream_lock whole(out);
   const auto descriptor = ::fileno(out);  // -1: in memory
   while (!text.empty()) {
     // A pipe that has room takes so much without blocking.

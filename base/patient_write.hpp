@@ -20,9 +20,9 @@ int open_in_place(const char* path, double patience = open_patience_seconds);
 bool write_all(int descriptor, std::string_view bytes,
                double patience = pipe_patience_seconds);
 
-/// Prints a text at once. Its reader may pause for as long as it likes, or,
-/// since `end_patience`, for `open_patience_seconds`. Returns false, with
-/// `errno`, on failure.
+/// Prints a text at once, in one piece among those of other threads. Its reader
+/// may pause for as long as it likes, or, since `end_patience`, for
+/// `open_patience_seconds`. Returns false, with `errno`, on failure.
 bool print_all(std::FILE* out, std::string_view text);
 
 /// The process is about to end: readers that take nothing are given up

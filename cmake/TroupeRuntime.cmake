@@ -177,8 +177,9 @@ if(TROUPE_CUDA)
 endif()
 # The layout of at::RecordFunction depends on NDEBUG, with which LibTorch is built.
 if(CMAKE_BUILD_TYPE STREQUAL "Debug")
-  set_source_files_properties(engine/device/profiler.cpp tests/actors/faked_tape.cpp
-    tests/actors/race_watch.cpp tests/actors/step_trace.cpp PROPERTIES
+  set_source_files_properties(engine/device/profiler.cpp engine/stage/random.cpp
+    tests/actors/faked_tape.cpp tests/actors/race_watch.cpp tests/actors/step_trace.cpp
+    PROPERTIES
     COMPILE_DEFINITIONS NDEBUG SKIP_PRECOMPILE_HEADERS ON)
 endif()
 troupe_tests(actors DIRECTORY tests/actors

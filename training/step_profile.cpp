@@ -4,15 +4,57 @@
 #include <spdlog/spdlog.h>
 
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "troupe/base/atomic_file.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/device/profiler.hpp"
 
 namespace troupe {
+
+namespace {
+
+/// The name of a file beside another, or for a pipe or a device in the folder
+/// for temporary files. What is there, also by Kineto, is removed.
+struct temporary_trace {
+  explicit temporary_trace(const std::string& file) : path(beside(file)) {}
+  ~temporary_trace() {
+    std::error_code ignored;
+    for (const auto* end : {"", ".tmp"})
+      std::filesystem::remove(path + end, ignored);
+  }
+  temporary_trace(const temporary_trace&) = delete;
+  temporary_trace& operator=(const temporary_trace&) = delete;
+
+  const std::string path;
+
+ private:
+  static std::string beside(const std::string& file) {
+    namespace fs = std::filesystem;
+    std::error_code ignored;
+    const auto status = fs::status(file, ignored);
+    return temporary_name(fs::exists(status) && !fs::is_regular_file(status)
+                            ? fs::temp_directory_path() / "troupe-profile.json"
+                            : fs::path(file));
+  }
+};
+
+void copy_atomically(const std::string& from, const std::string& to) {
+  std::ifstream source(from, std::ios::binary);
+  atomic_file target(to);
+  std::vector<char> bytes(std::size_t{1} << 20);
+  while (source.read(bytes.data(), std::ssize(bytes)) || source.gcount() > 0)
+    target.write({bytes.data(), static_cast<std::size_t>(source.gcount())});
+  if (source.bad())
+    fail_io(from, "read", "the file can't be read whole");
+  target.commit();
+}
+
+}  // namespace
 
 struct step_profile::recording {
   explicit recording(bool has_gpu) : of(has_gpu) {}
@@ -55,17 +97,13 @@ void step_profile::write() {
     return;
   const auto ended = std::exchange(recording_, nullptr);
   ended->step.reset();
-  const auto temporary = temporary_name(options_.file);
-  std::error_code trouble;
+  const temporary_trace trace(options_.file);
   try {
-    ended->of.save(temporary);
-  } catch (const error&) {
-    std::filesystem::remove(temporary, trouble);
-    throw;
+    ended->of.save(trace.path);
+  } catch (const error& reason) {
+    fail_io(options_.file, "written", reason.what());
   }
-  std::filesystem::rename(temporary, options_.file, trouble);
-  if (trouble)
-    fail_io(options_.file, "written", trouble.message());
+  copy_atomically(trace.path, options_.file);
   is_written_ = true;
   spdlog::info("the profile is in {}", options_.file);
 }

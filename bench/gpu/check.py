@@ -25,6 +25,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -74,7 +75,8 @@ def run_part(name, words, limit, results):
     results.note(name, status="running")
     begin = time.monotonic()
     process = subprocess.Popen([sys.executable, __file__, "--part", name, *words],
-                               start_new_session=True)
+                               start_new_session=True,
+                               env=dict(os.environ, GPU_CHECK_PARENT=str(os.getpid())))
     try:
         status = "done" if process.wait(limit) == 0 else "failed"
     except subprocess.TimeoutExpired:
@@ -85,6 +87,19 @@ def run_part(name, words, limit, results):
     results.note(name, status=status, seconds=round(took, 1))
     print(f"{name}: {status}, {took:.0f} s", flush=True)
     return status == "done"
+
+
+def end_with_parent():
+    """A part whose gpu_check was killed ends, with its programs, and writes no more."""
+    parent = int(os.environ.get("GPU_CHECK_PARENT", 0))
+
+    def watch():
+        while os.getppid() == parent:
+            time.sleep(0.2)
+        os.killpg(0, signal.SIGKILL)
+
+    if parent:
+        threading.Thread(target=watch, daemon=True).start()
 
 
 def run_all(a, words):
@@ -102,7 +117,8 @@ def run_all(a, words):
             continue
         limit = part.limit * (4 if a.dry_run else 1)  # of machines that others use, too
         succeeded &= run_part(name, words, min(limit, left), results)
-    print(tables.of(results.read()))
+    print(tables.of({name: of for name, of in results.read().items()
+                     if not a.only or name in a.only}))
     return succeeded
 
 
@@ -115,19 +131,34 @@ def names(text):
     return chosen
 
 
+def minutes(text):
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} minutes; give a number above 0")
+    return number
+
+
+def rounds(text):
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} rounds; give at least 1")
+    return number
+
+
 def arguments():
     ap = argparse.ArgumentParser(prog="scripts/gpu_check", description=__doc__,
                                  formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("--out", default=os.path.join(ROOT, "build/gpu_check"), metavar="FOLDER",
-                    help="where results.json and the profile go (default: build/gpu_check)")
+    ap.add_argument("--out", metavar="FOLDER",
+                    help="where results.json and the profile go (default: build/gpu_check, "
+                         "or of a dry run build/gpu_check_dry)")
     ap.add_argument("--only", type=names, metavar="PART,...", help="these parts alone")
-    ap.add_argument("--minutes", type=float, default=9, help="for all parts (default: 9)")
+    ap.add_argument("--minutes", type=minutes, default=9, help="for all parts (default: 9)")
     ap.add_argument("--build", default=os.path.join(ROOT, "build/release"), metavar="FOLDER",
                     help="programs, of scripts/build or a bundle (default: build/release)")
     ap.add_argument("--text", metavar="FILE", help="to train on (default: the documentation)")
     ap.add_argument("--nccl", metavar="FILE",
                     help="libnccl.so.2 of 2.30 or later, to be used instead of PyTorch's")
-    ap.add_argument("--rounds", type=int, default=3, help="of the runs that alternate")
+    ap.add_argument("--rounds", type=rounds, default=3, help="of the runs that alternate")
     ap.add_argument("--dry-run", action="store_true", help="all parts small, on the CPU")
     ap.add_argument("--tables", metavar="FOLDER", help="print the tables of a run, and exit")
     ap.add_argument("--bundle", metavar="FOLDER", help="make a bundle there, and exit")
@@ -135,17 +166,34 @@ def arguments():
     return ap.parse_args()
 
 
+def print_tables(folder):
+    results = Results(folder)
+    if not os.path.exists(results.path):
+        sys.exit(f"gpu_check: {results.path} isn't there; --tables takes the --out of a run")
+    print(tables.of(results.read()))
+    return 0
+
+
 def main():
+    # As an interrupt does, so that the part that runs is ended.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     a = arguments()
     if a.tables:
-        print(tables.of(Results(a.tables).read()))
-        return 0
+        return print_tables(a.tables)
     if a.bundle:
         return bundle.make(os.path.abspath(a.build), os.path.abspath(a.bundle), a.nccl)
+    if a.nccl and not os.path.exists(a.nccl):
+        sys.exit(f"gpu_check: --nccl {a.nccl} isn't there")
+    if a.out is None:
+        a.out = os.path.join(ROOT, "build/gpu_check" + ("_dry" if a.dry_run else ""))
     a.out, a.build = os.path.abspath(a.out), os.path.abspath(a.build)
-    os.makedirs(a.out, exist_ok=True)
+    try:
+        os.makedirs(a.out, exist_ok=True)
+    except OSError as problem:
+        sys.exit(f"gpu_check: --out {a.out} can't be a folder: {problem.strerror}")
     parts.complete(a)
     if a.part:
+        end_with_parent()
         with tempfile.TemporaryDirectory() as a.folder:
             parts.ALL[a.part].run(a, Results(a.out))
         return 0

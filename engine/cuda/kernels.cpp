@@ -160,6 +160,7 @@ class cuda_kernels final : public device_kernels {
           || !key.is_contiguous())
         fail(error_code::invalid_argument, "no key of two words: {}",
              describe(key));
+      static_assert(sizeof(philox_key) == 2 * sizeof(std::int32_t));
       words = static_cast<const philox_key*>(key.const_data_ptr());
     }
     if (mask.scalar_type() != at::kByte || !mask.is_contiguous())

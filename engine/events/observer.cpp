@@ -278,7 +278,13 @@ void observer::gradient_arrived(const watched& module,
   ++calls_;
 }
 
-bool observer::follows(const torch::nn::Module& module) const {
+bool observer::reads_output(const torch::nn::Module& module) const {
+  const auto found = modules_.find(&module);
+  return pass_ == pass::forward && found != modules_.end()
+         && found->second.activation != tensor_needs::none;
+}
+
+bool observer::reads_gradient(const torch::nn::Module& module) const {
   const auto found = modules_.find(&module);
   return found != modules_.end()
          && found->second.activation_gradient != tensor_needs::none;
@@ -286,8 +292,10 @@ bool observer::follows(const torch::nn::Module& module) const {
 
 void observer::gradient(const torch::nn::Module& module,
                         const at::Tensor& value) {
-  if (follows(module))
-    gradient_arrived(modules_.at(&module), {}, value);
+  const auto found = modules_.find(&module);
+  if (found != modules_.end()
+      && found->second.activation_gradient != tensor_needs::none)
+    gradient_arrived(found->second, {}, value);
 }
 
 void observer::loss(const std::string& name, const at::Tensor& value) {

@@ -77,8 +77,10 @@ class observer {
   bool watches() const { return watches_; }
   void called(const torch::nn::Module& module, const observed_values& inputs,
               const observed_values& outputs);
-  /// Whether a monitor wants the gradients of the module's outputs.
-  bool follows(const torch::nn::Module& module) const;
+  /// Whether a monitor wants what the module returns in this op, and gradients
+  /// of what it returns in a forward.
+  bool reads_output(const torch::nn::Module& module) const;
+  bool reads_gradient(const torch::nn::Module& module) const;
   /// Publishes the gradient of a module's only output, in a backward, for a
   /// call whose outputs were not in the graph.
   void gradient(const torch::nn::Module& module, const at::Tensor& value);

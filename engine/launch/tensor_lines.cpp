@@ -98,11 +98,14 @@ asio::awaitable<void> tensor_lines::identify(
     co_await newcomers_.hear_first<line_hello>(from, most_bytes);
   if (!hello)
     co_return;
+  // With a name, as GCC 12 destroys an aggregate without one, in an expression
+  // of co_await, twice.
+  const identified_line line{*hello, from, is_unix};
   if (run_ != 0)
-    co_return co_await take({*hello, from, is_unix});
+    co_return co_await take(line);
   if (early_.size() >= most_newcomers(options_.place))
     early_.pop_front();
-  early_.push_back({*hello, from, is_unix});
+  early_.push_back(line);
 }
 
 asio::awaitable<void> tensor_lines::take(identified_line which) {

@@ -102,6 +102,9 @@ at::Tensor mask_like(const at::Tensor& x, double p, random_draws& draws) {
   const auto stream = draws.next();
   const auto threshold = static_cast<std::uint32_t>(
     std::min(std::round(std::ldexp(p, 32)), 0x1p32 - 1));
+  if (draws.key.defined() && !draws.device)
+    throw error(error_code::invalid_argument,
+                "only a device reads a recorded step's keys of random numbers");
   if (draws.device)
     draws.device->hardware()->kernels().fill_mask(mask, stream, threshold,
                                                   draws.key);

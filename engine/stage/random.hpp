@@ -19,14 +19,14 @@ namespace troupe {
 /// Sets each element of x to 0 with probability p and multiplies the others by
 /// 1 / (1 - p), in a forward of training; else returns x. Call it in the
 /// `forward` of a stage_module, the same number of times whatever the values
-/// are. The mask is the same on CPUs and on GPUs, for any strides. Throws
-/// `invalid_argument` unless 0 <= p <= 1, and in a step that is recorded as a
-/// graph.
+/// are. The mask is the same on CPUs and on GPUs, for any strides, and in steps
+/// that are launched as graphs. Throws `invalid_argument` unless 0 <= p <= 1.
 at::Tensor dropout(const at::Tensor& x, double p);
 
 /// Makes a CPU generator of the op's own for other draws in a forward of
 /// training, another one at each call (`at::rand(sizes, op_generator())`).
-/// Throws `invalid_argument` elsewhere.
+/// Throws `invalid_argument` elsewhere, and in a step that is recorded as a
+/// graph, which would repeat the numbers.
 at::Generator op_generator();
 
 /// Makes a CPU generator that depends on these numbers alone. A data source

@@ -1,6 +1,8 @@
 #include "troupe/actors/recording/graph_steps.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/rand.h>
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_exception.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
@@ -14,6 +16,8 @@
 #include "graph_run.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/events/observe.hpp"
+#include "troupe/engine/stage/random.hpp"
+#include "troupe/engine/stage/random_draws.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -227,6 +231,20 @@ TEST_CASE("metrics that the host computes can't be recorded") {
   };
   reports.compare({.recordings = 1, .launches = 0});
   CHECK_THAT(reports.logged(), ContainsSubstring("'rows'"));
+}
+
+TEST_CASE("random numbers that the host draws can't be recorded") {
+  graph_run draws({.ranks = 2});
+  draws.options.numerics.loss = [inner = draws.options.numerics.loss](
+                                  const tensor_list& outputs,
+                                  const microbatch_data& data) {
+    auto terms = inner(outputs, data);
+    if (current_draws())  // in training
+      terms[0].value = terms[0].value * at::rand({}, op_generator());
+    return terms;
+  };
+  draws.compare({.recordings = 1, .launches = 0});
+  CHECK_THAT(draws.logged(), ContainsSubstring("op_generator"));
 }
 
 TEST_CASE("a failure of the step itself is reported as usual") {

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <string>
 #include <thread>
+#include <vector>
 
 using namespace troupe;
 
@@ -32,6 +33,29 @@ TEST_CASE("a text longer than a pipe is printed as its reader takes it") {
   reader.join();
   ::close(ends[0]);
   CHECK(received == sent);
+}
+
+TEST_CASE("threads' texts are printed one after the other") {
+  std::array<int, 2> ends{};
+  REQUIRE(::pipe(ends.data()) == 0);
+  auto* out = ::fdopen(ends[1], "w");
+  std::vector<std::jthread> threads;
+  for (const char letter : {'a', 'b', 'c'})
+    threads.emplace_back([out, letter] {
+      for (int i = 0; i < 10; ++i)
+        print_all(out, std::string(20'000, letter) + '\n');
+    });
+  std::jthread end([&] {
+    threads.clear();
+    std::fclose(out);
+  });
+  auto* in = ::fdopen(ends[0], "r");
+  std::array<char, 30'000> line{};
+  int whole = 0;
+  while (std::fgets(line.data(), static_cast<int>(line.size()), in))
+    whole += std::string(line.data()) == std::string(20'000, line[0]) + '\n';
+  std::fclose(in);
+  CHECK(whole == 30);
 }
 
 TEST_CASE("text that can't be printed is an error") {

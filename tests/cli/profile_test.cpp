@@ -1,6 +1,7 @@
 #include <catch2/catch_test_macros.hpp>
 #include <catch2/matchers/catch_matchers_string.hpp>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -73,6 +74,23 @@ TEST_CASE("a profile has the ops of its steps and LibTorch's within them") {
         break;
       }
   CHECK(inside > operators.size() / 2);
+}
+
+TEST_CASE("a profile goes where a link leads, and into a pipe or a device") {
+  const tiny_training at;
+  const auto file = at.folder / "profile.json", link = at.folder / "link.json";
+  std::ofstream(file) << "an earlier one";
+  std::filesystem::create_symlink(file, link);
+  const auto linked = at.train("--profile " + link);
+  INFO(linked.output);
+  CHECK(linked.exit_code == 0);
+  CHECK(std::filesystem::is_symlink(link));
+  CHECK_FALSE(spans(file, "user_annotation").empty());
+  const auto full = at.train("--profile /dev/full");
+  INFO(full.output);
+  CHECK(full.exit_code == 1);
+  CHECK_THAT(full.output, ContainsSubstring("/dev/full: can't be written"));
+  CHECK(std::filesystem::is_character_file("/dev/full"));
 }
 
 TEST_CASE("the plain loop is profiled too, and what ends early is written") {

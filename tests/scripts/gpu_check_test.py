@@ -1,8 +1,12 @@
 """Tests of what gpu_check computes: tables of a GPU's trace, partial results, a bundle."""
 
 import os
+import signal
 import struct
+import subprocess
 import sys
+import tempfile
+import time
 import unittest
 
 BENCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bench")
@@ -73,6 +77,60 @@ class Bundle(unittest.TestCase):
         data = bytearray(struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(entries)) + entries)
         bundle.zero_other_code(data, 0, len(data), 90)
         self.assertEqual([data.count(byte) for byte in b"89p"], [0, 16, 0])
+
+
+def said(*words):
+    """What gpu_check says of arguments that it refuses."""
+    done = subprocess.run([sys.executable, os.path.join(BENCH, "gpu/check.py"), *words],
+                          capture_output=True, text=True)
+    return done.stderr if done.returncode else "no error"
+
+
+class Arguments(unittest.TestCase):
+    def test_wrong_ones_are_refused(self):
+        with tempfile.NamedTemporaryFile() as file:
+            for words, why in ((["--minutes", "nan"], "a number above 0"),
+                               (["--minutes", "-1"], "a number above 0"),
+                               (["--rounds", "0"], "at least 1"),
+                               (["--only", "speeed"], "there are tests, kernels"),
+                               (["--tables", "/absent"], "isn't there"),
+                               (["--nccl", "/absent"], "isn't there"),
+                               (["--out", file.name], "can't be a folder")):
+                self.assertIn(why, said(*words))
+
+
+PART = """
+import subprocess, sys, time
+sys.path[:0] = {paths}
+import check
+check.end_with_parent()
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+print("begun", flush=True)
+time.sleep(60)
+"""
+RUN = """
+import os, subprocess, sys
+part = subprocess.Popen([sys.executable, "-c", {part!r}], start_new_session=True,
+                        env=dict(os.environ, GPU_CHECK_PARENT=str(os.getpid())))
+print(part.pid, flush=True)
+part.wait()
+"""
+
+
+class Killed(unittest.TestCase):
+    def test_a_part_ends_with_the_run_that_began_it(self):
+        part = PART.format(paths=[os.path.join(BENCH, "gpu"), BENCH])
+        run = subprocess.Popen([sys.executable, "-c", RUN.format(part=part)],
+                               stdout=subprocess.PIPE, text=True)
+        group = int(run.stdout.readline())
+        self.assertEqual(run.stdout.readline(), "begun\n")
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+        run.stdout.close()
+        deadline = time.monotonic() + 30
+        with self.assertRaises(ProcessLookupError):
+            while time.monotonic() < deadline:
+                os.killpg(group, 0)
 
 
 if __name__ == "__main__":

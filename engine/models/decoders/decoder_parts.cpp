@@ -137,13 +137,14 @@ struct mlp_layer final : decoder_mlp {
   /// What `act` would give, of which one kernel makes the product.
   void show(observer& to, const at::Tensor& g, fused::activation which) const {
     const at::NoGradGuard no_grad;
-    to.called(*act, {{g, tensor_content::tensor, 0}},
-              {{fused::activated(g, which)}});
+    to.called(
+      *act, {{g, tensor_content::tensor, 0}},
+      {{to.reads_output(*act) ? fused::activated(g, which) : at::Tensor()}});
   }
   /// y: the product with u.
   void show_gradient(observer& to, const at::Tensor& y,
                      const at::Tensor& u) const {
-    if (y.requires_grad() && to.follows(*act))
+    if (y.requires_grad() && to.reads_gradient(*act))
       y.register_hook(
         [&to, layer = act.get(), u = u.detach()](const at::Tensor& gradient) {
           to.gradient(*layer, gradient * u);

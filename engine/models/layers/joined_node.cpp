@@ -16,8 +16,12 @@ void joined_node::publish(const torch::nn::Module& module,
     observer_->called(module, {{input, tensor_content::tensor, 0}}, {{output}});
 }
 
-bool joined_node::follows(const torch::nn::Module& module) const {
-  return observer_ && observer_->follows(module);
+bool joined_node::shows_output(const torch::nn::Module& module) const {
+  return observer_ && observer_->reads_output(module);
+}
+
+bool joined_node::shows_gradient(const torch::nn::Module& module) const {
+  return observer_ && observer_->reads_gradient(module);
 }
 
 void joined_node::publish_gradient(const torch::nn::Module& module,
@@ -56,7 +60,7 @@ layer_input joined_norm::run(joined_node& node, const norm_layer& layer,
 
 at::Tensor joined_norm::backward(joined_node& node, const at::Tensor& gradient,
                                  const at::Tensor& added) {
-  if (node.is_observed())
+  if (node.shows_gradient(*module))
     node.publish_gradient(*module, gradient.to(type));
   return part.backward(node, gradient, added);
 }

@@ -17,9 +17,12 @@ class joined_node : public layer_node {
   /// In the forward.
   void publish(const torch::nn::Module& module, const at::Tensor& input,
                const at::Tensor& output) const;
-  /// Whether a monitor wants the gradient of the module's output.
-  bool follows(const torch::nn::Module& module) const;
-  /// In the backward, of the module's output.
+  /// Whether a monitor wants the module's output, or its gradient.
+  bool shows_output(const torch::nn::Module& module) const;
+  bool shows_gradient(const torch::nn::Module& module) const;
+  /// In the backward, of the module's output: a tensor that the node has made,
+  /// or one that it got, but no view of that. Below autograd a view has another
+  /// version, by which an observer knows what it has measured.
   void publish_gradient(const torch::nn::Module& module,
                         const at::Tensor& gradient) const;
 

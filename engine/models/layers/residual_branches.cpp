@@ -45,11 +45,12 @@ struct branch_node : joined_node {
   /// The gradient of the last layer's input, by rows.
   at::Tensor before_last(const at::Tensor& gradient, bool wanted) {
     const auto after = gradient.to(last_type_);
-    auto before =
-      last.backward(*this, after.reshape({-1, after.size(-1)}), wanted);
-    if (last.trains() || wanted)
+    if (last.trains() || wanted) {
+      publish_gradient(*last.module, after);
       publish_gradient(*whole_, after);
-    return before;
+    }
+    return last.part.backward(*this, after.reshape({-1, after.size(-1)}),
+                              wanted);
   }
   bool wants_norm() const { return norm.is_wanted(*this); }
   /// That of x, from that of the branch and that of the norm's output, which
@@ -202,10 +203,9 @@ struct mlp_node final : branch_node {
       is_gated ? gate.run(*this, *parts.gate, h) : up.run(*this, parts.up, h);
     activated = keep(u);
     at::Tensor y;
-    if (!is_gated || is_observed()) {
+    if (!is_gated || shows_output(*act))
       y = fused::activate(u, which);
-      publish(*act, u, y);
-    }
+    publish(*act, u, y);
     if (is_gated) {
       const auto v = up.run(*this, parts.up, h);
       factor = keep(v);
@@ -253,7 +253,7 @@ struct mlp_node final : branch_node {
   }
   /// `before`: the layer that the activation reads.
   bool shows_before_act(const joined_linear& before) const {
-    return follows(*act) && (before.trains() || wants_norm());
+    return shows_gradient(*act) && (before.trains() || wants_norm());
   }
 
   joined_linear gate, up;

@@ -161,6 +161,10 @@ std::vector<branch_case> cases() {
   by_head.fused = decoder_options::fusion::heads;
   auto tied = options(true, false), dropped = options(false);
   tied.tied = true;
+  auto by_relu = options(true);
+  by_relu.activation = "relu";
+  auto normed = grouped(16);
+  normed.query_norms = decoder_options::query_norm::head;
   dropped.dropout = {0.1, 0.1, 0.1};
   return {
     {"LayerNorm and GELU", options(false)},
@@ -170,6 +174,9 @@ std::vector<branch_case> cases() {
     {"transposed", transposed},
     {"by head", by_head},
     {"tied", tied},
+    {"attention alone is a node", by_relu},
+    {"the MLP alone is a node", normed},
+    {"attention alone is a node, bf16", by_relu, narrow},
     {"dropout", dropped},
     {"autocast", options(false), cast},
     {"autocast with a gate", options(true), cast},
