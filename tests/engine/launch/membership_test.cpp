@@ -157,12 +157,16 @@ TEST_CASE("a process that wants to leave does once others have its ranks") {
   auto first = meet(stays), second = meet(leaves);
   auto a = first.get(), b = second.get();
   leaves->leave();
-  std::promise<void> left;
-  leaves->on_events({.change = [&, calls = 0](bool) mutable {
-    if (++calls == 1)
+  std::promise<void> rests, left;
+  std::atomic<int> calls = 0;  // handlers are copied before each call
+  leaves->on_events({.change = [&](bool) {
+    const auto call = ++calls;
+    if (call == 1)
+      rests.set_value();
+    if (call == 2)
       left.set_value();
   }});
-  left.get_future().get();
+  rests.get_future().get();
   leave(a);
   leave(b);
   first = meet(stays, {{0, 2}, {1, 2}});
@@ -170,6 +174,7 @@ TEST_CASE("a process that wants to leave does once others have its ranks") {
   a = first.get();
   b = second.get();
   CHECK(a.hosting == std::vector<std::int32_t>{0, 0, 0, 0});
+  left.get_future().get();  // who rests before it is told to ends the epoch
   leaves->on_events({});
   leave(b);
   CHECK(meet(leaves).get().job == nullptr);
