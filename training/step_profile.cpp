@@ -18,8 +18,9 @@ namespace troupe {
 
 namespace {
 
-/// The name of a file beside another, or for a pipe or a device in the folder
-/// for temporary files. What is there, also by Kineto, is removed.
+/// A path for Kineto to write to: beside the profile, or in the folder for
+/// temporary files if the profile is a pipe or a device. The destructor removes
+/// the file and Kineto's own temporary one.
 struct temporary_trace {
   explicit temporary_trace(const std::string& file) : path(beside(file)) {}
   ~temporary_trace() {

@@ -38,8 +38,8 @@ class measured_device {
   }
   std::string name() const { return gpu_ ? gpu_->description().name : "CPU"; }
 
-  /// Seconds per run, measured between events. What ran before is no
-  /// more in the device's cache, and the host is ahead of it.
+  /// Seconds per run, measured between events. The device's cache holds nothing
+  /// of earlier runs, and the host is ahead of the device.
   std::vector<double> times_of(const std::function<void()>& run, int rounds) {
     std::vector<std::function<double()>> results;
     if (gpu_ && !flushed_.defined())

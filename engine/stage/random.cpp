@@ -153,10 +153,6 @@ struct dropout_function : torch::autograd::Function<dropout_function> {
   }
 };
 
-}  // namespace
-
-namespace {
-
 philox_key draw_key(std::uint64_t seed, std::int64_t step,
                     std::int64_t microbatch) {
   const auto words = philox(counter_of(step, microbatch), key_of(seed));

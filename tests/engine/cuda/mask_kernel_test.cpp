@@ -2,31 +2,14 @@
 // The kernel needs what is defined there.
 #include "troupe/engine/cuda/mask_kernel.cuh"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <catch2/catch_test_macros.hpp>
 
+#include "../device/expected_mask.hpp"
+
 using namespace troupe;
-
-namespace {
-
-/// By the order of elements that philox.hpp defines.
-at::Tensor expected_mask(std::int64_t count, const philox_stream& numbers,
-                         std::uint32_t threshold) {
-  auto mask = at::empty({count}, at::kByte);
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto within = i % philox_group;
-    const auto four = numbers.block(static_cast<std::uint64_t>(
-      i / philox_group * philox_lanes + within % philox_lanes));
-    const std::uint32_t all[] = {four.x, four.y, four.z, four.w};
-    mask.mutable_data_ptr<std::uint8_t>()[i] =
-      all[within / philox_lanes] >= threshold;
-  }
-  return mask;
-}
-
-}  // namespace
+using troupe::testing::expected_mask;
 
 TEST_CASE("masks of dropout hold the numbers of their stream, or of a key") {
   constexpr philox_key key{7, 8};

@@ -174,8 +174,8 @@ TEST_CASE("a process that wants to leave does once others have its ranks") {
   a = first.get();
   b = second.get();
   CHECK(a.hosting == std::vector<std::int32_t>{0, 0, 0, 0});
-  // Who rests before it is told to leave ends the epoch. No call comes if it
-  // was told while it met the others.
+  // A process that rests before it is told to leave ends the epoch. The wait is
+  // bounded, since a process that is told while it meets gets no call.
   left.get_future().wait_for(std::chrono::seconds(10));
   leaves->on_events({});
   leave(b);

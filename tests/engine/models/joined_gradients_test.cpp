@@ -66,8 +66,8 @@ std::vector<std::string> nodes_of(const at::Tensor& y) {
 void check_gradients(bool gated, at::ScalarType type, double tolerance) {
   layer_sequence module(model_of(options(gated)), {1, 2});
   module.convert({type});
-  const auto given = at::randn({2, length, width}, generator(7), at::kDouble);
-  const auto x = given.to(type).detach().requires_grad_(true);
+  const auto exact = at::randn({2, length, width}, generator(7), at::kDouble);
+  const auto x = exact.to(type).detach().requires_grad_(true);
   const auto y = module.forward({x}).at(0);
   const auto gradient = at::randn(y.sizes(), generator(8), at::kDouble);
   y.backward(gradient.to(type));

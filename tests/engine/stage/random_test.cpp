@@ -19,6 +19,7 @@
 #include <limits>
 #include <set>
 
+#include "../device/expected_mask.hpp"
 #include "troupe/base/error.hpp"
 
 using namespace troupe;
@@ -63,18 +64,11 @@ TEST_CASE("Philox gives the known answers of Random123") {
 
 TEST_CASE("a mask's elements are the numbers of the stream's blocks") {
   const philox_stream stream{{3, 4}, 5, 6};
+  constexpr std::uint32_t threshold = 1u << 30;
   for (const std::int64_t count : {1, 63, 64, 65, 1000}) {
     auto mask = at::zeros({count}, at::kByte);
-    constexpr std::uint32_t threshold = 1u << 30;
     fill_mask(mask, stream, threshold);
-    const auto* bits = mask.const_data_ptr<std::uint8_t>();
-    for (std::int64_t e = 0; e < count; ++e) {
-      const auto within = e % philox_group;
-      const auto four = stream.block(static_cast<std::uint64_t>(
-        e / philox_group * philox_lanes + within % philox_lanes));
-      const std::uint32_t all[] = {four.x, four.y, four.z, four.w};
-      CHECK(bits[e] == (all[within / philox_lanes] >= threshold));
-    }
+    CHECK(mask.equal(testing::expected_mask(count, stream, threshold)));
   }
 }
 

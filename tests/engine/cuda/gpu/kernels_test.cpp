@@ -12,6 +12,7 @@
 #include <catch2/matchers/catch_matchers_floating_point.hpp>
 #include <limits>
 
+#include "../../device/expected_mask.hpp"
 #include "../host_statistics.hpp"
 #include "../same_statistics.hpp"
 #include "gpu.hpp"
@@ -150,16 +151,7 @@ TEST_CASE("masks of dropout hold the numbers of their stream") {
     const auto by_key = at::zeros_like(device);
     gpu->kernels().fill_mask(by_key, {{}, 9, 10}, threshold, words.at(0));
     CHECK(by_key.cpu().equal(mask));
-    const auto* bits = mask.const_data_ptr<std::uint8_t>();
-    std::int64_t wrong = 0;
-    for (std::int64_t e = 0; e < count; ++e) {
-      const auto within = e % philox_group;
-      const auto four = numbers.block(static_cast<std::uint64_t>(
-        e / philox_group * philox_lanes + within % philox_lanes));
-      const std::uint32_t all[] = {four.x, four.y, four.z, four.w};
-      wrong += bits[e] != (all[within / philox_lanes] >= threshold);
-    }
-    CHECK(wrong == 0);
+    CHECK(mask.equal(testing::expected_mask(count, numbers, threshold)));
   }
 }
 
