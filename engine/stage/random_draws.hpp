@@ -18,8 +18,8 @@ struct random_draws {
   std::int64_t microbatch = 0;  // index in the source
   std::int32_t slice = 0;
   rank_device* device = nullptr;  // null: the CPU
-  /// Of a forward that is recorded for launches in many steps, its microbatch's
-  /// row of `draw_keys` on the device, where launches read it; else undefined.
+  /// int32 [2] on the device, the microbatch's row of `draw_keys`, which each
+  /// launch of a recorded forward reads; undefined: the forward isn't recorded.
   at::Tensor key{};
   std::int32_t layer = 0;
   std::uint32_t drawn = 0;  // in the layer so far

@@ -55,8 +55,8 @@ struct step_settings : step_decision, step_wishes, plan_traits {
   /// The sequences that a step of inference continues; else null.
   std::shared_ptr<const generation_step> generation = {};
   step_part part = step_part::whole;
-  /// Of a step that is recorded, for the microbatches of all replicas, on the
-  /// device (engine/stage/random_draws.hpp).
+  /// int32 [microbatches of all replicas, 2] on the device, for a recorded step
+  /// (engine/stage/random_draws.hpp); else undefined.
   at::Tensor draw_keys = {};
   /// The tokens behind an update's gradients, and the time when its step began,
   /// in host nanoseconds.

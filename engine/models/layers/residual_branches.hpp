@@ -18,8 +18,8 @@ struct attention_shape {
   /// How one projection gives queries, keys and values: three of all heads, or
   /// three of each.
   bool by_head = false;
-  /// Of queries and keys, of three projections (fused/rotary.hpp); undefined:
-  /// they are not rotated.
+  /// [positions, pairs], fp32: the angles by which queries and keys of three
+  /// projections are rotated (fused/rotary.hpp); undefined: they are not.
   at::Tensor cosines{}, sines{};
 };
 
