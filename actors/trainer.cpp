@@ -250,11 +250,11 @@ bool trainer::can_heal(const error& reason) {
   return impl_->is_healable(reason);
 }
 
-void trainer::regroup(bool at_once) {
+void trainer::regroup(std::int64_t ends, bool at_once) {
   const auto* const job = impl_->setup.job();
-  if (!job || !impl_->setup.options.healing.rejoin)
+  if (!job || !impl_->setup.options.healing.rejoin || ends < impl_->epoch)
     return;
-  impl_->regroups = true;
+  impl_->ending_epoch = ends;
   if (at_once)
     impl_->actors.interrupt("the processes of the job meet again", true);
   else if (job->place().leads())

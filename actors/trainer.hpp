@@ -226,10 +226,12 @@ class trainer {
   /// failed, may wait for some seconds for the loss of a process to be seen
   /// here.
   bool can_heal(const error& reason);
-  /// Lets the processes of the job meet again: the next call of `step` throws
-  /// in all of them, before it computes, and `heal` is to be called. `at_once`:
-  /// the step that runs is given up. Any thread, in all processes.
-  void regroup(bool at_once = false);
+  /// Lets the processes of the job meet again, as the epoch `ends` is to end
+  /// (job_meeting::epoch): the next call of `step` throws in all of them,
+  /// before it computes, and `heal` is to be called. `at_once`: the step that
+  /// runs is given up. Does nothing if that epoch is over. Any thread, in all
+  /// processes.
+  void regroup(std::int64_t ends, bool at_once = false);
   /// Whether the run goes on from copies of states, since its trainer was made
   /// or has healed: then nothing is to be loaded. The same in all processes.
   bool recovered() const;

@@ -205,16 +205,15 @@ bool trainer::impl::is_healable(const error& reason) {
   const auto& healing = setup.options.healing;
   if (!setup.job() || !healing.rejoin)
     return false;
-  if (regroups)
-    return true;
   const auto origin = actors.failed_of();
   switch (origin ? origin->kind : kind_of(reason.code())) {
     case failure_kind::link:
       // The leading process may have told of a loss that is about to be seen
       // here.
-      return setup.job()->await_loss(std::chrono::seconds(5));
+      return regroups() || setup.job()->await_loss(std::chrono::seconds(5));
     case failure_kind::op:
-      return (origin && healing.heals_ops) || has_lost();
+      // All processes answer alike, also if the first of them have ended.
+      return origin ? healing.heals_ops : has_lost();
     case failure_kind::permanent:
       return !origin && has_lost();
   }
@@ -307,26 +306,25 @@ void trainer::impl::rejoin(std::optional<failed_op> why) {
          "the job can't heal: an op of the step that failed does not end");
   auto& job = *options.job;
   const auto meeting_began = now_ns();
-  std::int64_t met_epoch = 0;
   do {
-    if (const bool is_asked = regroups.exchange(false); why && why->is_here)
+    if (const bool is_asked = ending_epoch.exchange(-1) >= epoch;
+        why && why->is_here)
       log()->warn("{}; the processes of the job meet again", why->what);
     else if (!why && !is_asked)
       log()->warn("a process is gone: the processes of the job meet again");
     job.leave();
     auto met = options.healing.rejoin(held_states(), std::exchange(why, {}));
-    met_epoch = met.epoch;
+    epoch = met.epoch;
     job.take_over(std::move(met.job));
     change_layout(met.hosting.empty() ? setup.layout.hosting
                                       : std::move(met.hosting));
     actors.restart(relinked());
     stages.publish_to(actors.tensor_outlet());
   } while (!meets());
-  note_epoch(met_epoch, static_cast<double>(now_ns() - meeting_began) * 1e-9);
+  note_epoch(static_cast<double>(now_ns() - meeting_began) * 1e-9);
 }
 
-void trainer::impl::note_epoch(std::int64_t met_epoch, double seconds) {
-  epoch = met_epoch;
+void trainer::impl::note_epoch(double seconds) {
   meeting_seconds = seconds;
   const auto place = setup.job()->place();
   if (!place.leads())

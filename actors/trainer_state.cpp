@@ -92,7 +92,7 @@ trainer::impl::impl(const model& all_layers, trainer_options options)
   if (!meets())
     rejoin({});
   else if (epoch > 1)
-    note_epoch(epoch, static_cast<double>(now_ns() - met_at) * 1e-9);
+    note_epoch(static_cast<double>(now_ns() - met_at) * 1e-9);
   if (setup.options.cuda_graphs)
     graphs = std::make_unique<graph_steps>(
       graph_steps_setup{&actors, plans.training(), stages.devices(),
@@ -162,7 +162,7 @@ void trainer::impl::take_up_changes() {
     return;
   std::unique_lock lock(hosting_mutex);
   const auto wanted =
-    to_wire(step_changes{regroups, std::exchange(next_hosting, {})});
+    to_wire(step_changes{regroups(), std::exchange(next_hosting, {})});
   lock.unlock();
   const auto changes =
     from_wire<step_changes>(job->share({frame_type::mail, wanted, {}}).head);
@@ -174,7 +174,7 @@ void trainer::impl::take_up_changes() {
 
 /// The states here are those of one step in all processes.
 void trainer::impl::meet_again() {
-  regroups = true;
+  ending_epoch = epoch.load();
   keep_states();
   fail(error_code::transport, "the processes of the job meet again");
 }

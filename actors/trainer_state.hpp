@@ -76,7 +76,9 @@ struct trainer::impl {
   [[noreturn]] void meet_again();
   void note_members(std::vector<joined_process> processes);
   core_group own_compute() const;
-  void note_epoch(std::int64_t met_epoch, double seconds);
+  /// Whether the processes are to meet again.
+  bool regroups() const { return ending_epoch >= epoch; }
+  void note_epoch(double seconds);
   void publish_epoch();
   /// To the monitors of the process that leads. Elsewhere nobody sees an event,
   /// and it must not count as seen if that process leads later.
@@ -120,7 +122,7 @@ struct trainer::impl {
   std::deque<step_event> outcomes;        // the newest
   const std::int64_t began = now_ns();
   std::atomic<std::int64_t> copied = -1;  // the newest step of which all are
-  std::atomic<bool> regroups = false;     // the processes are to meet again
+  std::atomic<std::int64_t> ending_epoch = -1;  // as `regroup` was told
 };
 
 }  // namespace troupe

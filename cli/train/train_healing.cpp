@@ -262,10 +262,11 @@ regrouped_run::regrouped_run(trainer& run,
   : membership_(std::move(membership)), signals_(signals) {
   if (!membership_)
     return;
-  membership_->on_events(
-    {.change = [&run](bool at_once) { run.regroup(at_once); },
+  events_.emplace(membership_->on_events(
+    {.change = [&run](std::int64_t ends,
+                      bool at_once) { run.regroup(ends, at_once); },
      .stays = [&signals] { signals.end_drained(); },
-     .left_out = std::move(left_out)});
+     .left_out = std::move(left_out)}));
   const bool is_launched = !variable(spares_variable).empty();
   const auto drain = [this](const signal_request&) {
     membership_->leave();
@@ -278,10 +279,8 @@ regrouped_run::regrouped_run(trainer& run,
 }
 
 regrouped_run::~regrouped_run() {
-  if (!membership_)
-    return;
-  signals_.on_drain({});
-  membership_->on_events({});
+  if (membership_)
+    signals_.on_drain({});
 }
 
 }  // namespace troupe::cli

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "troupe/actors/job/job_layout.hpp"
@@ -69,6 +70,7 @@ class regrouped_run {
  private:
   std::shared_ptr<job_membership> membership_;
   signal_watch& signals_;
+  std::optional<job_membership::events_scope> events_;
 };
 
 }  // namespace troupe::cli

@@ -5,17 +5,30 @@
 namespace troupe {
 
 job_membership::job_membership(membership_options options)
-  : impl_(std::make_unique<impl>(std::move(options))) {
+  : impl_(std::make_shared<impl>(std::move(options))) {
   impl_->join();
 }
 
 job_membership::~job_membership() = default;
 
-void job_membership::on_events(membership_events handlers) {
+job_membership::events_scope job_membership::on_events(
+  membership_events handlers) {
+  std::int64_t setting = 0;
   impl_->loop.run([&] {
     const std::scoped_lock lock(impl_->mutex);
     impl_->events = std::move(handlers);
+    setting = ++impl_->event_settings;
   });
+  return {impl_, setting};
+}
+
+job_membership::events_scope::~events_scope() {
+  if (const auto membership = of_.lock())
+    membership->loop.run([&] {
+      const std::scoped_lock lock(membership->mutex);
+      if (membership->event_settings == setting_)
+        membership->events = {};
+    });
 }
 
 void job_membership::leave() {

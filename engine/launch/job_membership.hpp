@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "troupe/engine/launch/job.hpp"
@@ -41,11 +42,13 @@ struct membership_options {
 };
 
 /// Callbacks of a membership, on a thread of its own if nothing else is said;
-/// they must not call its members. Empty ones are not called.
+/// they must not call its members, nor end the scope that keeps them set. Empty
+/// ones are not called.
 struct membership_events {
-  /// Another epoch is to begin: the step that runs is to be the last of this
-  /// one, and `at_once`, it is to be given up.
-  std::function<void(bool at_once)> change{};
+  /// The epoch `ends` (job_meeting::epoch) is to end: the step that runs is to
+  /// be its last, and `at_once`, it is to be given up. A call can come late, as
+  /// `meet` begins.
+  std::function<void(std::int64_t ends, bool at_once)> change{};
   /// Nobody has taken the ranks of this process, which wants to leave.
   std::function<void()> stays{};
   /// There was an epoch without this process since the one that it was in:
@@ -67,8 +70,10 @@ class job_membership {
   job_membership(const job_membership&) = delete;
   job_membership& operator=(const job_membership&) = delete;
 
-  /// Sets the callbacks. None of those before runs when this returns.
-  void on_events(membership_events handlers);
+  class events_scope;
+  /// Sets the callbacks until the scope ends, or others are set. None of those
+  /// before runs when this returns.
+  [[nodiscard]] events_scope on_events(membership_events handlers);
 
   /// Ends this process's part of the epoch that runs, if it has one, and meets
   /// the members of the next. `held`: the states that are in its memory; `why`:
@@ -108,7 +113,25 @@ class job_membership {
 
  private:
   struct impl;
-  std::unique_ptr<impl> impl_;
+  std::shared_ptr<impl> impl_;
+};
+
+/// Keeps callbacks of a membership set: when its destructor returns, none of
+/// them runs any longer. Declare it behind what they use, so that an exception
+/// ends it first. It may outlive the membership.
+class job_membership::events_scope {
+ public:
+  events_scope(events_scope&&) noexcept = default;
+  events_scope& operator=(events_scope&&) = delete;
+  ~events_scope();
+
+ private:
+  friend class job_membership;
+  events_scope(std::weak_ptr<impl> of, std::int64_t setting)
+    : of_(std::move(of)), setting_(setting) {}
+
+  std::weak_ptr<impl> of_;
+  std::int64_t setting_;  // which callbacks, if others were set meanwhile
 };
 
 }  // namespace troupe

@@ -37,12 +37,18 @@ struct job_membership::impl {
             .lost = [this] { changed.notify_all(); }}) {
     loop.run([this] { look(); });
   }
-  ~impl() {
-    loop.run([this] { timer.cancel(); });
+  ~impl() { stop_looking(); }
+
+  /// No callback runs after it. A wait that has just ended is not cancelled.
+  void stop_looking() {
+    loop.run([this] {
+      looks = false;
+      timer.cancel();
+    });
   }
 
   void finish() {
-    loop.run([this] { timer.cancel(); });
+    stop_looking();
     if (is_local && link.lost_since())
       link.stop_connecting();  // a launcher that has ended does not come back
     link.finish();
@@ -115,7 +121,7 @@ struct job_membership::impl {
       call();
     timer.expires_after(look_every);
     timer.async_wait([this](const auto& problem) {
-      if (!problem)
+      if (!problem && looks)
         look();
     });
   }
@@ -147,9 +153,9 @@ struct job_membership::impl {
     if (calls >= wanted || (!events.change && !stalled))
       return {};
     calls = wanted;
-    return [change = events.change, at_once, stalled] {
+    return [change = events.change, ends = met, at_once, stalled] {
       if (change)
-        change(at_once);
+        change(ends, at_once);
       if (stalled)
         stalled->leave();
     };
@@ -361,6 +367,7 @@ struct job_membership::impl {
   const bool is_local;  // all processes are on this machine
   io_loop loop;
   boost::asio::steady_timer timer;
+  bool looks = true;  // on the loop's thread
   std::mutex mutex;  // of what follows
   std::condition_variable changed;
   epoch_meeting meeting, own_meeting;  // the last ones
@@ -372,6 +379,7 @@ struct job_membership::impl {
   std::optional<std::string> refusal, job_stopped;
   std::string early_refusal;  // the last one
   membership_events events;
+  std::int64_t event_settings = 0;  // how often they were set
   std::optional<membership::moment> leaves_since;
   /// When an authority elsewhere could last not be asked.
   membership::moment away_until = membership::moment::min();

@@ -6,6 +6,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -43,11 +44,14 @@ struct outcome {
 /// A job whose processes are threads of this one.
 class disturbed_job {
  public:
-  disturbed_job(const std::string& policy, disturbance disturb)
+  /// `is_asked`: each process is asked to meet the others when a step fails.
+  disturbed_job(const std::string& policy, disturbance disturb,
+                bool is_asked = false)
     : authority_(parse_endpoint("unix:" + (folder_ / "authority")),
                  {.processes = processes,
                   .policy = membership::parse_failure_policy(policy)}),
-      disturb_(std::move(disturb)) {
+      disturb_(std::move(disturb)),
+      is_asked_(is_asked) {
     result_.errors.resize(processes);
   }
 
@@ -86,16 +90,22 @@ class disturbed_job {
       return inner(outputs, data);
     };
     trainer run(model_for(what), options);
-    member->on_events({.change = [&](bool at_once) { run.regroup(at_once); }});
+    std::optional events(
+      member->on_events({.change = [&](std::int64_t ends, bool at_once) {
+        run.regroup(ends, at_once);
+      }}));
     while ((step = run.progress().step + 1) <= steps)
       try {
         run.step(small_text());
       } catch (const error& reason) {
+        if (is_asked_)
+          run.regroup(run.epoch());
         if (!run.heal(reason))
           throw;
+        run.regroup(run.epoch() - 1);  // a late call, of no effect
       }
     const auto all = run.gather_parameters();
-    member->on_events({});
+    events.reset();
     if (process == 0) {
       result_.epoch = met.epoch;
       result_.hosting = met.hosting;
@@ -120,6 +130,7 @@ class disturbed_job {
   const temporary_folder folder_;
   authority_server authority_;
   const disturbance disturb_;
+  const bool is_asked_;
   outcome result_;
 };
 
@@ -177,9 +188,12 @@ TEST_CASE("a step that fails in three processes stops the job") {
 }
 
 TEST_CASE("an op that is not to be run again ends the job as without healing") {
-  const auto result = disturbed_job("op=stop", failing_at(5, 1)).run();
-  for (const auto& each : result.errors)
-    CHECK_THAT(each, Catch::Matchers::StartsWith("step 5, rank 2, op 2"));
+  for (const bool is_asked : {false, true}) {
+    const auto result =
+      disturbed_job("op=stop", failing_at(5, 1), is_asked).run();
+    for (const auto& each : result.errors)
+      CHECK_THAT(each, Catch::Matchers::StartsWith("step 5, rank 2, op 2"));
+  }
 }
 
 TEST_CASE("what would come again is not run again") {

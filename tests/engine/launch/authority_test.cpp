@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <future>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -30,13 +31,14 @@ TEST_CASE("processes of several machines meet where the first one listens") {
   CHECK(b.job->place().processes == 1);
 
   std::promise<void> asked;
-  stays->on_events({.change = [&](bool at_once) {
-    if (!at_once)
-      asked.set_value();
-  }});
+  std::optional events(
+    stays->on_events({.change = [&](std::int64_t, bool at_once) {
+      if (!at_once)
+        asked.set_value();
+    }}));
   auto next = meet(job.join(0));
   asked.get_future().wait();
-  stays->on_events({});
+  events.reset();
   leave(b);
   second = meet(stays, all_after(5));
   CHECK(next.get().job->place().process == 1);

@@ -202,10 +202,11 @@ TEST_CASE("an authority waits for most servers of etcd and then goes on") {
         == std::future_status::timeout);
 
   std::promise<void> asked;
-  stays->on_events({.change = [&](bool at_once) {
-    if (!at_once)
-      asked.set_value();
-  }});
+  std::optional events(
+    stays->on_events({.change = [&](std::int64_t, bool at_once) {
+      if (!at_once)
+        asked.set_value();
+    }}));
   job.cluster.start(0);
   auto change = asked.get_future();
   wait_until([&] {
@@ -213,7 +214,7 @@ TEST_CASE("an authority waits for most servers of etcd and then goes on") {
     return change.wait_for(std::chrono::milliseconds(0))
            == std::future_status::ready;
   });
-  stays->on_events({});
+  events.reset();
   leave(a);
   auto third = meet(stays, {{0, 9}, {1, 9}});
   CHECK(third.get().epoch == 3);

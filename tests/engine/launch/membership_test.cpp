@@ -56,13 +56,14 @@ TEST_CASE("the ranks of a lost process go to the others, and to the next one") {
 
   // Another life of it: the job goes on until the next step's end.
   std::promise<bool> asked;
-  stays->on_events({.change = [&](bool at_once) {
-    if (!at_once)
-      asked.set_value(true);
-  }});
+  std::optional events(
+    stays->on_events({.change = [&](std::int64_t, bool at_once) {
+      if (!at_once)
+        asked.set_value(true);
+    }}));
   auto next = meet(job.join(1));
   CHECK(asked.get_future().get());
-  stays->on_events({});
+  events.reset();
   leave(a);
   auto third = meet(stays, all_after(9));
   a = third.get();
@@ -101,9 +102,10 @@ TEST_CASE("a process that does not stop in time is to give up its step") {
   auto a = first.get(), b = second.get();
   std::atomic<int> asked = 0;
   std::promise<void> told;
-  one->on_events({.change = [&](bool at_once) {
-    at_once ? told.set_value() : static_cast<void>(++asked);
-  }});
+  const auto events =
+    one->on_events({.change = [&](std::int64_t, bool at_once) {
+      at_once ? told.set_value() : static_cast<void>(++asked);
+    }});
   other->request_hosting({1, 0, 0, 0});
   told.get_future().get();
   CHECK(asked == 1);
@@ -113,6 +115,37 @@ TEST_CASE("a process that does not stop in time is to give up its step") {
   second = meet(other, {{2, 4}, {3, 4}});
   CHECK(first.get().hosting == std::vector<std::int32_t>{1, 0, 0, 0});
   second.get();
+}
+
+TEST_CASE("callbacks end with their scope") {
+  const healing_job job;
+  auto [one, other, a, b] = meet_both(job);
+  std::atomic<int> late = 0;
+  std::promise<void> asked;
+  std::optional earlier(
+    one->on_events({.change = [&](std::int64_t, bool) { ++late; }}));
+  const auto current =
+    one->on_events({.change = [&](std::int64_t, bool at_once) {
+      if (!at_once)
+        asked.set_value();
+    }});
+  earlier.reset();  // the current ones stay
+  const auto ended = [](std::atomic<int>& calls, job_membership& of) {
+    const auto scope =
+      of.on_events({.change = [&](std::int64_t, bool) { ++calls; }});
+    throw std::runtime_error("what the callback uses ends next");
+  };
+  CHECK_THROWS(ended(late, *other));
+  other->request_hosting({1, 0, 0, 0});
+  asked.get_future().get();
+  leave(a);
+  leave(b);
+  auto first = meet(one, {{0, 4}, {1, 4}});
+  auto second = meet(other, {{2, 4}, {3, 4}});
+  CHECK(first.get().epoch == 2);
+  CHECK(second.get().epoch == 2);
+  CHECK(late == 0);
+  one.reset();  // before the scope
 }
 
 TEST_CASE("a wait for a silent process ends with the epoch") {
@@ -137,12 +170,12 @@ TEST_CASE("a process waits longer to leave where no authority can be asked") {
     healing_job job(0, by);
     const auto both = meet_both(job);
     std::promise<void> stays;
-    both.one->on_events({.stays = [&] { stays.set_value(); }});
+    const auto events =
+      both.one->on_events({.stays = [&] { stays.set_value(); }});
     job.end_authority();
     const auto began = std::chrono::steady_clock::now();
     both.one->leave();
     stays.get_future().get();
-    both.one->on_events({});
     return std::chrono::duration<double>(std::chrono::steady_clock::now()
                                          - began)
       .count();
@@ -159,13 +192,13 @@ TEST_CASE("a process that wants to leave does once others have its ranks") {
   leaves->leave();
   std::promise<void> rests, left;
   std::atomic<int> calls = 0;  // handlers are copied before each call
-  leaves->on_events({.change = [&](bool) {
+  std::optional events(leaves->on_events({.change = [&](std::int64_t, bool) {
     const auto call = ++calls;
     if (call == 1)
       rests.set_value();
     if (call == 2)
       left.set_value();
-  }});
+  }}));
   rests.get_future().get();
   leave(a);
   leave(b);
@@ -177,7 +210,7 @@ TEST_CASE("a process that wants to leave does once others have its ranks") {
   // A process that rests before it is told to leave ends the epoch. The wait is
   // bounded, since a process that is told while it meets gets no call.
   left.get_future().wait_for(std::chrono::seconds(10));
-  leaves->on_events({});
+  events.reset();
   leave(b);
   CHECK(meet(leaves).get().job == nullptr);
   leave(a);
@@ -192,8 +225,9 @@ TEST_CASE("a process whose ranks nobody can take stays") {
   auto a = first.get(), b = second.get();
   std::atomic<bool> stays = false;
   std::atomic<int> asked = 0;
-  one->on_events(
-    {.change = [&](bool) { ++asked; }, .stays = [&] { stays = true; }});
+  const auto events =
+    one->on_events({.change = [&](std::int64_t, bool) { ++asked; },
+                    .stays = [&] { stays = true; }});
   one->leave();
   other->leave();
   while (!stays) {
@@ -207,7 +241,6 @@ TEST_CASE("a process whose ranks nobody can take stays") {
     a = first.get();
     b = second.get();
   }
-  one->on_events({});
 }
 
 TEST_CASE("a state that nobody holds ends the job") {
