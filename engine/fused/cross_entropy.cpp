@@ -55,7 +55,6 @@ using two_tensors = std::tuple<at::Tensor, at::Tensor>;
 
 two_tensors losses_operator(const at::Tensor& logits, const at::Tensor& targets,
                             std::int64_t ignored) {
-  require_classes(targets, logits.size(1), ignored);
   const auto floats = logits.options().dtype(at::kFloat);
   auto losses = at::empty({logits.size(0)}, floats);
   auto norms = at::empty({logits.size(0), 2}, floats);
@@ -127,13 +126,16 @@ row_losses cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
   const at::NoGradGuard no_grad;
   require_shapes(logits, targets);
   const auto rows = logits.contiguous();
+  const auto classes = targets.contiguous();
   if (has_gpu_cross_entropy(rows))
-    return cross_entropy_on_gpu(rows, targets.contiguous(), ignored);
+    return cross_entropy_on_gpu(rows, classes, ignored);
+  if (rows.is_cpu())
+    require_classes(classes, rows.size(1), ignored);
   if (!has_kernels(rows))
-    return losses_by_libtorch(rows, targets, ignored);
+    return losses_by_libtorch(rows, classes, ignored);
   static const auto forward = operator_of<decltype(losses_operator)>(
     "troupe::cross_entropy", define_losses);
-  auto [losses, norms] = forward.call(rows, targets.contiguous(), ignored);
+  auto [losses, norms] = forward.call(rows, classes, ignored);
   return {losses.sum(), std::move(norms)};
 }
 

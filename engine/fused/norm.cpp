@@ -56,6 +56,14 @@ at::Tensor norm_by_kernel(const at::Tensor& x, const at::Tensor& weight,
     x, weight, bias.defined() ? std::optional(bias) : std::nullopt, epsilon);
 }
 
+/// LibTorch's rms_norm warns of a weight of another dtype than x.
+at::Tensor rms_norm_by_libtorch(const at::Tensor& x, const at::Tensor& weight,
+                                double epsilon) {
+  const auto type = (weight.defined() ? weight : x).scalar_type();
+  return at::rms_norm(x.to(type), {x.size(-1)}, weight, epsilon)
+    .to(x.scalar_type());
+}
+
 }  // namespace
 
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight,
@@ -70,7 +78,7 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight,
                     double epsilon) {
   return weight.defined() && has_norm_kernel(x, weight, {})
            ? norm_by_kernel(x, weight, {}, epsilon)
-           : at::rms_norm(x, {x.size(-1)}, weight, epsilon);
+           : rms_norm_by_libtorch(x, weight, epsilon);
 }
 
 }  // namespace troupe::fused

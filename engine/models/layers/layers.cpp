@@ -4,10 +4,8 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/rms_norm.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -16,6 +14,7 @@
 #include "troupe/base/fnv_hash.hpp"
 #include "troupe/engine/events/observe.hpp"
 #include "troupe/engine/fused/activation.hpp"
+#include "troupe/engine/fused/norm.hpp"
 #include "troupe/engine/models/layers/layer_node.hpp"
 #include "troupe/engine/stage/module/autocast.hpp"
 #include "troupe/engine/stage/random.hpp"
@@ -152,8 +151,8 @@ at::Tensor norm_layer::forward(const at::Tensor& x) const {
              [&](norm_node& node) { return node.layer.run(node, x, all); })
                                           : norm_forward(x, all).output;
   return bias.defined()
-           ? at::layer_norm(x, weight.sizes(), weight, bias, epsilon)
-           : at::rms_norm(x, weight.sizes(), weight, epsilon);
+           ? fused::layer_norm(x, weight, bias, epsilon)
+           : fused::rms_norm(x, weight, epsilon);
 }
 
 at::Tensor gelu_layer::forward(const at::Tensor& x) const {

@@ -16,6 +16,7 @@
 
 #include "troupe/engine/fused/norm_operators.hpp"
 #include "troupe/tests/engine/fused/all_kernels.hpp"
+#include "troupe/tests/engine/libtorch_warnings.hpp"
 
 using namespace troupe;
 
@@ -197,7 +198,9 @@ TEST_CASE("norms in bf16, also with weights in fp32") {
         all.weight = all.weight.to(type);
         if (has_bias)
           all.bias = all.bias.to(type);
+        const testing::libtorch_warnings warnings;
         const auto found = norm_by_troupe(all);
+        CHECK(warnings.text() == "");
         CHECK(found[0].scalar_type() == at::kBFloat16);
         CHECK(found[1].scalar_type() == at::kBFloat16);
         CHECK(found[2].scalar_type() == type);

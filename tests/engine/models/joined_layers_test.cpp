@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "../libtorch_warnings.hpp"
 #include "../stage/driven_stage.hpp"
 #include "small_decoders.hpp"
 #include "troupe/engine/events/observer.hpp"
@@ -106,6 +107,7 @@ training train(const branch_case& what, bool whole, bool observed) {
   options.publish = [&](const tensors_event& event) { seen.add(event); };
   module_compute stage(module, options);
   tensor_list result;
+  const testing::libtorch_warnings warnings;
   for (std::int64_t step = 1; step <= 2; ++step) {
     driven_stage ops(stage);
     step_settings settings;
@@ -145,6 +147,7 @@ training train(const branch_case& what, bool whole, bool observed) {
       result.push_back(parameter.grad());
     update(module->parameters_by_name());
   }
+  CHECK(warnings.text() == "");
   return {result, seen};
 }
 
@@ -176,6 +179,7 @@ std::vector<branch_case> cases() {
     {"tied", tied},
     {"attention alone is a node", by_relu},
     {"the MLP alone is a node", normed},
+    {"the MLP alone is a node, autocast", normed, cast},
     {"attention alone is a node, bf16", by_relu, narrow},
     {"dropout", dropped},
     {"autocast", options(false), cast},

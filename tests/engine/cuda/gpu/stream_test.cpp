@@ -5,16 +5,15 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
-#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <chrono>
-#include <mutex>
 #include <string>
 #include <thread>
 
 #include "gpu.hpp"
 #include "troupe/base/error.hpp"
+#include "troupe/tests/engine/libtorch_warnings.hpp"
 
 using namespace troupe;
 
@@ -44,30 +43,24 @@ TEST_CASE("the host goes on while a stream works; events tell time") {
 }
 
 TEST_CASE("threads have a current context before they use cuBLAS") {
-  struct notes final : c10::WarningHandler {
-    void process(const c10::Warning& warning) override {
-      const std::lock_guard lock{mutex};
-      text += warning.msg() + "\n";
-    }
-    std::mutex mutex;
-    std::string text;
-  } warnings;
   const auto gpu = first_gpu();
   const auto stream = gpu->make_stream();
+  std::string text;
   at::Tensor x;
   {
     const auto scope = stream->enter();
     x = at::ones({64, 64}, at::device(stream->device())).requires_grad_();
   }
   std::thread{[&] {
-    const c10::WarningUtils::WarningHandlerGuard guard{&warnings};
+    const testing::libtorch_warnings warnings;
     const auto scope = stream->enter();
     // The backward's first node is a product, on LibTorch's thread.
     const auto y = x.mm(x);
     torch::autograd::grad({y}, {x}, {x.detach()});
+    text = warnings.text();
   }}.join();
   stream->drain();
-  CHECK(warnings.text.empty());
+  CHECK(text == "");
 }
 
 TEST_CASE("a stream waits for another's event, the host for neither") {
