@@ -254,11 +254,10 @@ void trainer::regroup(std::int64_t ends, bool at_once) {
   const auto* const job = impl_->setup.job();
   if (!job || !impl_->setup.options.healing.rejoin || ends < impl_->epoch)
     return;
-  impl_->ending_epoch = ends;
   if (at_once)
-    impl_->actors.interrupt("the processes of the job meet again", true);
-  else if (job->place().leads())
-    impl_->actors.announce_change();
+    impl_->abandoned_epoch = ends;
+  impl_->ending_epoch = ends;
+  impl_->tell_of_regroup(impl_->epoch);
 }
 
 bool trainer::recovered() const {

@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "troupe/actors/job/meeting_messages.hpp"
 #include "troupe/actors/trainer_state.hpp"
 #include "troupe/base/deadline.hpp"
 #include "troupe/base/fail.hpp"
@@ -19,68 +20,6 @@
 namespace troupe {
 
 namespace {
-
-/// How a run has changed since its start, as a process knows it.
-struct run_changes {
-  std::int64_t switches = 0;  // to other plans
-  std::string plan;           // as text; empty: none
-  std::int64_t rehosted = 0;  // so often
-  std::vector<std::int32_t> hosting;
-};
-TROUPE_FIELDS(run_changes, switches, plan, rehosted, hosting)
-
-/// What the others get to know of a process.
-struct met_process {
-  std::int64_t pid = 0;
-  std::int64_t age = 0;  // ns that it has been in the job
-  std::string core_group;
-  double cores = 1;
-};
-TROUPE_FIELDS(met_process, pid, age, core_group, cores)
-
-/// What a process brings to a meeting.
-struct meeting_state {
-  std::vector<held_state> held;
-  bool has_copied = false;
-  std::int64_t evaluated = -1;
-  run_changes changes;
-  met_process process;
-};
-TROUPE_FIELDS(meeting_state, held, has_copied, evaluated, changes, process)
-
-/// What the leading process decides there.
-struct meeting_decision {
-  std::vector<std::vector<held_state>> held;
-  bool has_copied = false;
-  std::int64_t evaluated = -1;
-  run_changes changes;
-  bool rehosts = false;  // a process has another hosting
-  std::vector<met_process> processes{};
-};
-TROUPE_FIELDS(meeting_decision, held, has_copied, evaluated, changes, rehosts,
-              processes)
-
-/// The changes of the process that has seen most: those of one that was started
-/// again are of the start.
-meeting_decision decide(const std::vector<frame>& all) {
-  meeting_decision decision;
-  std::vector<meeting_state> states;
-  for (const auto& each : all)
-    states.push_back(from_wire<meeting_state>(each.head));
-  decision.changes =
-    std::ranges::max_element(states, {}, [](const meeting_state& each) {
-      return std::pair(each.changes.switches + each.changes.rehosted,
-                       !each.held.empty());
-    })->changes;
-  for (auto& each : states) {
-    decision.rehosts |= each.changes.hosting != decision.changes.hosting;
-    decision.has_copied |= each.has_copied;
-    decision.evaluated = std::max(decision.evaluated, each.evaluated);
-    decision.held.push_back(std::move(each.held));
-    decision.processes.push_back(std::move(each.process));
-  }
-  return decision;
-}
 
 std::vector<joined_process> joined_of(std::vector<met_process> met) {
   const auto now = now_ns();
@@ -274,12 +213,16 @@ std::optional<recovery> trainer::impl::find_recovery() {
     evaluated,
     {switches, switches > 0 ? to_text(*plans.training()) : std::string{},
      rehosted, setup.layout.hosting},
+    requests,
     {::getpid(), now_ns() - began, cores.name, cores.cores}};
   const auto all = job->gather({frame_type::mail, to_wire(own), {}});
   const auto wanted = job->place().leads() ? to_wire(decide(all)) : "";
   auto decision = from_wire<meeting_decision>(
     job->share({frame_type::mail, wanted, {}}).head);
   note_members(joined_of(std::move(decision.processes)));
+  requests = decision.requests;
+  if (job->place().leads())
+    actors.request(requests);
   const auto& changes = decision.changes;
   if (changes.switches > switches)
     plans.go_on_with(changes.plan, changes.switches);
@@ -306,25 +249,38 @@ void trainer::impl::rejoin(std::optional<failed_op> why) {
          "the job can't heal: an op of the step that failed does not end");
   auto& job = *options.job;
   const auto meeting_began = now_ns();
+  std::int64_t met_epoch = 0;
   do {
     if (const bool is_asked = ending_epoch.exchange(-1) >= epoch;
         why && why->is_here)
       log()->warn("{}; the processes of the job meet again", why->what);
     else if (!why && !is_asked)
       log()->warn("a process is gone: the processes of the job meet again");
+    abandoned_epoch = -1;
     job.leave();
     auto met = options.healing.rejoin(held_states(), std::exchange(why, {}));
-    epoch = met.epoch;
+    met_epoch = met.epoch;
     job.take_over(std::move(met.job));
     change_layout(met.hosting.empty() ? setup.layout.hosting
                                       : std::move(met.hosting));
-    actors.restart(relinked());
+    add(actors.restart(relinked()), requests);
     stages.publish_to(actors.tensor_outlet());
+    tell_of_regroup(met_epoch);
   } while (!meets());
-  note_epoch(static_cast<double>(now_ns() - meeting_began) * 1e-9);
+  note_epoch(met_epoch, static_cast<double>(now_ns() - meeting_began) * 1e-9);
 }
 
-void trainer::impl::note_epoch(double seconds) {
+/// Tells the actors what `regroup` was told of the epoch that runs. A call that
+/// comes while there are no actors for it finds them when they are there.
+void trainer::impl::tell_of_regroup(std::int64_t running) {
+  if (abandoned_epoch >= running)
+    actors.interrupt("the processes of the job meet again", true);
+  else if (ending_epoch >= running && setup.job()->place().leads())
+    actors.announce_change();
+}
+
+void trainer::impl::note_epoch(std::int64_t met_epoch, double seconds) {
+  epoch = met_epoch;
   meeting_seconds = seconds;
   const auto place = setup.job()->place();
   if (!place.leads())

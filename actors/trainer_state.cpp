@@ -92,7 +92,7 @@ trainer::impl::impl(const model& all_layers, trainer_options options)
   if (!meets())
     rejoin({});
   else if (epoch > 1)
-    note_epoch(static_cast<double>(now_ns() - met_at) * 1e-9);
+    note_epoch(epoch, static_cast<double>(now_ns() - met_at) * 1e-9);
   if (setup.options.cuda_graphs)
     graphs = std::make_unique<graph_steps>(
       graph_steps_setup{&actors, plans.training(), stages.devices(),
@@ -236,6 +236,7 @@ void trainer::impl::publish(event what) {
 void trainer::impl::note(const step_report& report) {
   plans.note_announced(report.changes);
   saves |= report.saves;
+  requests = {};
 }
 
 }  // namespace troupe

@@ -78,7 +78,8 @@ struct trainer::impl {
   core_group own_compute() const;
   /// Whether the processes are to meet again.
   bool regroups() const { return ending_epoch >= epoch; }
-  void note_epoch(double seconds);
+  void tell_of_regroup(std::int64_t running);
+  void note_epoch(std::int64_t met_epoch, double seconds);
   void publish_epoch();
   /// To the monitors of the process that leads. Elsewhere nobody sees an event,
   /// and it must not count as seen if that process leads later.
@@ -104,7 +105,8 @@ struct trainer::impl {
   troupe::loss_scale scale;
   std::int64_t step = 0;
   std::int64_t position = 0;
-  bool saves = false;  // all processes are asked to save
+  bool saves = false;     // all processes are asked to save
+  run_requests requests;  // of the last meeting, until a step tells of them
   /// Guards the hosting, which the thread that runs steps changes, the next
   /// one, and the members.
   mutable std::mutex hosting_mutex;
@@ -122,7 +124,8 @@ struct trainer::impl {
   std::deque<step_event> outcomes;        // the newest
   const std::int64_t began = now_ns();
   std::atomic<std::int64_t> copied = -1;  // the newest step of which all are
-  std::atomic<std::int64_t> ending_epoch = -1;  // as `regroup` was told
+  std::atomic<std::int64_t> ending_epoch = -1;     // as `regroup` was told
+  std::atomic<std::int64_t> abandoned_epoch = -1;  // at once
 };
 
 }  // namespace troupe

@@ -251,9 +251,7 @@ struct coordinator_state : step_supervisor {
         static_cast<double>(watch.events->take_spent()) * 1e-9;
       publish(outcome->event);
     }
-    if (const auto end = std::exchange(ends, std::nullopt))
-      outcome->end = {end->why,
-                      fmt::format("{} after step {}", end->reason, place.step)};
+    outcome->end = std::exchange(ends, std::nullopt);
     answer(std::move(*outcome));
   }
 
@@ -274,7 +272,7 @@ struct coordinator_state : step_supervisor {
   /// Answers whoever runs the step, and tells the other processes.
   void answer(step_outcome outcome) {
     outcome.origin = origin;
-    if (!outcome.runs_again) {
+    if (!outcome.runs_again && outcome.failure.empty()) {
       outcome.changes = watch.new_change->exchange(false);
       outcome.saves = std::exchange(saves, false);
     }

@@ -50,6 +50,7 @@ struct follower_state : step_supervisor {
 
   /// Process 0 tells all processes after which step they save.
   void on(const save_run&) {
+    saves = true;
     book->links->tell(
       to_frame(save_run{wanted || running ? last_serial : last_serial + 1}));
   }
@@ -130,6 +131,8 @@ struct follower_state : step_supervisor {
         ends.reset();  // told
       outcome.changes = message.changes;
       outcome.saves = message.saves;
+      if (outcome.saves)
+        saves = false;  // told
       outcome.runs_again = message.runs_again;
       answer(std::move(outcome));
     } else if (message.serial > last_serial || wanted) {

@@ -151,8 +151,12 @@ void pipeline::end_step(const step_outcome& outcome) {
   const std::scoped_lock lock(mutex_);
   failure_ = outcome.failure;
   interrupted_ = outcome.interrupted;
-  if (outcome.end)
-    end_ = outcome.end;
+  if (!outcome.end)
+    return;
+  asked_end_ = outcome.end;
+  end_ = run_end{outcome.end->why,
+                 fmt::format("{} after step {}", outcome.end->reason,
+                             outcome.event.source.step)};
 }
 
 void pipeline::leave_step() {
@@ -309,21 +313,30 @@ void pipeline::rehost(pipeline_options options) {
 }
 
 /// A process that was started again counts its steps anew, so all do.
-void pipeline::restart(pipeline_options options) {
+run_requests pipeline::restart(pipeline_options options) {
   const std::unique_lock lock(control_->mutex);
   auto so_far = ask_actors();
-  so_far.run = {.ends = so_far.run.ends,
-                .within = so_far.run.within,
-                .saves = so_far.run.saves};
+  run_requests asked = std::exchange(so_far.run, {});
   serial_ = 0;
   gate_.reset();
   failed_ = false;
   {
     const std::scoped_lock state(mutex_);
     failure_.clear();
+    if (std::exchange(end_, std::nullopt))
+      asked.ends = asked_end_;
+    end_was_thrown_ = false;
   }
   replace_actors(std::move(options), so_far);
   options_.job->start(dispatch_to(actors_->book()));
+  return asked;
+}
+
+void pipeline::request(const run_requests& wanted) {
+  if (wanted.ends)
+    finish(*wanted.ends, wanted.within);
+  if (wanted.saves)
+    request_save();
 }
 
 std::optional<failure_origin> pipeline::failed_of() const {

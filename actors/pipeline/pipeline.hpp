@@ -71,8 +71,12 @@ class pipeline {
   /// All processes of a job make the call; it returns when all have new actors.
   void rehost(pipeline_options options);
   /// The same after a failure, for a job whose mesh has taken over connections
-  /// of processes that have met again. Forgets the failure.
-  void restart(pipeline_options options);
+  /// of processes that have met again. Forgets the failure, and returns what
+  /// the run was asked for, an end that a step has told of included: the
+  /// processes are to agree on it, as some may know of nothing.
+  run_requests restart(pipeline_options options);
+  /// Asks for them, as `finish` and `request_save` do.
+  void request(const run_requests& wanted);
   /// The cause of the run's failure; empty if it has not failed.
   std::optional<failure_origin> failed_of() const;
   /// The settings of a step of this plan, with what monitors want of it now.
@@ -168,7 +172,7 @@ class pipeline {
   std::condition_variable step_left_;
   std::string failure_;
   bool interrupted_ = false;
-  std::optional<run_end> end_;
+  std::optional<run_end> end_, asked_end_;  // with the step, and without
   bool end_was_thrown_ = false;  // to whoever wanted a further step
   std::optional<exit_watch> exits_;
 };

@@ -284,18 +284,22 @@ struct finish_run {
   double within = 0;  // seconds for that step; 0: no limit
 };
 TROUPE_FIELDS(finish_run, end, within)
-/// What a coordinator knows between two steps. Asked to hand it over, it
-/// answers with that, for the coordinator that takes its place.
-struct run_record {
-  std::string failed = {};  // why the run can't go on
-  bool interrupted = false;
-  failure_origin origin = {};  // of the failure
+/// What a run was asked for.
+struct run_requests {
   /// The run ends after the step that runs; empty again once its outcome has
   /// told.
   std::optional<run_end> ends = {};
-  double within = 0;             // as in finish_run, of `ends`
-  std::int64_t last_serial = 0;  // of the step that was asked for last
+  double within = 0;  // as in finish_run, of `ends`
   bool saves = false;
+};
+TROUPE_FIELDS(run_requests, ends, within, saves)
+/// What a coordinator knows between two steps. Asked to hand it over, it
+/// answers with that, for the coordinator that takes its place.
+struct run_record : run_requests {
+  std::string failed = {};  // why the run can't go on
+  bool interrupted = false;
+  failure_origin origin = {};    // of the failure
+  std::int64_t last_serial = 0;  // of the step that was asked for last
   std::int64_t saved = 0;  // serial of the step after which all saved last
 };
 struct hand_over {};

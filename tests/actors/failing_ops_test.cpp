@@ -3,22 +3,12 @@
 #include <catch2/matchers/catch_matchers_string.hpp>
 
 #include <atomic>
-#include <exception>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "../temporary_folder.hpp"
-#include "job_trainings.hpp"
-#include "troupe/base/error.hpp"
+#include "disturbed_job.hpp"
 #include "troupe/base/fail.hpp"
-#include "troupe/engine/launch/authority/authority_server.hpp"
-#include "troupe/engine/launch/job_membership.hpp"
-#include "troupe/engine/membership/failure_text.hpp"
-#include "troupe/engine/transport/mesh.hpp"
 
 using namespace troupe;
 using namespace troupe::testing;
@@ -26,121 +16,11 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-constexpr std::int64_t steps = 12;
-constexpr std::int32_t processes = 3;
-const small_case what{.ranks = 3, .microbatches = 6, .clip = 0.5};
-
-/// Called for each loss that a process computes in a step; may throw.
-using disturbance = std::function<void(std::int32_t process, std::int64_t)>;
-
-/// What came of a job.
-struct outcome {
-  std::vector<std::string> errors;  // by process
-  parameter_list parameters;
-  std::int64_t epoch = 0;
-  std::vector<std::int32_t> hosting;  // of the last epoch
-};
-
-/// A job whose processes are threads of this one.
-class disturbed_job {
- public:
-  /// `is_asked`: each process is asked to meet the others when a step fails.
-  disturbed_job(const std::string& policy, disturbance disturb,
-                bool is_asked = false)
-    : authority_(parse_endpoint("unix:" + (folder_ / "authority")),
-                 {.processes = processes,
-                  .policy = membership::parse_failure_policy(policy)}),
-      disturb_(std::move(disturb)),
-      is_asked_(is_asked) {
-    result_.errors.resize(processes);
-  }
-
-  outcome run() {
-    std::vector<std::thread> all;
-    for (std::int32_t p = 0; p < processes; ++p)
-      all.emplace_back([this, p] {
-        try {
-          live(p);
-        } catch (const std::exception& reason) {
-          result_.errors[static_cast<std::size_t>(p)] = reason.what();
-        }
-      });
-    for (auto& each : all)
-      each.join();
-    return std::move(result_);
-  }
-
- private:
-  void live(std::int32_t process) {
-    const auto member = join(process);
-    auto met = member->meet({});
-    auto options = options_for(what);
-    options.job = met.job;
-    options.hosting = met.hosting;
-    options.healing.heals_ops = member->heals_ops();
-    options.healing.rejoin = [&](const auto& held, const auto& why) {
-      met = member->meet(held, why);
-      return met;
-    };
-    std::int64_t step = 0;
-    options.numerics.loss = [&, inner = options.numerics.loss](
-                              const tensor_list& outputs,
-                              const microbatch_data& data) {
-      disturb_(process, step);
-      return inner(outputs, data);
-    };
-    trainer run(model_for(what), options);
-    std::optional events(
-      member->on_events({.change = [&](std::int64_t ends, bool at_once) {
-        run.regroup(ends, at_once);
-      }}));
-    while ((step = run.progress().step + 1) <= steps)
-      try {
-        run.step(small_text());
-      } catch (const error& reason) {
-        if (is_asked_)
-          run.regroup(run.epoch());
-        if (!run.heal(reason))
-          throw;
-        run.regroup(run.epoch() - 1);  // a late call, of no effect
-      }
-    const auto all = run.gather_parameters();
-    events.reset();
-    if (process == 0) {
-      result_.epoch = met.epoch;
-      result_.hosting = met.hosting;
-      for (const auto& [name, value] : all)
-        result_.parameters.emplace_back(name, value.clone());
-    }
-    member->finish();
-  }
-
-  std::shared_ptr<job_membership> join(std::int32_t process) const {
-    membership_options options{.authority = authority_.where(),
-                               .pipeline_ranks = what.ranks,
-                               .hosting = {0, 1, 2}};
-    auto& place = options.joining.place;
-    place.launcher = "test";
-    place.process = process;
-    place.processes = place.local_processes = processes;
-    options.joining.rendezvous = "unix:" + (folder_ / "job");
-    return std::make_shared<job_membership>(options);
-  }
-
-  const temporary_folder folder_;
-  authority_server authority_;
-  const disturbance disturb_;
-  const bool is_asked_;
-  outcome result_;
-};
-
-void check_bits(const outcome& of) {
+void check_bits(const job_outcome& of,
+                std::int64_t steps = disturbed_job::steps) {
   for (const auto& each : of.errors)
     CHECK(each == "");
-  auto alone = trainer_for(what, nullptr);
-  for (std::int64_t i = 0; i < steps; ++i)
-    alone.step(small_text());
-  CHECK(first_difference(alone.parameters(), of.parameters) == "");
+  CHECK(first_difference(undisturbed(steps), of.parameters) == "");
 }
 
 /// The losses from the third one of a step fail, so often.
@@ -148,7 +28,7 @@ disturbance failing_at(std::int64_t wanted, int times,
                        std::int32_t in_process = -1) {
   const auto seen = std::make_shared<std::atomic<int>>();
   const auto failed = std::make_shared<std::atomic<int>>();
-  return [=](std::int32_t process, std::int64_t step) {
+  return [=](trainer&, std::int32_t process, std::int64_t step) {
     if (step != wanted || (in_process >= 0 && process != in_process)
         || ++*seen % 3 != 0 || *failed >= times)
       return;
@@ -198,11 +78,43 @@ TEST_CASE("an op that is not to be run again ends the job as without healing") {
 
 TEST_CASE("what would come again is not run again") {
   const auto result =
-    disturbed_job("op=retry:9/10min", [](std::int32_t, std::int64_t step) {
+    disturbed_job("op=retry:9/10min", [](trainer&, std::int32_t,
+                                         std::int64_t step) {
       if (step == 5)
         fail(error_code::mismatch, "the targets do not fit");
     }).run();
   for (const auto& each : result.errors)
     CHECK_THAT(each, ContainsSubstring("the targets do not fit")
                        && !ContainsSubstring("the job was stopped"));
+}
+
+TEST_CASE("what is asked for in a step that fails is done when it runs again") {
+  const auto fails = failing_at(5, 1);
+  const auto result =
+    disturbed_job("op=retry:3/10min", [&](auto& run, auto process, auto step) {
+      if (step == 5) {
+        run.request_save();
+        run.stop("enough", 60);
+      }
+      fails(run, process, step);
+    }).run();
+  check_bits(result, 5);
+  CHECK(result.epoch == 2);
+  CHECK(result.saves == std::vector<std::int64_t>{5, 5, 5});
+  for (const auto& each : result.ends)
+    CHECK_THAT(each, ContainsSubstring("enough after step 5"));
+}
+
+TEST_CASE("a run that heals after its end ends again, in all processes") {
+  const auto fails = failing_at(0, 1);  // in the evaluation
+  const auto result =
+    disturbed_job("op=retry:3/10min", [&](auto& run, auto process, auto step) {
+      if (step == 5)
+        run.stop("enough", 0);
+      fails(run, process, step);
+    }).run();
+  check_bits(result, 5);  // of which the last one is repeated
+  CHECK(result.epoch == 2);
+  for (const auto& each : result.ends)
+    CHECK_THAT(each, ContainsSubstring("enough after step 5"));
 }
