@@ -161,8 +161,8 @@ void stand_for_election(const authority_flags& flags,
 
 void run_authority(const authority_flags& flags) {
   require_authority(flags);
-  signal_watch signals;
   std::atomic<bool> is_told = false;
+  signal_watch signals;
   signals.on_end([&](const signal_request& request) {
     is_told = true;
     return fmt::format(

@@ -110,9 +110,7 @@ void pipeline::report_waits() {
 bool pipeline::close() {
   if (options_.job)
     options_.job->stop();
-  for (const auto& [id, thread] : monitors_)
-    if (const auto monitor = thread.lock())
-      monitor->leave();
+  leave_monitors();
   {
     const std::unique_lock lock(control_->mutex);
     control_->coordinator = coordinator_handle{};
@@ -345,7 +343,7 @@ std::optional<failure_origin> pipeline::failed_of() const {
 
 void pipeline::publish(event what) {
   const std::shared_lock lock(control_->mutex);
-  caf::anon_send(book().hub,
+  caf::anon_send(hub(),
                  publish_event{std::make_shared<const event>(std::move(what))});
 }
 

@@ -150,6 +150,10 @@ class pipeline {
   void remove_monitor(std::int64_t id);
   std::optional<std::int64_t> take_last_monitor();
   void let_finish(std::int64_t id);
+  void leave_monitors();
+  /// That of the actors, with control_->mutex. Throws `interrupted` once they
+  /// end.
+  const event_hub_handle& hub() const;
 
   pipeline_options options_;
   supervision watch_;
@@ -173,7 +177,7 @@ class pipeline {
   std::string failure_;
   bool interrupted_ = false;
   std::optional<run_end> end_, asked_end_;  // with the step, and without
-  bool end_was_thrown_ = false;  // to whoever wanted a further step
+  bool end_was_thrown_ = false;             // to whoever wanted a further step
   std::optional<exit_watch> exits_;
 };
 

@@ -57,7 +57,7 @@ std::int64_t pipeline::attach(monitor watcher) {
     std::move(watcher), std::move(stop), std::move(spent));
   {
     const std::shared_lock actors(control_->mutex);
-    actors_->ask<bool>(book().hub, attach_monitor{id, thread});
+    actors_->ask<bool>(hub(), attach_monitor{id, thread});
   }
   const std::scoped_lock lock(mutex_);
   monitors_.emplace(id, thread);
@@ -73,8 +73,7 @@ void pipeline::detach(std::int64_t id) {
 void pipeline::let_finish(std::int64_t id) {
   const auto ask_hub = [&](bool after_step) {
     const std::shared_lock actors(control_->mutex);
-    return actors_
-      ->ask<detached_monitor>(book().hub, detach_monitor{id, after_step})
+    return actors_->ask<detached_monitor>(hub(), detach_monitor{id, after_step})
       .what;
   };
   ask_hub(true);
@@ -86,6 +85,25 @@ void pipeline::let_finish(std::int64_t id) {
   const bool is_known = monitor->stopped() && has_thrown_end();
   if (!trouble.empty() && !is_known)
     fail(error_code::io, "monitor {}: {}", monitor->name(), trouble);
+}
+
+const event_hub_handle& pipeline::hub() const {
+  if (!control_->coordinator)
+    fail(error_code::interrupted, "the run has ended");
+  return book().hub;
+}
+
+/// Another thread may detach monitors meanwhile.
+void pipeline::leave_monitors() {
+  std::vector<std::weak_ptr<monitor_thread>> all;
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const auto& [id, thread] : monitors_)
+      all.push_back(thread);
+  }
+  for (const auto& each : all)
+    if (const auto monitor = each.lock())
+      monitor->leave();
 }
 
 void pipeline::finish_monitors() {

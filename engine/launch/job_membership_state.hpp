@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/asio/steady_timer.hpp>
 #include <condition_variable>
 #include <mutex>
 #include <optional>
@@ -20,6 +19,7 @@
 #include "troupe/engine/launch/waiting_news.hpp"
 #include "troupe/engine/membership/member.hpp"
 #include "troupe/engine/transport/mesh.hpp"
+#include "troupe/engine/transport/repeated_call.hpp"
 
 namespace troupe {
 
@@ -30,25 +30,14 @@ struct job_membership::impl {
   explicit impl(membership_options wanted)
     : options(std::move(wanted)),
       is_local(options.authority.starts_with("unix:")),
-      timer(loop.context()),
       link(loop, options.authority, options.joining.shown,
            {.request = [this] { return request(); },
             .arrived = [this](const auto& message) { take(message); },
-            .lost = [this] { changed.notify_all(); }}) {
-    loop.run([this] { look(); });
-  }
-  ~impl() { stop_looking(); }
-
-  /// No callback runs after it. A wait that has just ended is not cancelled.
-  void stop_looking() {
-    loop.run([this] {
-      looks = false;
-      timer.cancel();
-    });
-  }
+            .lost = [this] { changed.notify_all(); }}),
+      looks(loop, look_every, [this] { look(); }) {}
 
   void finish() {
-    stop_looking();
+    looks.stop();
     if (is_local && link.lost_since())
       link.stop_connecting();  // a launcher that has ended does not come back
     link.finish();
@@ -119,11 +108,6 @@ struct job_membership::impl {
     }
     if (call)
       call();
-    timer.expires_after(look_every);
-    timer.async_wait([this](const auto& problem) {
-      if (!problem && looks)
-        look();
-    });
   }
 
   /// Whether this process wants to leave, and no other one takes its ranks in
@@ -148,16 +132,19 @@ struct job_membership::impl {
         && stage != membership::member_stage::left)
       return {};
     const bool at_once = membership_time() - asked_at >= options.rest_within;
-    const auto stalled = at_once ? stalled_links() : nullptr;
-    const auto wanted = stalled ? 3 : at_once ? 2 : 1;
-    if (calls >= wanted || (!events.change && !stalled))
+    const auto links = at_once ? ending_links() : nullptr;
+    const int wanted = at_once ? 2 : 1;
+    const bool tells = calls < wanted && events.change;
+    if (!tells && !links)
       return {};
-    calls = wanted;
-    return [change = events.change, ends = met, at_once, stalled] {
+    if (tells)
+      calls = wanted;
+    return [this, change = tells ? events.change : nullptr, ends = met, at_once,
+            links] {
       if (change)
         change(ends, at_once);
-      if (stalled)
-        stalled->leave();
+      if (links && links->has_silent())
+        leave_stalled(*links);
     };
   }
 
@@ -165,11 +152,15 @@ struct job_membership::impl {
   /// may wait for between steps, or while a trainer is made: the end of the
   /// links ends that wait. A process that has been told to leave still gives
   /// its states to others.
-  std::shared_ptr<mesh> stalled_links() const {
-    const auto links = links_of_epoch.lock();
+  std::shared_ptr<mesh> ending_links() const {
     const bool ends =
       self->stage() == membership::member_stage::freezing || job_stopped;
-    return ends && links && links->has_silent() ? links : nullptr;
+    return ends && calls < 3 ? links_of_epoch.lock() : nullptr;
+  }
+  void leave_stalled(mesh& links) {
+    links.leave();
+    const std::scoped_lock lock(mutex);
+    calls = 3;
   }
 
   // With the lock.
@@ -366,8 +357,6 @@ struct job_membership::impl {
   const membership_options options;
   const bool is_local;  // all processes are on this machine
   io_loop loop;
-  boost::asio::steady_timer timer;
-  bool looks = true;  // on the loop's thread
   std::mutex mutex;  // of what follows
   std::condition_variable changed;
   epoch_meeting meeting, own_meeting;  // the last ones
@@ -388,9 +377,10 @@ struct job_membership::impl {
   std::weak_ptr<mesh> links_of_epoch;
   std::vector<membership::held_copy> held;
   std::int64_t met = 0;  // the last epoch whose members have met here
-  int calls = 0;         // of what a freeze demands: 1 to 3
+  int calls = 0;         // of what a freeze demands; 3: links have ended
   membership::moment asked_at{};
-  authority_link link;  // it calls this, so it comes last
+  authority_link link;  // it calls this, so it comes late
+  repeated_call looks;  // at the state machine
 };
 
 }  // namespace troupe

@@ -140,9 +140,9 @@ class mesh {
   struct impl;
   std::shared_ptr<impl> now() const;
 
-  mutable std::mutex mutex_;  // of what follows
-  std::shared_ptr<impl> impl_;
-  std::shared_ptr<mesh> met_;  // whose connections these are; null: its own
+  mutable std::mutex mutex_;    // of what follows
+  std::shared_ptr<mesh> met_;   // whose connections these are; null: its own
+  std::shared_ptr<impl> impl_;  // on whose thread, so it ends first
 };
 
 }  // namespace troupe

@@ -106,8 +106,8 @@ TEST_CASE("an actor that ends, fails or does not answer is detached") {
         return unanswered.back();
       }};
     });
-  CHECK_THAT(train_beside(silent, 5, {.stuck_seconds = 0.05}),
-             ContainsSubstring("has not responded for 0.05 s"));
+  CHECK_THAT(train_beside(silent, 5, {.stuck_seconds = 0.5}),
+             ContainsSubstring("has not responded for 0.5 s"));
   CHECK_THAT(log.text(),
              ContainsSubstring("monitor own receives no further events"));
   caf::anon_send_exit(silent, caf::exit_reason::user_shutdown);

@@ -136,7 +136,7 @@ void check_stops(int repetitions) {
 
 /// Steps after the second one take much longer than the grace time.
 const std::string slow_steps =
-  " --microbatches 256 --slow rank.0=200 --slow-from 3 --grace 3";
+  " --microbatches 256 --slow rank.0=200 --slow-from 3 --grace 6";
 
 void check_overdue(int processes, const std::string& flags) {
   const stopped_run at, whole;

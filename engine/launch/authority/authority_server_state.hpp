@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <boost/asio/steady_timer.hpp>
 #include <map>
 #include <mutex>
 #include <set>
@@ -25,6 +24,7 @@
 #include "troupe/engine/launch/waiting_news.hpp"
 #include "troupe/engine/membership/authority.hpp"
 #include "troupe/engine/transport/connection.hpp"
+#include "troupe/engine/transport/repeated_call.hpp"
 #include "troupe/engine/transport/stream/acceptor.hpp"
 
 namespace troupe {
@@ -38,21 +38,20 @@ struct authority_server::impl {
   impl(const endpoint& where, authority_server_options wanted)
     : options(std::move(wanted)),
       is_local(where.is_unix),
-      timer(loop.context()),
-      waiting(options.news) {
+      waiting(options.news),
+      ticks(loop, tick_every, [this] { tick(); }) {
     loop.run([&] {
       incoming = std::make_unique<acceptor>(
         loop.context().get_executor(), where, options.shown,
         acceptor::events{[this](stream_pointer stream) {
           admit(connection::make(loop, std::move(stream)));
         }});
-      tick();
     });
   }
   ~impl() {
+    ticks.stop();
     loop.run([&] {
       incoming.reset();
-      timer.cancel();
       for (const auto& each : unidentified)
         each->abort();
       for (const auto& [member, link] : connected)
@@ -291,11 +290,6 @@ struct authority_server::impl {
       offer_shares();
       waiting.tell(waiting_text(*decides, *table, is_connected));
     }
-    timer.expires_after(tick_every);
-    timer.async_wait([this](const auto& problem) {
-      if (!problem)
-        tick();
-    });
   }
 
   std::optional<member_id> member_of(std::int64_t pid) const {
@@ -316,7 +310,6 @@ struct authority_server::impl {
   const authority_server_options options;
   const bool is_local;  // all processes are on this machine
   io_loop loop;
-  boost::asio::steady_timer timer;
   std::unique_ptr<acceptor> incoming;
   std::set<connection_pointer> unidentified;  // for who they are
   newcomer_shares shares;
@@ -338,6 +331,7 @@ struct authority_server::impl {
   std::optional<std::string> stopped;
   bool is_done = false;  // the job: nothing is decided any more
   bool is_deposed = false;
+  repeated_call ticks;  // of all this, so it comes last
 };
 
 }  // namespace troupe

@@ -32,8 +32,13 @@ std::optional<membership::job_record> record_in_file::read() {
 }
 
 std::optional<std::int64_t> record_in_file::revision() {
-  const auto record = read();
-  return record ? std::optional(record->revision) : std::nullopt;
+  try {
+    const auto record = read();
+    return record ? std::optional(record->revision) : std::nullopt;
+  } catch (const error& reason) {  // it was a record when the job began
+    trouble_(reason.what());
+    return std::nullopt;
+  }
 }
 
 membership::swap_result record_in_file::swap(

@@ -150,9 +150,8 @@ at::Tensor norm_layer::forward(const at::Tensor& x) const {
              x, {weight, bias},
              [&](norm_node& node) { return node.layer.run(node, x, all); })
                                           : norm_forward(x, all).output;
-  return bias.defined()
-           ? fused::layer_norm(x, weight, bias, epsilon)
-           : fused::rms_norm(x, weight, epsilon);
+  return bias.defined() ? fused::layer_norm(x, weight, bias, epsilon)
+                        : fused::rms_norm(x, weight, epsilon);
 }
 
 at::Tensor gelu_layer::forward(const at::Tensor& x) const {

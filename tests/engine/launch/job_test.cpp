@@ -152,10 +152,10 @@ TEST_CASE("a process that does not come is named") {
   std::vector<job_options> all{options_of(0, 4, where),
                                options_of(2, 4, where)};
   for (auto& each : all)
-    each.patience = std::chrono::milliseconds(300);
+    each.patience = std::chrono::seconds(2);
   std::mutex mutex;
   std::string news;
-  all[0].news_every = std::chrono::milliseconds(100);
+  all[0].news_every = std::chrono::milliseconds(500);
   all[0].news = [&](const std::string& text) {
     const std::scoped_lock lock(mutex);
     news = text;

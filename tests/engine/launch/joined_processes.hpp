@@ -9,11 +9,11 @@
 #include <thread>
 #include <vector>
 
+#include "../../free_address.hpp"
 #include "troupe/base/error.hpp"
 #include "troupe/engine/launch/job.hpp"
 #include "troupe/engine/transport/address/endpoint.hpp"
 #include "troupe/engine/transport/mesh.hpp"
-#include "troupe/engine/transport/stream/listener.hpp"
 
 namespace troupe::testing {
 
@@ -93,8 +93,7 @@ inline void check_talk(std::vector<std::shared_ptr<mesh>> meshes) {
 }
 
 inline std::string free_port() {
-  const listener one(parse_endpoint("tcp:127.0.0.1:0"));
-  return to_text(one.where());
+  return "tcp:" + free_address();
 }
 
 }  // namespace troupe::testing
