@@ -65,6 +65,15 @@ class healing_job {
   bool reaches(int step) const {
     return run_.writes(fmt::format("step {}/", step));
   }
+  /// Waits until so many processes have met again and run steps, before which
+  /// each state has a copy.
+  bool goes_on(int processes) const {
+    const auto told = fmt::format("{} processes go on after step ", processes);
+    if (!says(told))
+      return false;
+    const auto text = output();
+    return reaches(std::stoi(text.substr(text.rfind(told) + told.size())) + 3);
+  }
   /// Kills a process once the output shows this step.
   void kill_after(int step, int number) const {
     INFO(output());
