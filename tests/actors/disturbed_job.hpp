@@ -34,6 +34,12 @@ struct job_outcome {
   std::vector<std::int32_t> hosting;  // of the last epoch
 };
 
+/// When each process of a job is asked to meet the others.
+struct asked_to_meet {
+  bool as_step_fails = false;
+  std::optional<bool> at_once_in_2{};  // as epoch 2 begins
+};
+
 /// A job that heals, whose processes are threads of this one, with a real
 /// authority: trains, and then evaluates as step 0.
 class disturbed_job {
@@ -43,15 +49,14 @@ class disturbed_job {
   static inline const small_case what{
     .ranks = 3, .microbatches = 6, .clip = 0.5};
 
-  /// `policy`: as of --on-failure. `is_asked`: each process is asked to meet
-  /// the others when a step fails.
+  /// `policy`: as of --on-failure.
   disturbed_job(const std::string& policy, disturbance disturb,
-                bool is_asked = false)
+                asked_to_meet asked = {})
     : authority_(parse_endpoint("unix:" + (folder_ / "authority")),
                  {.processes = processes,
                   .policy = membership::parse_failure_policy(policy)}),
       disturb_(std::move(disturb)),
-      is_asked_(is_asked) {
+      asked_(asked) {
     result_.errors.resize(processes);
     result_.ends.resize(processes);
     result_.saves.resize(processes);
@@ -77,15 +82,17 @@ class disturbed_job {
     const auto at = static_cast<std::size_t>(process);
     const auto member = join(process);
     auto met = member->meet({});
+    trainer* started = nullptr;
     auto options = options_for(what);
     options.job = met.job;
     options.hosting = met.hosting;
     options.healing.heals_ops = member->heals_ops();
     options.healing.rejoin = [&](const auto& held, const auto& why) {
       met = member->meet(held, why);
+      if (asked_.at_once_in_2 && met.epoch == 2)
+        started->regroup(2, *asked_.at_once_in_2);
       return met;
     };
-    trainer* started = nullptr;
     std::int64_t step = 0;
     options.numerics.loss = [&, inner = options.numerics.loss](
                               const tensor_list& outputs,
@@ -110,7 +117,7 @@ class disturbed_job {
         run.evaluate(small_text(), what.microbatches);
         is_done = true;
       } catch (const error& reason) {
-        if (is_asked_)
+        if (asked_.as_step_fails)
           run.regroup(run.epoch());
         if (!run.heal(reason))
           throw;
@@ -144,7 +151,7 @@ class disturbed_job {
   const temporary_folder folder_;
   authority_server authority_;
   const disturbance disturb_;
-  const bool is_asked_;
+  const asked_to_meet asked_;
   job_outcome result_;
 };
 

@@ -70,7 +70,8 @@ TEST_CASE("a step that fails in three processes stops the job") {
 TEST_CASE("an op that is not to be run again ends the job as without healing") {
   for (const bool is_asked : {false, true}) {
     const auto result =
-      disturbed_job("op=stop", failing_at(5, 1), is_asked).run();
+      disturbed_job("op=stop", failing_at(5, 1), {.as_step_fails = is_asked})
+        .run();
     for (const auto& each : result.errors)
       CHECK_THAT(each, Catch::Matchers::StartsWith("step 5, rank 2, op 2"));
   }
@@ -117,4 +118,14 @@ TEST_CASE("a run that heals after its end ends again, in all processes") {
   CHECK(result.epoch == 2);
   for (const auto& each : result.ends)
     CHECK_THAT(each, ContainsSubstring("enough after step 5"));
+}
+
+TEST_CASE("an epoch that is to end before its actors are there ends") {
+  for (const bool at_once : {false, true}) {
+    const auto result = disturbed_job("op=retry:3/10min", failing_at(5, 1),
+                                      {.at_once_in_2 = at_once})
+                          .run();
+    check_bits(result);
+    CHECK(result.epoch == 3);
+  }
 }
