@@ -126,6 +126,8 @@ void checkpoint_saver::write(const run_progress& progress,
     if (own_ != nullptr)
       if (const auto problem = own_->renew(); !problem.empty())
         spdlog::warn(problem);
+    if (leads_job(job_))
+      folder_.begin(progress.step);
     for (const auto& [part, tensors] : parts)
       folder_.write_part(progress.step, part, tensors);
     if (leads_job(job_))

@@ -212,12 +212,16 @@ std::vector<std::int64_t> checkpoint_folder::steps() const {
   return found;
 }
 
+void checkpoint_folder::begin(std::int64_t step) const {
+  make_folder(partial(step));
+}
+
 void checkpoint_folder::write_part(std::int64_t step, std::int32_t part,
                                    const parameter_list& tensors) const {
   const auto folder = partial(step);
   std::error_code trouble;
   require_not_discarded(folder, fs::exists(discarded(step), trouble));
-  make_folder(folder);
+  begin(step);
   const auto written =
     write_safetensors((fs::path(folder) / part_name(part)).string(), tensors);
   write_file_atomically(receipt_path(folder, part),

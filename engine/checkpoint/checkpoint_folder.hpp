@@ -48,6 +48,9 @@ class checkpoint_folder {
   std::vector<std::int64_t> steps() const;
   std::string path_of(std::int64_t step) const;
 
+  /// Makes the folder of a checkpoint's parts. For process 0, before it waits
+  /// for them: it may have none itself. Throws `io`.
+  void begin(std::int64_t step) const;
   /// Writes part `part` of a checkpoint. Throws `io`, also where another
   /// process discarded the checkpoint.
   void write_part(std::int64_t step, std::int32_t part,
