@@ -207,8 +207,8 @@ TEST_CASE("a process that wants to leave does once others have its ranks") {
   a = first.get();
   b = second.get();
   CHECK(a.hosting == std::vector<std::int32_t>{0, 0, 0, 0});
-  // A process that rests before it is told to leave ends the epoch. The wait is
-  // bounded, since a process that is told while it meets gets no call.
+  // If a process rests before it is told to leave, the epoch ends. The wait is
+  // bounded, since no callback runs during a meeting.
   left.get_future().wait_for(std::chrono::seconds(10));
   events.reset();
   leave(b);
